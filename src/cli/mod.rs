@@ -16,6 +16,7 @@ mod load_threads;
 mod merge;
 mod new;
 mod remove_topics;
+mod replaced_keys;
 mod report;
 mod run;
 mod scenario_source;

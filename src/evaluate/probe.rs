@@ -2,10 +2,11 @@
 //!
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
-use super::threshold::holds_for_every_message;
+use super::threshold::{holds, holds_for_every_message};
+use super::verdict::limits::LARGEST_OWN_DELAY_SHARE;
 use crate::record::readable::{count, percent, rate};
-use crate::record::{Limiter, Phase, ReasonKind, Record, SeriesRow, Status, ThresholdOutcome};
-use crate::scenario::Threshold;
+use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, ThresholdOutcome};
+use crate::scenario::{LatencyKind, Metric, Threshold};
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
@@ -14,7 +15,8 @@ const LARGEST_GROWTH: f64 = 0.003;
 /// Which share of the rate must have been acknowledged within the window, at whose ends as many messages are under way.
 const LEAST_ACKNOWLEDGED: f64 = 0.99;
 
-/// Which share of what was acknowledged consumers must have received within the window: its ends cut a little off.
+/// Which share of what was acknowledged each group must have received within the window: its ends cut a little off. Where a group's lag
+/// is known, its growth is the finer sign.
 const LEAST_CONSUMED: f64 = 0.98;
 
 /// Fewest seconds in each half of the window from which a growth is seen.
@@ -37,18 +39,19 @@ pub struct ProbeJudgement {
     pub reason: String,
 }
 
-/// Judges a trial that has run. `groups` is how many groups of consumers were owed each message.
-pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold], groups: usize) -> ProbeJudgement {
+/// Judges a trial that has run.
+pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold]) -> ProbeJudgement {
+    let series: Vec<&SeriesRow> = series.iter().filter(|row| row.phase == Phase::Measure && row.full).collect();
     let missed: Vec<String> = thresholds(record, requirements)
         .chain(rate_not_held(record))
         .chain(not_acknowledged(record))
-        .chain(backlog(record, series))
-        .chain(consumers_behind(record, groups))
+        .chain(backlog(record, &series))
+        .chain(groups_behind(record, &series))
         .collect();
     if missed.is_empty() {
         return ProbeJudgement { outcome: ProbeOutcome::Held, reason: String::new() };
     }
-    let (client, withheld) = (client_limit(record), evidence_of(record, ReasonKind::TimeWithheld));
+    let (client, withheld) = (client_limit(record, requirements), evidence_of(record, ReasonKind::TimeWithheld));
     let (outcome, other) = match (client, withheld) {
         (Some(client), _) => (ProbeOutcome::Limited, Some(client)),
         (None, Some(withheld)) => (ProbeOutcome::Withheld, Some(withheld)),
@@ -89,22 +92,22 @@ fn not_acknowledged(record: &Record) -> Option<String> {
 }
 
 /// Messages without an answer, or behind the pipeline, that become more and more.
-fn backlog(record: &Record, series: &[SeriesRow]) -> Option<String> {
-    let rows: Vec<&SeriesRow> = series.iter().filter(|row| row.phase == Phase::Measure && row.full).collect();
+fn backlog(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     let in_flight: Vec<f64> = rows.iter().map(|row| row.in_flight as f64).collect();
     let behind: Option<Vec<f64>> = rows.iter().map(|row| row.consumer_lag.map(|lag| lag as f64)).collect();
+    [Some(in_flight), behind]
+        .into_iter()
+        .flatten()
+        .find_map(|backlog| Some(format!("the backlog grew by {}", growth_of_rate(record, rows, &backlog)?)))
+}
+
+/// The growth of a backlog in words, if it is more than a search tells apart.
+fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64]) -> Option<String> {
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
     let target = record.throughput.target_per_second?;
-    [Some(in_flight), behind].into_iter().flatten().find_map(|backlog| {
-        let grows = growth(&backlog)? / (seconds / 2.0);
-        (grows > LARGEST_GROWTH * target).then(|| {
-            format!(
-                "the backlog grew by {} messages/s, {} of the rate",
-                count(grows.round() as u64),
-                percent(grows / target)
-            )
-        })
-    })
+    let grows = growth(backlog)? / (seconds / 2.0);
+    (grows > LARGEST_GROWTH * target)
+        .then(|| format!("{} messages/s, {} of the rate", count(grows.round() as u64), percent(grows / target)))
 }
 
 /// By how much the second half lies above the first, if that is more than chance makes.
@@ -122,18 +125,77 @@ fn growth(backlog: &[f64]) -> Option<f64> {
     (difference > 3.0 * noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt()).then_some(difference)
 }
 
-fn consumers_behind(record: &Record, groups: usize) -> Option<String> {
-    let consumed = record.throughput.consumed_per_second?;
-    let owed = record.throughput.messages_per_second * groups as f64;
-    (consumed < LEAST_CONSUMED * owed)
-        .then(|| format!("consumers received {} of {} messages/s", rate(consumed), rate(owed)))
+/// A group of consumers that received less than was acknowledged, or that falls behind more and more.
+fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
+    let acknowledged: u64 = rows.iter().map(|row| row.acknowledged).sum();
+    let least = LEAST_CONSUMED * acknowledged as f64;
+    let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
+    let name = |group: u32| {
+        if rows.iter().all(|row| row.groups.len() == 1) {
+            "consumers".to_owned()
+        } else {
+            format!("consumer group {group}")
+        }
+    };
+    let behind = |group: u32| {
+        let of_group: Vec<Option<&GroupRow>> =
+            rows.iter().map(|row| row.groups.iter().find(|found| found.group == group)).collect();
+        // Of many groups, those that are not among the furthest behind are left out of a row.
+        if let Some(whole) = of_group.iter().copied().collect::<Option<Vec<&GroupRow>>>() {
+            let consumed: u64 = whole.iter().map(|row| row.consumed).sum();
+            if (consumed as f64) < least {
+                let (received, owed) = (rate(consumed as f64 / seconds), rate(acknowledged as f64 / seconds));
+                return Some(format!("{} received {received} of {owed} messages/s", name(group)));
+            }
+        }
+        let lag: Option<Vec<f64>> = of_group.iter().zip(rows).map(|(found, row)| lag(*found, row)).collect();
+        let grows = growth_of_rate(record, rows, &lag?)?;
+        Some(format!("the lag of {} grew by {grows}", name(group)))
+    };
+    rows.last()?.groups.iter().find_map(|found| behind(found.group))
+}
+
+/// How far a group was behind at the end of a row: no further than any that is listed, if it is not.
+fn lag(found: Option<&GroupRow>, row: &SeriesRow) -> Option<f64> {
+    let lag = match found {
+        Some(found) => found.consumer_lag,
+        None => row.groups.iter().filter_map(|listed| listed.consumer_lag).min(),
+    };
+    lag.map(|messages| messages as f64)
 }
 
 /// How the load generator or its machine was the limit.
-fn client_limit(record: &Record) -> Option<String> {
+fn client_limit(record: &Record, requirements: &[Threshold]) -> Option<String> {
     let limited_by = &record.verdict.limited_by;
-    let is_limit = matches!(limited_by.limiter, Limiter::Client | Limiter::Machine);
-    evidence_of(record, ReasonKind::ClientBound).or_else(|| is_limit.then(|| clause(&limited_by.evidence)))
+    let is_limit = match limited_by.limiter {
+        Limiter::Client | Limiter::Machine => true,
+        // Answers that were slower than required were no better without the window.
+        Limiter::Window => !record.thresholds.iter().any(|outcome| is_missed_by_service(record, requirements, outcome)),
+        _ => false,
+    };
+    evidence_of(record, ReasonKind::ClientBound)
+        .or_else(|| is_limit.then(|| clause(&limited_by.evidence)))
+        .or_else(|| own_delay(record))
+}
+
+/// Whether the time from sending to the answer alone missed a latency that was required.
+fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
+    let required = requirements.iter().find(|requirement| requirement.text == outcome.text);
+    required.filter(|_| !outcome.held).is_some_and(|required| match required.metric {
+        Metric::Latency(LatencyKind::Headline | LatencyKind::Response, statistic) => {
+            let metric = Metric::Latency(LatencyKind::Service, statistic);
+            holds(&Threshold { metric, ..required.clone() }, record) == Some(false)
+        }
+        _ => false,
+    })
+}
+
+/// The load generator's own delay, where it is much of the latency.
+fn own_delay(record: &Record) -> Option<String> {
+    let reason = record.verdict.reasons.iter().find(|reason| reason.kind == ReasonKind::OwnDelay)?;
+    let figure = |name: &str| reason.figures.get(name).copied().unwrap_or(0.0);
+    let delay_ns = figure("timer_lateness_p99_ns").max(figure("pause_p99_ns"));
+    (delay_ns > LARGEST_OWN_DELAY_SHARE * figure("reported_p99_ns")).then(|| clause(&reason.evidence))
 }
 
 fn evidence_of(record: &Record, kind: ReasonKind) -> Option<String> {
@@ -163,7 +225,7 @@ mod tests {
         let mut measured = series.iter_mut().filter(|row| row.phase == Phase::Measure && row.full).collect::<Vec<_>>();
         measured.iter_mut().enumerate().for_each(|(second, row)| row.in_flight = in_flight(second));
         spoil(&mut record);
-        judge_probe(&record, &series, &[], 1)
+        judge_probe(&record, &series, &[])
     }
 
     fn outcome(spoil: impl FnOnce(&mut Record)) -> ProbeOutcome {
@@ -202,7 +264,7 @@ mod tests {
             record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
             let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.999_999_9));
             let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
-            judge_probe(&record, &[], &[threshold], 1).outcome
+            judge_probe(&record, &[], &[threshold]).outcome
         };
         let slowest_ms = sample::record().latency.response.unwrap().max_ns as f64 / 1e6;
         assert_ne!(with(slowest_ms + 1.0), with(slowest_ms - 1.0));
@@ -229,14 +291,71 @@ mod tests {
         assert_eq!((with(0.995), with(0.985)), (ProbeOutcome::Held, ProbeOutcome::Missed));
     }
 
+    /// A probe with ten groups, of which the last one received this share of each second's messages.
+    fn with_a_slow_group(share: f64, knows_lag: bool) -> ProbeJudgement {
+        let (mut record, mut series) = (sample::record(), sample::series());
+        record.counts.failed = 0;
+        record.thresholds.clear();
+        record.verdict.reasons.clear();
+        let mut behind = 0.0;
+        for row in series.iter_mut().filter(|row| row.phase == Phase::Measure && row.full) {
+            behind += (1.0 - share) * row.acknowledged as f64;
+            let group = |group: u32| {
+                let (share, lag) = if group == 9 { (share, behind as i64) } else { (1.0, 40) };
+                let consumed = (share * row.acknowledged as f64) as u64;
+                GroupRow { group, consumed, consumer_lag: knows_lag.then_some(lag), ..row.groups[0] }
+            };
+            row.groups = (0..10).map(group).collect();
+        }
+        judge_probe(&record, &series, &[])
+    }
+
     #[test]
-    fn consumers_that_receive_less_than_is_acknowledged_are_a_miss() {
-        let with = |share: f64| {
+    fn one_slow_group_of_ten_is_a_miss_by_its_own_lag() {
+        for (share, knows_lag, outcome) in [
+            (0.999, true, ProbeOutcome::Held),
+            (0.995, true, ProbeOutcome::Missed),
+            (0.985, false, ProbeOutcome::Held),
+            (0.97, false, ProbeOutcome::Missed),
+        ] {
+            let found = with_a_slow_group(share, knows_lag);
+            assert_eq!(found.outcome, outcome, "{share}: {}", found.reason);
+            assert_eq!(found.reason.contains("group 9"), outcome == ProbeOutcome::Missed, "{}", found.reason);
+        }
+    }
+
+    #[test]
+    fn a_full_window_is_the_client_s_limit_unless_answers_are_slow() {
+        let with = |limit_ms: f64| {
+            let (mut record, text) = (sample::record(), "p99 < x".to_owned());
+            record.counts.failed = 0;
+            record.verdict.reasons.clear();
+            record.verdict.limited_by = LimitedBy { limiter: Limiter::Window, evidence: "It was full.".to_owned() };
+            let explanation = "2 s measured".to_owned();
+            record.thresholds =
+                vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
+            let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
+            judge_probe(&record, &sample::series(), &[threshold]).outcome
+        };
+        let service_ms = sample::record().latency.service.unwrap().p99_ns.unwrap() as f64 / 1e6;
+        assert_eq!(with(service_ms * 1.1), ProbeOutcome::Limited);
+        assert_eq!(with(service_ms * 0.9), ProbeOutcome::Missed);
+    }
+
+    #[test]
+    fn own_delay_limits_a_probe_only_where_it_is_much_of_it() {
+        let with = |delay_ms: f64, reported_ms: f64| {
             outcome(move |record| {
-                record.throughput.consumed_per_second = Some(share * record.throughput.messages_per_second);
+                against(record, ReasonKind::RateMissed);
+                against(record, ReasonKind::OwnDelay);
+                let figures = [("pause_p99_ns", delay_ms * 1e6), ("reported_p99_ns", reported_ms * 1e6)];
+                let figures = figures.map(|(name, value)| (name.to_owned(), value));
+                record.verdict.reasons[1].figures = figures.into();
             })
         };
-        assert_eq!((with(0.99), with(0.97)), (ProbeOutcome::Held, ProbeOutcome::Missed));
+        assert_eq!(with(12.0, 20.0), ProbeOutcome::Limited);
+        assert_eq!(with(12.0, 3_000.0), ProbeOutcome::Missed);
     }
 
     #[test]

@@ -43,6 +43,12 @@ fn few_events(metric: Metric, record: &Record, value_ns: f64) -> Option<String> 
     ))
 }
 
+/// Whether it holds; `None` where the record has no such figure.
+pub(super) fn holds(threshold: &Threshold, record: &Record) -> Option<bool> {
+    let value = measured(threshold.metric, record, 1).ok()?;
+    Some(compare(value, threshold.comparison, threshold.value))
+}
+
 /// Whether a percentile of a latency is below its limit because every message was.
 pub(super) fn holds_for_every_message(threshold: &Threshold, record: &Record) -> bool {
     let Metric::Latency(kind, LatencyStatistic::Quantile(_)) = threshold.metric else { return false };

@@ -9,6 +9,9 @@ use super::readable;
 /// The value of [`SearchRecord::schema`].
 pub const SEARCH_SCHEMA: &str = "brokermark.search/1";
 
+/// One probe of so many that the client limited is more than an accident.
+const MANY: usize = 4;
+
 /// A search, its probes and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchRecord {
@@ -72,6 +75,8 @@ pub enum SearchEnd {
     LimitedByClient,
     /// Time was up before the capacity was known within a narrow interval.
     OutOfTime,
+    /// As many bytes were written as may be, before the capacity was known within a narrow interval.
+    WriteLimit,
     /// The user ended it.
     Interrupted,
     /// A probe could not run.
@@ -82,14 +87,20 @@ pub enum SearchEnd {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchAnswer {
     pub end: SearchEnd,
-    /// The highest rate that held; `null`: none did.
+    /// The highest confirmed rate: a long probe held it, and fewer long probes missed at it or below it than held at it or above it;
+    /// `null`: no rate was confirmed.
     pub rate_per_second: Option<f64>,
-    /// Whether it held in a longer probe.
-    pub confirmed: bool,
-    /// The rate at which half of all probes would hold, and its 95 % interval; `null` unless one held and one missed.
+    /// The highest rate that held in short probes only; `null` where a rate was confirmed, or none held.
+    pub unconfirmed_per_second: Option<f64>,
+    /// The rate at which half of all probes would hold, and its 95 % interval; `null` unless one held and one missed, and where a long
+    /// probe missed below it and none held there.
     pub capacity_per_second: Option<f64>,
     pub capacity_low: Option<f64>,
     pub capacity_high: Option<f64>,
+    /// The capacity by the first half of the probes near it, and by the second, where they contradict each other: it changed during
+    /// the search. Otherwise `null`.
+    pub early_capacity_per_second: Option<f64>,
+    pub late_capacity_per_second: Option<f64>,
     /// What speaks against trusting the probe that confirmed it, by kind.
     pub doubts: Vec<String>,
 }
@@ -103,40 +114,74 @@ impl SearchRecord {
     /// The answer in words, and what to do next.
     pub fn conclusion(&self) -> String {
         let found = &self.answer;
-        let held = match (found.rate_per_second, found.confirmed) {
-            (Some(rate), true) => format!("{} messages/s held, and held for longer as well", readable::rate(rate)),
-            (Some(rate), false) => {
-                format!(
-                    "{} messages/s held in a short probe, and was not confirmed by a long one",
-                    readable::rate(rate)
-                )
+        let rate = readable::rate;
+        let held = match (found.rate_per_second, found.unconfirmed_per_second) {
+            (Some(confirmed), _) => format!("{} messages/s held, and held for longer as well", rate(confirmed)),
+            (None, Some(short)) => {
+                format!("no rate was confirmed: {} messages/s held in short probes, and in no long one", rate(short))
             }
-            (None, _) => "no rate held".to_owned(),
+            (None, None) => "no rate was confirmed: not one held".to_owned(),
         };
-        match found.end {
+        let words = match found.end {
             SearchEnd::Found => format!("{held}."),
             SearchEnd::NothingHeld => format!(
-                "Nothing held, not even {} messages/s: search below it with --between, or ask for less.",
-                readable::rate(self.least_per_second)
+                "No rate was confirmed: not even {} messages/s held. Search below it with --between, or require less.",
+                rate(self.least_per_second)
             ),
             SearchEnd::NothingMissed => format!(
                 "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
             ),
-            SearchEnd::LimitedByClient if found.rate_per_second.is_none() => {
-                "No rate held, and the load generator or its machine was the limit: run the load from a quiet machine of its own."
-                    .to_owned()
+            SearchEnd::LimitedByClient => {
+                format!("{held}. {}", self.limited_by_client())
             }
-            SearchEnd::LimitedByClient => format!(
-                "{held}. Above it the load generator or its machine was the limit, so the broker's is not known: run the load \
-                 from a machine of its own, batch more, or use more connections."
-            ),
             SearchEnd::OutOfTime => {
-                format!("Time was up after {}: {held}. Search for longer with --within.", readable::duration(self.within_ns as f64))
+                let up = format!("Time was up after {}: {held}.", readable::duration(self.within_ns as f64));
+                format!("{up} {}", self.limited_often().unwrap_or("Search for longer with --within.".to_owned()))
+            }
+            SearchEnd::WriteLimit => {
+                let advice =
+                    "Raise --write-limit, search below the rates that missed with --between, or shorten --probe.";
+                format!("No more may be written: {held}. {}", self.limited_often().unwrap_or(advice.to_owned()))
             }
             SearchEnd::Interrupted => format!("Interrupted: {held}."),
             SearchEnd::Failed => format!("A probe could not run: {held}."),
-        }
+        };
+        capital(&words)
     }
+
+    /// That late probes contradict early ones.
+    pub fn change(&self) -> Option<String> {
+        let (early, late) = self.answer.early_capacity_per_second.zip(self.answer.late_capacity_per_second)?;
+        Some(format!(
+            "The capacity changed during the search: about {} messages/s in its first half, {} in its second. Find out what changed, and \
+             search again.",
+            readable::rate(early),
+            readable::rate(late)
+        ))
+    }
+
+    fn limited_probes(&self) -> usize {
+        self.probes.iter().filter(|probe| probe.outcome == ProbeResult::LimitedByClient).count()
+    }
+
+    fn limited_by_client(&self) -> String {
+        format!(
+            "The load generator or its machine was the limit in {} of {} probes, so the broker's limit is not known: run the load from a \
+             machine of its own, batch more, use more connections, or raise `producers.in_flight` where the window was full.",
+            self.limited_probes(),
+            self.probes.len()
+        )
+    }
+
+    /// Where longer would not help.
+    fn limited_often(&self) -> Option<String> {
+        (self.limited_probes() * MANY >= self.probes.len().max(1)).then(|| self.limited_by_client())
+    }
+}
+
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// As in the record.

@@ -63,6 +63,17 @@ impl Payload {
     }
 }
 
+impl Content {
+    /// The expected size of a payload in bytes; `None` where that is only known when payloads are made.
+    pub fn mean_bytes(&self) -> Option<f64> {
+        match self {
+            Content::Zeros { size } | Content::Random { size, .. } | Content::MessagePack { size } => Some(size.mean()),
+            Content::Vector { dimension } => Some(*dimension as f64 * 4.0),
+            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => None,
+        }
+    }
+}
+
 /// Payload sizes in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Size {

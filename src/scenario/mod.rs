@@ -47,6 +47,8 @@ pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
 pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use model::*;
 pub use parse::DEFAULT_OUTPUT_DIRECTORY;
+#[cfg(test)]
+pub(crate) use parse::every_key;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::{parse_for, parse_written};
 pub use setting::{Origin, Setting, Written};

@@ -331,6 +331,21 @@ impl Schedule {
             Schedule::Constant { .. } | Schedule::Poisson { .. } | Schedule::Bursts { .. } => false,
         }
     }
+
+    /// The same shape with every rate multiplied by this factor.
+    pub fn scaled(&self, factor: f64) -> Schedule {
+        match self {
+            Schedule::Constant { rate } => Schedule::Constant { rate: rate * factor },
+            Schedule::Ramp { from, to, over } => Schedule::Ramp { from: from * factor, to: to * factor, over: *over },
+            Schedule::Steps(steps) => {
+                Schedule::Steps(steps.iter().map(|(rate, length)| (rate * factor, *length)).collect())
+            }
+            Schedule::Bursts { base, burst, every, length } => {
+                Schedule::Bursts { base: base * factor, burst: burst * factor, every: *every, length: *length }
+            }
+            Schedule::Poisson { rate, seed } => Schedule::Poisson { rate: rate * factor, seed: *seed },
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{Load, Scenario, Schedule, Timing, Topology};
+use super::{Load, Scenario, Timing, Topology};
 use crate::limits::MAX_PRODUCERS;
 
 /// The most processes that a scenario is divided among.
@@ -181,7 +181,7 @@ impl Scenario {
             (Some(part), _) if part.producers.is_empty() => Cow::Owned(Load::Closed),
             (Some(part), Load::Open(schedule)) => {
                 let share = part.producers.len() as f64 / part.all_producers as f64;
-                Cow::Owned(Load::Open(at_share(schedule, share)))
+                Cow::Owned(Load::Open(schedule.scaled(share)))
             }
             (_, load) => Cow::Borrowed(load),
         }
@@ -221,19 +221,6 @@ impl Topology {
     /// Whether the topics' names are made from the run's, so that no other run can have them.
     pub fn is_named_by_run(&self) -> bool {
         self.name.is_none() && !self.existing
-    }
-}
-
-/// The schedule with every rate at this share.
-fn at_share(schedule: &Schedule, share: f64) -> Schedule {
-    match schedule {
-        Schedule::Constant { rate } => Schedule::Constant { rate: rate * share },
-        Schedule::Ramp { from, to, over } => Schedule::Ramp { from: from * share, to: to * share, over: *over },
-        Schedule::Steps(steps) => Schedule::Steps(steps.iter().map(|(rate, length)| (rate * share, *length)).collect()),
-        Schedule::Bursts { base, burst, every, length } => {
-            Schedule::Bursts { base: base * share, burst: burst * share, every: *every, length: *length }
-        }
-        Schedule::Poisson { rate, seed } => Schedule::Poisson { rate: rate * share, seed: *seed },
     }
 }
 

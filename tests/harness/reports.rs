@@ -203,7 +203,7 @@ fn search(directory: &Path) -> PathBuf {
         "requirements": ["p99 < 20ms", "lost = 0"], "least_per_second": 1e3, "most_per_second": 2e6,
         "within_ns": 600_000_000_000u64, "took_ns": 301_000_000_000u64, "probes": probes,
         "answer": {
-            "end": "found", "rate_per_second": 98_500, "confirmed": true, "capacity_per_second": 100_100,
+            "end": "found", "rate_per_second": 98_500, "capacity_per_second": 100_100,
             "capacity_low": 97_700, "capacity_high": 102_400, "doubts": [],
         },
     });

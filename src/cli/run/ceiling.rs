@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::recording::{Recording, Run};
 use crate::cli::load_threads::LoadThreads;
 use crate::cli::scenario_source::ScenarioSource;
-use crate::cli::{Exit, launcher};
+use crate::cli::{Exit, launcher, replaced_keys};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
 use crate::notices::notice;
@@ -61,6 +61,9 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
     if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_producers(1).err()) {
         notice!("error: {reason}");
         return Exit::Usage;
+    }
+    if let Some(note) = replaced_keys::CEILING.note(&plan.text).filter(|_| !arguments.quiet) {
+        notice!("{note}");
     }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
     let measured =

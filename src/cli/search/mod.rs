@@ -1,6 +1,7 @@
 //! `brokermark search`: finds the highest rate that holds, by probes that are trials of one run.
 
 mod probing;
+mod shape;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,16 +9,19 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use self::probing::{Probing, Searched};
+use self::probing::{FIRST_OVERHEAD, LONG, Probing, Searched, warm_up};
+use self::shape::Shape;
 use super::Exit;
 use super::launcher;
 use super::load_threads;
+use super::replaced_keys;
 use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
 use super::show::{self, View};
 use crate::notices::notice;
+use crate::record::readable::{bytes, duration};
 use crate::record::{SearchEnd, SearchRecord};
-use crate::scenario::{Load, Plan, Schedule, Setting, WhenInvalid, units};
+use crate::scenario::{Load, Plan, ProducerMode, Scenario, Setting, WhenInvalid, units};
 use crate::statistics::search::Range;
 
 /// The rates that are probed unless the user says otherwise.
@@ -26,6 +30,9 @@ const MOST: f64 = 10e6;
 
 /// The first rate, unless the scenario has one.
 const FIRST: f64 = 10e3;
+
+/// What is written to a broker at most by default.
+const WRITE_LIMIT: &str = "100GiB";
 
 /// How much of the search a probe takes by default, and within which bounds.
 const PROBES_OF_A_SEARCH: u32 = 60;
@@ -48,6 +55,9 @@ pub struct SearchArguments {
     /// Measure each probe for so long; the answer is confirmed for three times as long [default: a sixtieth of --within, from 5s to 30s]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     pub probe: Option<Duration>,
+    /// Write at most so many bytes to the broker: payloads, times the replicas of each
+    #[arg(long, value_name = "SIZE", default_value = WRITE_LIMIT, value_parser = units::parse_size)]
+    pub write_limit: u64,
     /// Create the run directory below this one [default: the scenario's `output.directory`, `results`]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub output: Option<PathBuf>,
@@ -85,51 +95,123 @@ fn parse_between(text: &str) -> Result<Between, String> {
     if between.least < between.most { Ok(between) } else { Err(format!("\"{text}\" is empty: {advice}")) }
 }
 
-impl SearchArguments {
+/// What a search is about to do.
+pub struct Planned {
+    plan: Plan,
+    range: Range,
+    shape: Shape,
     /// How long a probe is measured.
-    fn window(&self) -> Duration {
-        let share = (self.within / PROBES_OF_A_SEARCH).clamp(SHORTEST_PROBE, LONGEST_PROBE);
-        // In whole milliseconds: it becomes part of the scenario.
-        Duration::from_millis(self.probe.unwrap_or(share).as_millis().max(1) as u64)
+    window: Duration,
+}
+
+#[cfg(test)]
+impl Planned {
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
     }
 
-    /// The scenario at the first rate that is probed, and the rates that may be.
+    pub(super) fn range(&self) -> Range {
+        self.range
+    }
+
+    /// A probe of this scenario at the first rate.
+    pub(super) fn probe(&self, scenario: &Scenario) -> Scenario {
+        let schedule = self.shape.schedule(self.range.first, 0);
+        probing::probe_scenario(scenario, schedule, warm_up(scenario, self.window), self.window)
+    }
+}
+
+impl SearchArguments {
+    /// How long a probe is measured: whole periods of the load.
+    fn window(&self, period: Option<Duration>) -> Result<Duration, String> {
+        let share = (self.within / PROBES_OF_A_SEARCH).clamp(SHORTEST_PROBE, LONGEST_PROBE);
+        // In whole milliseconds: it becomes part of the scenario.
+        let window = Duration::from_millis(self.probe.unwrap_or(share).as_millis().max(1) as u64);
+        let Some(period) = period else { return Ok(window) };
+        let periods = window.as_nanos().div_ceil(period.as_nanos().max(1)) as u32;
+        match (self.probe, window == period * periods) {
+            (Some(_), false) => Err(format!(
+                "error: a probe must have an even number of bursts, and one of {} has not: write --probe {}ms",
+                duration(window.as_nanos() as f64),
+                (period * periods).as_millis()
+            )),
+            _ => Ok(period * periods),
+        }
+    }
+
+    /// The scenario at the first rate that is probed, the rates that may be, and the probes.
     ///
     /// # Errors
     /// For everything that is not right.
-    pub fn plan(&self) -> Result<(Plan, Range), String> {
+    pub fn plan(&self) -> Result<Planned, String> {
         let Between { least, most } = self.between.unwrap_or(Between { least: LEAST, most: MOST });
-        let duration = format!("run.duration=\"{}ms\"", self.window().as_millis());
-        let duration = Setting::typed_as("--probe", duration);
+        let lasting =
+            |window: Duration| Setting::typed_as("--probe", format!("run.duration=\"{}ms\"", window.as_millis()));
         // What is wrong with the scenario is said below.
-        let own = self.source.load(std::slice::from_ref(&duration)).ok();
-        let first = match own.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.scenario.load).next() {
-            Some(Load::Open(Schedule::Constant { rate })) => *rate,
-            _ => FIRST,
-        };
-        let range = Range { least, most, first };
-        let rate = format!("load.rate=\"{}/s\"", range.first.clamp(least, most));
-        let mut settings = vec![Setting::typed_as("--between", rate), duration];
+        let own = self.source.load(&[lasting(self.window(None)?)]).ok();
+        // A sweep over the rate itself would be gone below, where the rate is set.
+        own.as_ref().map_or(Ok(()), refuse_points)?;
+        let load = own.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.scenario.load).next();
+        let shape = Shape::new(load.unwrap_or(&Load::Closed)).map_err(|reason| format!("error: {reason}"))?;
+        let window = self.window(shape.period())?;
+        let range = Range { least, most, first: shape.own_rate().unwrap_or(FIRST) };
+        let mut settings = vec![lasting(window)];
+        if shape.is_constant() {
+            let rate = format!("load.rate=\"{}/s\"", range.first.clamp(least, most));
+            settings.push(Setting::typed_as("--between", rate));
+        }
         if let Some(requirements) = &self.requirements {
             let each: Vec<String> = requirements.split(',').map(|one| format!("{:?}", one.trim())).collect();
             let require = format!("thresholds.require=[{}]", each.join(", "));
             settings.push(Setting::typed_as(&format!("--for {requirements:?}"), require));
         }
         let plan = self.source.load(&settings).map_err(|error| error.to_string())?;
-        let trials = &plan.trials;
-        if trials.iter().any(|trial| trial.point_index > 0) {
-            return Err("error: a search needs a scenario of one point: remove `sweep.over`".to_owned());
-        }
-        match trials.first() {
+        refuse_points(&plan)?;
+        match plan.trials.first() {
             Some(trial) if trial.scenario.thresholds.is_empty() => {
                 Err("error: what must hold? Add --for \"p99 < 20ms\", or [thresholds] to the scenario".to_owned())
             }
-            Some(trial) => match trial.scenario.check_alone() {
-                Ok(()) => Ok((plan, range)),
-                Err(reason) => Err(format!("error: {reason}")),
-            },
+            Some(trial) => {
+                trial.scenario.check_alone().map_err(|reason| format!("error: {reason}"))?;
+                refuse_without_producers(&trial.scenario)?;
+                self.refuse_too_short(window, warm_up(&trial.scenario, window))?;
+                Ok(Planned { plan, range, shape, window })
+            }
             None => Err("error: the scenario has no trial".to_owned()),
         }
+    }
+
+    /// A search in which a rate can be probed and confirmed, at least.
+    fn refuse_too_short(&self, window: Duration, warm_up: Duration) -> Result<(), String> {
+        let least = (warm_up + FIRST_OVERHEAD) * 2 + window * (1 + LONG);
+        if self.within >= least {
+            return Ok(());
+        }
+        Err(format!(
+            "error: --within {} is too short: one probe of {} and a longer one to confirm it take {} with their warm-up. Search for \
+             longer, or shorten --probe or --warm-up",
+            duration(self.within.as_nanos() as f64),
+            duration(window.as_nanos() as f64),
+            duration(least.as_nanos() as f64)
+        ))
+    }
+
+    /// What is said before a search.
+    fn announcement(&self, planned: &Planned) -> String {
+        let nanoseconds = |duration: Duration| duration.as_nanos() as f64;
+        let scenario = &planned.plan.trials[0].scenario;
+        let writes = if is_stored(scenario) {
+            format!(" It writes at most {} to the broker (--write-limit).", bytes(self.write_limit as f64))
+        } else {
+            String::new()
+        };
+        format!(
+            "search: {}, in probes of {} and longer ones of {} that confirm, within {}.{writes}",
+            planned.shape.words(),
+            duration(nanoseconds(planned.window)),
+            duration(nanoseconds(planned.window * LONG)),
+            duration(nanoseconds(self.within))
+        )
     }
 }
 
@@ -138,14 +220,20 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     if let Some(exit) = launcher::refused("search") {
         return exit;
     }
-    let (plan, range) = match arguments.plan() {
+    let planned = match arguments.plan() {
         Ok(planned) => planned,
         Err(reason) => {
             notice!("{reason}");
             return Exit::Usage;
         }
     };
-    let threads = plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
+    if !arguments.quiet {
+        notice!("{}", arguments.announcement(&planned));
+        if let Some(note) = replaced_keys::SEARCH.note(&planned.plan.text) {
+            notice!("{note}");
+        }
+    }
+    let threads = planned.plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
     let runtime = match load_threads::start(threads) {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -155,12 +243,12 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     };
     let searched = runtime.block_on(async {
         let interruption = interrupt::watch().map_err(|error| format!("cannot listen for signals: {error}"))?;
-        let probing = Probing::open(arguments, &plan, range).map_err(|error| error.to_string())?;
+        let probing = Probing::open(arguments, &planned).map_err(|error| error.to_string())?;
         probing.run(&interruption).await.map_err(|error| error.to_string())
     });
     runtime.shutdown_background();
     match searched {
-        Ok(searched) => conclude(arguments, &plan, &searched, out),
+        Ok(searched) => conclude(arguments, &planned.plan, &searched, out),
         Err(error) => {
             notice!("error: {error}");
             Exit::Failure
@@ -191,13 +279,37 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
     }
 }
 
+fn refuse_points(plan: &Plan) -> Result<(), String> {
+    match plan.trials.iter().any(|trial| trial.point_index > 0) {
+        true => Err("error: a search needs a scenario of one point: remove `sweep.over`".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn refuse_without_producers(scenario: &Scenario) -> Result<(), String> {
+    match scenario.pipeline.as_ref().map(|pipeline| pipeline.producer_mode) {
+        Some(ProducerMode::None) => {
+            let advice = "set `pipeline.producer_mode = \"concurrent\"`, or measure it with `brokermark run`";
+            Err(format!(
+                "error: a search sends messages at one rate after another, and this pipeline has no producers: {advice}"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether what is sent is kept outside of this process.
+fn is_stored(scenario: &Scenario) -> bool {
+    !scenario.broker.addresses.is_empty() && !scenario.broker.is_embedded()
+}
+
 /// 0 where a rate was confirmed that the broker holds; 3 where none was.
 fn exit_of(record: &SearchRecord) -> Exit {
     match record.answer.end {
-        SearchEnd::Found | SearchEnd::NothingMissed => Exit::Success,
-        SearchEnd::NothingHeld | SearchEnd::LimitedByClient | SearchEnd::OutOfTime => Exit::ThresholdMissed,
         SearchEnd::Interrupted => Exit::Interrupted,
         SearchEnd::Failed => Exit::Failure,
+        _ if record.answer.rate_per_second.is_some() => Exit::Success,
+        _ => Exit::ThresholdMissed,
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::SearchArguments;
+use super::shape::{self, Shape};
+use super::{Planned, SearchArguments, is_stored};
 use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
@@ -18,15 +19,15 @@ use crate::record::{
     DirectoryError, InputFile, ProbeRecord, ProbeResult, Record, RunDirectory, SEARCH_SCHEMA, SearchAnswer, SearchEnd,
     SearchRecord, Status, current_series, probe, read_series,
 };
-use crate::scenario::{Load, Plan, Schedule, Stop, Trial};
+use crate::scenario::{Load, Plan, Scenario, Schedule, Stop, Trial};
 use crate::secrets::masked_command_line;
 use crate::statistics::search::{Answer, Budget, End, Length, Probe, ProbeOutcome, Range, Search, Step};
 
 /// How much longer the answer is probed than other rates.
-const LONG: u32 = 3;
+pub(super) const LONG: u32 = 3;
 
 /// What preparing and draining take before any probe has shown it.
-const FIRST_OVERHEAD: Duration = Duration::from_secs(1);
+pub(super) const FIRST_OVERHEAD: Duration = Duration::from_secs(1);
 
 /// Connections and caches are warmed up for this part of a probe, where the scenario has no warm-up.
 const WARM_UP_PART: u32 = 5;
@@ -38,6 +39,30 @@ const RECOVERY_PART: u32 = 4;
 const SHORTEST_DRAIN: Duration = Duration::from_secs(5);
 
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+
+/// The size of a payload of which nothing is known before the first probe, in bytes.
+const USUAL_PAYLOAD_BYTES: f64 = 1024.0;
+
+/// The warm-up of a probe that is measured for so long.
+pub(super) fn warm_up(scenario: &Scenario, window: Duration) -> Duration {
+    let own = scenario.run.warm_up;
+    if own.is_zero() { window / WARM_UP_PART } else { own.min(window) }
+}
+
+/// The scenario of a probe.
+pub(super) fn probe_scenario(scenario: &Scenario, schedule: Schedule, warm_up: Duration, window: Duration) -> Scenario {
+    let drain = window.max(SHORTEST_DRAIN);
+    let mut scenario = scenario.clone();
+    scenario.load = Load::Open(schedule);
+    (scenario.run.warm_up, scenario.run.stop) = (warm_up, stop(window));
+    scenario.run.drain_deadline = scenario.run.drain_deadline.min(drain);
+    scenario.run.catch_up_deadline = scenario.run.catch_up_deadline.min(drain);
+    scenario
+}
+
+fn stop(window: Duration) -> Stop {
+    Stop { duration: Some(window), ..Stop::default() }
+}
 
 /// A search that has ended.
 pub(super) struct Searched {
@@ -52,6 +77,9 @@ pub(super) struct Probing<'a> {
     arguments: &'a SearchArguments,
     plan: &'a Plan,
     range: Range,
+    shape: &'a Shape,
+    /// How long a short probe is measured.
+    window: Duration,
     search: Search,
     directory: RunDirectory,
     run_id: String,
@@ -59,31 +87,43 @@ pub(super) struct Probing<'a> {
     began: Instant,
     /// The most that a probe took besides its warm-up and its window.
     overhead: Duration,
+    /// What one message takes on the broker's disks, in bytes.
+    bytes_per_message: f64,
+    messages_sent: u64,
     probes: Vec<ProbeRecord>,
-    /// The last long probe that held.
-    confirmation: Option<Record>,
+    /// Long probes that held, each with its rate.
+    confirmations: Vec<(f64, Record)>,
 }
 
 impl<'a> Probing<'a> {
     /// Makes the run directory.
-    pub(super) fn open(arguments: &'a SearchArguments, plan: &'a Plan, range: Range) -> Result<Self, DirectoryError> {
+    pub(super) fn open(arguments: &'a SearchArguments, planned: &'a Planned) -> Result<Self, DirectoryError> {
+        let Planned { plan, range, shape, window } = planned;
         let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
         probe(base)?;
         let name = format!("{}-search", plan.name);
         let directory = RunDirectory::create(base, &name, Timestamp::now(), &plan.text)?;
         directory.keep_inputs(&InputFile::read_all(&plan.payload_files)?)?;
+        let scenario = &plan.trials[0].scenario;
         Ok(Probing {
             arguments,
             plan,
-            range,
-            search: Search::new(range),
+            range: *range,
+            shape,
+            window: *window,
+            search: Search::new(*range),
             directory,
             run_id: new_run_id(&name),
             command_line: masked_command_line(),
             began: Instant::now(),
             overhead: FIRST_OVERHEAD,
+            bytes_per_message: stored_bytes(
+                scenario,
+                scenario.payload.content.mean_bytes().unwrap_or(USUAL_PAYLOAD_BYTES),
+            ),
+            messages_sent: 0,
             probes: Vec::new(),
-            confirmation: None,
+            confirmations: Vec::new(),
         })
     }
 
@@ -107,26 +147,30 @@ impl<'a> Probing<'a> {
         let record = self.record(answer);
         self.directory.keep_search(&record)?;
         let directory = self.directory.path().to_owned();
-        let confirmation = self.confirmation.filter(|_| record.answer.confirmed);
+        let confirmation = self.confirmation(record.answer.rate_per_second).cloned();
         Ok(Searched { record, confirmation, directory })
     }
 
     fn window(&self, length: Length) -> Duration {
         match length {
-            Length::Short => self.arguments.window(),
-            Length::Long => LONG * self.arguments.window(),
+            Length::Short => self.window,
+            Length::Long => LONG * self.window,
         }
     }
 
     fn warm_up(&self) -> Duration {
-        let (own, window) = (self.plan.trials[0].scenario.run.warm_up, self.window(Length::Short));
-        if own.is_zero() { window / WARM_UP_PART } else { own.min(window) }
+        warm_up(&self.plan.trials[0].scenario, self.window)
     }
 
     fn budget(&self) -> Budget {
         let left = self.arguments.within.saturating_sub(self.began.elapsed());
         let takes = |length| self.recovery() + self.warm_up() + self.window(length) + self.overhead;
-        Budget { left, short: takes(Length::Short), long: takes(Length::Long) }
+        let written = self.messages_sent as f64 * self.bytes_per_message;
+        let messages = match is_stored(&self.plan.trials[0].scenario) {
+            true => (self.arguments.write_limit as f64 - written).max(0.0) / self.bytes_per_message,
+            false => f64::INFINITY,
+        };
+        Budget { left, short: takes(Length::Short), long: takes(Length::Long), messages }
     }
 
     /// Before the next probe.
@@ -144,12 +188,8 @@ impl<'a> Probing<'a> {
         let takes = self.warm_up() + self.window(length);
         let left = self.arguments.within.saturating_sub(self.began.elapsed()).saturating_sub(takes);
         let mut limits = self.plan.trials[0].scenario.run.clone();
-        (limits.warm_up, limits.stop) = (self.warm_up(), self.stop(length));
+        (limits.warm_up, limits.stop) = (self.warm_up(), stop(self.window(length)));
         Progress::of(self.arguments.quiet, format!("probe {} ", self.probes.len() + 1), limits, left)
-    }
-
-    fn stop(&self, length: Length) -> Stop {
-        Stop { duration: Some(self.window(length)), ..Stop::default() }
     }
 
     /// The trial that probes a rate.
@@ -159,15 +199,11 @@ impl<'a> Probing<'a> {
         let points = self.probes.iter().map(|probe| probe.point_index + 1).max().unwrap_or(0);
         trial.point_index = before.first().map_or(points, |first| first.point_index);
         trial.trial = before.len() as u32 + 1;
-        let text = format!("{rate}/s");
-        trial.point = [("load.rate".to_owned(), toml::Value::String(text.clone()))].into();
-        let drain = self.window(length).max(SHORTEST_DRAIN);
-        let scenario = &mut trial.scenario;
-        scenario.load = Load::Open(Schedule::Constant { rate });
-        (scenario.run.warm_up, scenario.run.stop) = (self.warm_up(), self.stop(length));
-        scenario.run.drain_deadline = scenario.run.drain_deadline.min(drain);
-        scenario.run.catch_up_deadline = scenario.run.catch_up_deadline.min(drain);
-        trial.document["load"]["rate"] = json!(text);
+        let schedule = self.shape.schedule(rate, self.probes.len());
+        trial.point = shape::point(&schedule);
+        shape::write(&schedule, &mut trial.document["load"]);
+        trial.scenario = probe_scenario(&trial.scenario, schedule, self.warm_up(), self.window(length));
+        let scenario = &trial.scenario;
         let milliseconds = |duration: Duration| json!(format!("{}ms", duration.as_millis()));
         if let Some(run) = trial.document["run"].as_object_mut() {
             run.retain(|key, _| !["messages", "payload_bytes"].contains(&key.as_str()));
@@ -207,23 +243,24 @@ impl<'a> Probing<'a> {
         let measured = self.warm_up() + self.window(length);
         self.overhead = self.overhead.max(began.elapsed().saturating_sub(measured));
         if matches!(record.status, Status::Completed | Status::Stalled) {
-            self.judge(&trial, record.clone(), length)?;
+            self.messages_sent += record.counts.attempted + record.counts.warm_up.attempted;
+            self.judge(&trial, record.clone(), rate, length)?;
         }
         Ok(record.status)
     }
 
-    fn judge(&mut self, trial: &Trial, record: Record, length: Length) -> Result<(), DirectoryError> {
+    fn judge(&mut self, trial: &Trial, record: Record, rate: f64, length: Length) -> Result<(), DirectoryError> {
         let series = current_series(&read_series(self.directory.path())?, record.point_index, record.trial);
-        let groups = trial.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len());
-        let ProbeJudgement { outcome, reason } = judge_probe(&record, &series, &trial.scenario.thresholds, groups);
-        let rate = record.throughput.target_per_second.unwrap_or_default();
+        let ProbeJudgement { outcome, reason } = judge_probe(&record, &series, &trial.scenario.thresholds);
+        let throughput = &record.throughput;
+        if throughput.messages_per_second > 0.0 {
+            let bytes = throughput.payload_bytes_per_second / throughput.messages_per_second;
+            self.bytes_per_message = stored_bytes(&trial.scenario, bytes);
+        }
         let probed = ProbeRecord {
             point_index: trial.point_index,
             trial: trial.trial,
-            rate_per_second: match trial.scenario.load {
-                Load::Open(Schedule::Constant { rate }) => rate,
-                _ => rate,
-            },
+            rate_per_second: rate,
             window_ns: self.window(length).as_nanos() as u64,
             outcome: result_of(outcome),
             reason,
@@ -231,13 +268,14 @@ impl<'a> Probing<'a> {
             p99_ns: record.latency.response.as_ref().and_then(|response| response.p99_ns),
             doubts: doubts(&record),
         };
-        self.search.record(Probe { rate: probed.rate_per_second, length, outcome });
+        let (at, carried) = (self.began.elapsed(), probed.messages_per_second);
+        self.search.record(Probe { rate, length, outcome, at, carried, busy: busy(&record) });
         if !self.arguments.quiet {
             notice!("{}", show::search::progress_line(self.probes.len() + 1, &probed));
         }
         self.probes.push(probed);
         if length == Length::Long && outcome == ProbeOutcome::Held {
-            self.confirmation = Some(record);
+            self.confirmations.push((rate, record));
         }
         Ok(())
     }
@@ -247,8 +285,14 @@ impl<'a> Probing<'a> {
         SearchAnswer { end, ..of_end(self.search.answer(End::OutOfTime)) }
     }
 
+    /// The last long probe that held this rate.
+    fn confirmation(&self, rate: Option<f64>) -> Option<&Record> {
+        let mut of_rate = self.confirmations.iter().rev().filter(|(held, _)| Some(*held) == rate);
+        of_rate.next().map(|(_, record)| record)
+    }
+
     fn record(&self, mut answer: SearchAnswer) -> SearchRecord {
-        answer.doubts = self.confirmation.as_ref().map(doubts).unwrap_or_default();
+        answer.doubts = self.confirmation(answer.rate_per_second).map(doubts).unwrap_or_default();
         SearchRecord {
             schema: SEARCH_SCHEMA.to_owned(),
             scenario_name: self.plan.name.clone(),
@@ -261,6 +305,25 @@ impl<'a> Probing<'a> {
             answer,
         }
     }
+}
+
+/// What a payload of this size takes on the broker's disks, in bytes.
+fn stored_bytes(scenario: &Scenario, payload_bytes: f64) -> f64 {
+    (payload_bytes * f64::from(scenario.topology.replication)).max(1.0)
+}
+
+/// How busy the busiest part of the machine was that is known: its cores, those of the client, one of its threads, or the broker's cores.
+fn busy(record: &Record) -> f64 {
+    let share = |used: f64, available: usize| used / available.max(1) as f64;
+    let client = &record.client;
+    let broker = record.broker_usage.as_ref().and_then(|usage| usage.cores_used.zip(usage.cores_of_machine));
+    let shares = [
+        record.host_load.as_ref().map(|load| load.system_cpu_busy + load.steal),
+        Some(share(client.cores_used - client.cores_polling(), client.cores_available)),
+        client.busiest_thread_cores,
+        broker.map(|(used, cores)| share(used, cores)),
+    ];
+    shares.into_iter().flatten().fold(0.0, f64::max)
 }
 
 fn doubts(record: &Record) -> Vec<String> {
@@ -276,7 +339,7 @@ fn result_of(outcome: ProbeOutcome) -> ProbeResult {
 }
 
 fn of_end(answer: Answer) -> SearchAnswer {
-    let Answer { end, rate, confirmed, capacity } = answer;
+    let Answer { end, rate, unconfirmed, capacity, change } = answer;
     SearchAnswer {
         end: match end {
             End::Found => SearchEnd::Found,
@@ -284,12 +347,15 @@ fn of_end(answer: Answer) -> SearchAnswer {
             End::NothingMissed => SearchEnd::NothingMissed,
             End::Limited => SearchEnd::LimitedByClient,
             End::OutOfTime => SearchEnd::OutOfTime,
+            End::OutOfMessages => SearchEnd::WriteLimit,
         },
         rate_per_second: rate,
-        confirmed,
+        unconfirmed_per_second: unconfirmed,
         capacity_per_second: capacity.map(|capacity| capacity.estimate),
         capacity_low: capacity.map(|capacity| capacity.low),
         capacity_high: capacity.map(|capacity| capacity.high),
+        early_capacity_per_second: change.map(|change| change.early),
+        late_capacity_per_second: change.map(|change| change.late),
         doubts: Vec::new(),
     }
 }

@@ -55,6 +55,9 @@ fn probes(page: &mut Page, probes: &[ProbeRecord]) {
         },
     ];
     table::print(page, columns);
+    if probes.iter().any(|probe| probe.p99_ns.is_none() && probe.outcome == ProbeResult::Held) {
+        page.line("– too few messages for a p99: such a probe holds if even its slowest message was quick enough");
+    }
 }
 
 /// The first of several reasons; all of them are in the record.
@@ -72,9 +75,13 @@ fn answer(page: &mut Page, record: &SearchRecord) {
     let found = &record.answer;
     let (sign, tone) = match found.end {
         SearchEnd::Found | SearchEnd::NothingMissed => ("✓ ", Tone::Good),
+        _ if found.rate_per_second.is_some() => ("! ", Tone::Doubtful),
         _ => ("✗ ", Tone::Bad),
     };
     page.led(sign, tone, &record.conclusion());
+    if let Some(change) = record.change() {
+        page.led("! ", Tone::Doubtful, &change);
+    }
     if let (Some(capacity), Some(low), Some(high)) =
         (found.capacity_per_second, found.capacity_low, found.capacity_high)
     {
@@ -129,10 +136,12 @@ mod tests {
             answer: SearchAnswer {
                 end,
                 rate_per_second: Some(96_840.0),
-                confirmed: true,
+                unconfirmed_per_second: None,
                 capacity_per_second: Some(97_900.0),
                 capacity_low: Some(96_500.0),
                 capacity_high: Some(99_100.0),
+                early_capacity_per_second: None,
+                late_capacity_per_second: None,
                 doubts: Vec::new(),
             },
         }

@@ -100,10 +100,13 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             in_flight.sources,
             duration(service as f64),
         );
-        return match missed {
-            true => (Limiter::Broker, format!("{window}: answers did not come at the schedule's rate.")),
-            false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
+        let behind = match missed {
+            true => {
+                "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger one makes them take longer"
+            }
+            false => "a larger `producers.in_flight` may carry more",
         };
+        return (Limiter::Window, format!("{window}: {behind}."));
     }
     if pace::rate_missed(evidence).is_none() && is_behind(evidence) {
         return (Limiter::Broker, answers_are_behind(evidence, &idle));
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_is_the_limit_of_a_closed_loop_and_the_broker_s_of_an_open_one() {
+    fn a_full_window_is_the_limit_of_both_kinds_of_load() {
         let with = |in_flight: f64| {
             limiter(move |record, _, _| {
                 closed(record);
@@ -366,11 +369,12 @@ mod tests {
             })
         };
         assert_eq!((with(2_000.0), with(1_999.0)), (Limiter::Window, Limiter::Unknown));
-        let open = limiter(|record, _, _| {
+        let open = judged(|record, _, _| {
             record.throughput.sent_per_second = 1_000.0;
             hold(record, 4_000.0);
         });
-        assert_eq!(open, Limiter::Broker);
+        assert_eq!(open.limited_by.limiter, Limiter::Window);
+        assert!(open.limited_by.evidence.contains("the schedule had to wait"), "{open:?}");
     }
 
     /// Lets so many messages be in flight by Little's law.

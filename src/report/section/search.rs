@@ -2,7 +2,7 @@
 
 use super::lead::{LIMIT, Lead, TRUST, Tone, Word, context, limiter};
 use super::tiles::{Tile, tile};
-use super::{Part, Section, capital, several, texts};
+use super::{Part, Section, several, texts};
 use crate::record::readable::{duration, rate};
 use crate::record::{Limiter, ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};
@@ -26,27 +26,29 @@ pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
 fn sentence(search: &SearchRecord) -> String {
     let required = search.requirements.join(", ");
     match search.answer.rate_per_second {
-        Some(held) if matches!(search.answer.end, SearchEnd::OutOfTime | SearchEnd::NothingMissed) => {
-            format!("At least {} messages/s held {required}.", rate(held))
+        Some(held) if search.answer.end == SearchEnd::Found => {
+            format!("{} messages/s is the highest rate that held {required}.", rate(held))
         }
-        Some(held) if search.answer.end != SearchEnd::Found => {
-            format!("{} messages/s held {required}.", rate(held))
-        }
-        Some(held) => format!("{} messages/s is the highest rate that held {required}.", rate(held)),
-        None => format!("No rate held {required}."),
+        Some(held) => format!("At least {} messages/s held {required}.", rate(held)),
+        None => format!("No rate was confirmed to hold {required}."),
     }
 }
 
 fn verdict(search: &SearchRecord) -> Word {
     let found = &search.answer;
+    let is_confirmed = found.rate_per_second.is_some();
     let (tone, word) = match found.end {
         _ if !found.doubts.is_empty() => (Tone::Bad, "Not to be trusted"),
         SearchEnd::Found => (Tone::Good, "Found"),
         SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
         SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
+        SearchEnd::LimitedByClient if is_confirmed => (Tone::Doubtful, "Valid; above it the client was the limit"),
         SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
-        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "Valid; a higher rate may hold too"),
+        SearchEnd::OutOfTime | SearchEnd::WriteLimit if is_confirmed => {
+            (Tone::Doubtful, "Valid; a higher rate may hold too")
+        }
         SearchEnd::OutOfTime => (Tone::Bad, "Not confirmed: time was up"),
+        SearchEnd::WriteLimit => (Tone::Bad, "Not confirmed: no more may be written"),
         SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
         SearchEnd::Failed => (Tone::Bad, "A probe failed"),
     };
@@ -55,13 +57,14 @@ fn verdict(search: &SearchRecord) -> Word {
     } else {
         format!(" Against the probe that confirmed it: {}.", found.doubts.join(", "))
     };
-    Word { tone, word: word.to_owned(), evidence: format!("{}{doubts}", capital(&search.conclusion())) }
+    let change = search.change().map(|change| format!(" {change}")).unwrap_or_default();
+    Word { tone, word: word.to_owned(), evidence: format!("{}{change}{doubts}", search.conclusion()) }
 }
 
 /// What limited the slowest rate above the answer that was missed (or of all, where no rate above it was missed): the requirement that did
 /// not hold, or what stood behind it.
 fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
-    let held = search.answer.rate_per_second.unwrap_or(0.0);
+    let held = search.answer.rate_per_second.or(search.answer.unconfirmed_per_second).unwrap_or(0.0);
     let missed = search.probes.iter().filter(|probe| probe.outcome != ProbeResult::Held);
     let order = |one: &ProbeRecord, other: &ProbeRecord| {
         let is_below = |probe: &ProbeRecord| probe.rate_per_second <= held;
@@ -93,15 +96,15 @@ fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
 
 fn tiles(search: &SearchRecord) -> Vec<Tile> {
     let found = &search.answer;
-    let confirmed = if found.confirmed { "held in a longer probe too" } else { "not confirmed by a longer probe" };
-    let held = found.rate_per_second.map(|held| tile("messages per second", rate(held), confirmed.to_owned()));
+    let confirmed = |held: f64| tile("messages per second", rate(held), "held in a longer probe too".to_owned());
+    let short = |held: f64| tile("in short probes only", rate(held), "messages per second, not confirmed".to_owned());
+    let held = found.rate_per_second.map(confirmed).or(found.unconfirmed_per_second.map(short));
     let interval = found.capacity_low.zip(found.capacity_high);
     let capacity = found.capacity_per_second.map(|capacity| {
         let note = interval.map(|(low, high)| format!("95 % interval {} … {}", rate(low), rate(high)));
         tile("rate that half of all probes hold", rate(capacity), note.unwrap_or_default())
     });
-    let answer = search.probes.iter().rev().find(|probe| Some(probe.rate_per_second) == found.rate_per_second);
-    let p99 = answer.and_then(|probe| probe.p99_ns);
+    let p99 = probe_of_the_answer(search).and_then(|probe| probe.p99_ns);
     let p99 = p99.map(|ns| tile("p99 at that rate", duration(ns as f64), "response time".to_owned()));
     let probes = tile("probes", search.probes.len().to_string(), format!("in {}", duration(search.took_ns as f64)));
     // The p99 belongs to the rate beside it.
@@ -189,9 +192,14 @@ fn table(search: &SearchRecord) -> Table {
     Table { heads, rows: search.probes.iter().enumerate().map(row).collect(), ..Table::default() }
 }
 
-/// The probe that the answer rests on: the last that held its rate.
+/// The place of the record that the answer rests on: of the last probe that held its rate.
 pub fn of_the_answer(search: &SearchRecord, records: &[&Record]) -> Option<usize> {
-    let answer = search.answer.rate_per_second?;
-    let probe = search.probes.iter().rev().find(|probe| probe.rate_per_second == answer)?;
+    let probe = probe_of_the_answer(search)?;
     records.iter().position(|record| (record.point_index, record.trial) == (probe.point_index, probe.trial))
+}
+
+fn probe_of_the_answer(search: &SearchRecord) -> Option<&ProbeRecord> {
+    let answer = search.answer.rate_per_second.or(search.answer.unconfirmed_per_second)?;
+    let of_rate = search.probes.iter().filter(|probe| probe.rate_per_second == answer);
+    of_rate.filter(|probe| probe.outcome == ProbeResult::Held).max_by_key(|probe| probe.window_ns)
 }

@@ -60,6 +60,12 @@ pub(super) const TABLES: Tables = &[
     ("distribution", distribution::KEYS),
 ];
 
+/// Every key of the language, with its table: `producers.count`.
+#[cfg(test)]
+pub(crate) fn every_key() -> Vec<String> {
+    TABLES.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
+}
+
 /// Collects the problems of a scenario, with advice on keys in the wrong table.
 pub(super) fn problems(own_keys: &OwnKeys) -> Problems {
     Problems::new(TABLES, own_keys.clone())

@@ -9,7 +9,7 @@
 use super::super::Interval;
 
 /// Between two capacities that are told apart, as a share.
-const STEP: f64 = 0.005;
+pub(super) const STEP: f64 = 0.005;
 
 /// Spreads of the capacity from probe to probe that are considered, as shares of it, each with how likely it is beforehand.
 const SPREADS: [(f64, f64); 5] = [(0.002, 0.2), (0.006, 0.2), (0.015, 0.25), (0.03, 0.25), (0.06, 0.1)];
@@ -59,8 +59,7 @@ impl Beliefs {
         for (weights, capacity) in self.weights.iter_mut().zip(&mut self.capacities) {
             *capacity = 0.0;
             for (weight, (spread, _)) in weights.iter_mut().zip(SPREADS) {
-                let holds = chance_to_hold(above / spread);
-                *weight *= if held { holds } else { 1.0 - holds };
+                *weight *= Chances::new(above / spread).of(held).0;
                 *capacity += *weight;
             }
             sum += *capacity;
@@ -99,6 +98,18 @@ impl Beliefs {
         (self.origin + reaches.unwrap_or(self.capacities.len() - 1) as f64 * STEP).exp()
     }
 
+    /// The chance that this capacity is larger than the other one, of the same range.
+    pub(super) fn chance_to_exceed(&self, other: &Beliefs) -> f64 {
+        // Both have the same steps, of which each has left out others at its ends.
+        let ahead = ((self.origin - other.origin) / STEP).round() as i64;
+        let below = |index: i64| {
+            let until = (index + ahead).clamp(0, other.capacities.len() as i64) as usize;
+            let same = other.capacities.get(until).filter(|_| index + ahead >= 0).copied().unwrap_or(0.0);
+            other.capacities[..until].iter().sum::<f64>() + same / 2.0
+        };
+        self.capacities.iter().zip(0..).map(|(capacity, index)| capacity * below(index)).sum()
+    }
+
     /// The capacity with the interval that holds it with a probability of 95 %.
     pub(super) fn interval(&self) -> Interval {
         // A step on each side: the true capacity lies between two that are told apart.
@@ -110,14 +121,30 @@ impl Beliefs {
     }
 }
 
-/// `above`: how far the capacity lies above the rate, in spreads.
-fn chance_to_hold(above: f64) -> f64 {
-    let curve = match above {
-        _ if above > FLAT => 1.0,
-        _ if above < -FLAT => 0.0,
-        _ => 1.0 / (1.0 + (-LOGISTIC * above).exp()),
-    };
-    FALSE_HOLD + (1.0 - FALSE_HOLD - FALSE_MISS) * curve
+/// The chance that a probe holds, with its first and its second derivative.
+pub(super) struct Chances {
+    holds: f64,
+    slope: f64,
+    bend: f64,
+}
+
+impl Chances {
+    /// `above`: how far the capacity lies above the rate, in spreads.
+    pub(super) fn new(above: f64) -> Self {
+        const SHARPNESS: f64 = 1.0 - FALSE_HOLD - FALSE_MISS;
+        let curve = match above {
+            _ if above > FLAT => 1.0,
+            _ if above < -FLAT => 0.0,
+            _ => 1.0 / (1.0 + (-LOGISTIC * above).exp()),
+        };
+        let slope = SHARPNESS * LOGISTIC * curve * (1.0 - curve);
+        Chances { holds: FALSE_HOLD + SHARPNESS * curve, slope, bend: LOGISTIC * slope * (1.0 - 2.0 * curve) }
+    }
+
+    /// The chance of this outcome, with its derivatives.
+    pub(super) fn of(&self, held: bool) -> (f64, f64, f64) {
+        if held { (self.holds, self.slope, self.bend) } else { (1.0 - self.holds, -self.slope, -self.bend) }
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +161,22 @@ mod tests {
         let found = beliefs.interval();
         assert!((98e3..102e3).contains(&found.estimate), "{found:?}");
         assert!(found.low > 90e3 && found.high < 110e3, "{found:?}");
+    }
+
+    #[test]
+    fn a_capacity_exceeds_another_one_for_certain_or_by_chance() {
+        let known = |capacity: f64| {
+            let mut beliefs = Beliefs::new(1e3, 1e6);
+            for _ in 0..6 {
+                beliefs.observe(capacity * 0.98, true);
+                beliefs.observe(capacity * 1.02, false);
+            }
+            beliefs
+        };
+        let same = known(100e3).chance_to_exceed(&known(100e3));
+        assert!((same - 0.5).abs() < 0.01, "{same}");
+        assert!(known(110e3).chance_to_exceed(&known(100e3)) > 0.99);
+        assert!(known(100e3).chance_to_exceed(&known(110e3)) < 0.01);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Finds the highest rate that holds, by probes. Pure: from the probes so far to the next one, or to the answer.
 //!
-//! 1. *Bracket*: from the first rate on by a factor of four, until one holds and one misses.
+//! 1. *Bracket*: from the first rate on, at most doubled and less where a part of the machine was busy, until one holds and one misses. A
+//!    miss shows what was carried, and the next rate lies below that.
 //! 2. *Narrow*: the next probe goes where the beliefs are divided, again and again near the edge, until the interval of the
 //!    capacity is narrow. A single odd probe moves them little.
 //! 3. *Confirm*: the lower end of the interval is probed for longer. If that misses twice, short probes hold what longer ones
 //!    do not, and only long ones count from then on.
+//!
+//! The time of two long probes is kept for the end. If no rate is confirmed by then, they probe a lower one that surely holds.
 //!
 //! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again. So is one
 //! near the edge while time was withheld from the machine, which may be otherwise a moment later.
@@ -12,14 +15,25 @@
 mod beliefs;
 #[cfg(test)]
 mod simulations;
+mod wander;
 
 use std::time::Duration;
 
 use self::beliefs::Beliefs;
 use super::Interval;
 
-/// Between two rates while nothing is bracketed.
-const GROWTH: f64 = 4.0;
+/// Between two rates while nothing has missed, and where a part of the machine is nearly full.
+const GROWTH: f64 = 2.0;
+const LEAST_GROWTH: f64 = 1.25;
+
+/// How busy a part of the machine may become by the next rate while nothing has missed.
+const FULL: f64 = 0.9;
+
+/// From a rate that missed to the next one while nothing has held, if all of it was carried.
+const SHRINKAGE: f64 = 0.5;
+
+/// The next rate while nothing has held, as a share of what was carried.
+const SHARE_OF_CARRIED: f64 = 0.9;
 
 /// Half the width of the interval of the capacity, as a share, that is narrow enough.
 const PRECISION: f64 = 0.02;
@@ -32,6 +46,15 @@ const NEAR: f64 = 0.1;
 
 /// How many probes must have held near the edge, and how many missed.
 const LEAST_NEAR: usize = 2;
+
+/// The same for a capacity that may have changed.
+const NEAR_A_CHANGE: f64 = 0.2;
+
+/// Where the line between early and late probes is drawn, as shares of those near the capacity.
+const LINES: [f64; 3] = [0.33, 0.5, 0.67];
+
+/// How unlikely it must be that a capacity which seems to have risen or fallen has not.
+const CHANGE_BY_CHANCE: f64 = 0.005;
 
 /// No more probes than this.
 const MOST_PROBES: usize = 100;
@@ -50,6 +73,15 @@ const STEP_DOWN: f64 = 0.85;
 
 /// What is confirmed is above the true capacity with this probability.
 const CAUTION: f64 = 0.05;
+
+/// Long probes for which time is kept, so that a search without a confirmed rate ends with one.
+const LAST_PROBES: u32 = 2;
+
+/// The share of the messages left that a last probe may use, since its rate is rounded.
+const AFFORDABLE: f64 = 0.999;
+
+/// From a long probe that missed to the next one when time is nearly up.
+const LAST_STEP_DOWN: f64 = 0.6;
 
 /// The rates that may be probed, and with which to begin.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,14 +114,50 @@ pub struct Probe {
     pub rate: f64,
     pub length: Length,
     pub outcome: ProbeOutcome,
+    /// When it ended, since the search began.
+    pub at: Duration,
+    /// The rate that was acknowledged.
+    pub carried: f64,
+    /// The share of the busiest part of the machine that is known, such as its cores or a thread; 0 where none is.
+    pub busy: f64,
 }
 
-/// What is left of the search's time, and what a probe takes of it.
+impl Probe {
+    fn held(&self) -> bool {
+        self.outcome == ProbeOutcome::Held
+    }
+}
+
+/// What is left of the search's time and messages, and what a probe takes of the time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     pub left: Duration,
     pub short: Duration,
     pub long: Duration,
+    /// Messages that may still be sent.
+    pub messages: f64,
+}
+
+impl Budget {
+    fn takes(&self, length: Length) -> Duration {
+        if length == Length::Long { self.long } else { self.short }
+    }
+
+    fn fits(&self, rate: f64, length: Length) -> bool {
+        self.left >= self.takes(length) && self.messages >= rate * self.takes(length).as_secs_f64()
+    }
+
+    /// What is left after a probe that fits.
+    fn after(self, rate: f64, length: Length) -> Budget {
+        let takes = self.takes(length);
+        Budget { left: self.left - takes, messages: self.messages - rate * takes.as_secs_f64(), ..self }
+    }
+
+    /// Whether so many long probes at this rate fit.
+    fn fits_long(&self, number: u32, rate: f64) -> bool {
+        let takes = self.long * number;
+        self.left >= takes && self.messages >= rate * takes.as_secs_f64()
+    }
 }
 
 /// What to do next.
@@ -112,18 +180,31 @@ pub enum End {
     Limited,
     /// Time was up, or the probes were too many.
     OutOfTime,
+    /// No more messages may be sent.
+    OutOfMessages,
 }
 
 /// What a search has found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
     pub end: End,
-    /// The highest rate that held: in a long probe where one did, else in a short one.
+    /// The highest rate that a long probe held, if fewer long probes missed at it or below it than held at it or above.
     pub rate: Option<f64>,
-    /// Whether that was a long probe.
-    pub confirmed: bool,
-    /// The rate of which half of all probes would hold, with its 95 % interval; `None` unless something held and something missed.
+    /// The highest rate that only short probes held; `None` where a rate is confirmed.
+    pub unconfirmed: Option<f64>,
+    /// The rate of which half of all probes would hold, with its 95 % interval; `None` unless something held and something
+    /// missed, and where a long probe contradicts it.
     pub capacity: Option<Interval>,
+    /// Where late probes contradict early ones.
+    pub change: Option<Change>,
+}
+
+/// A capacity that was not the same from the begin of a search to its end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// By the first half of the probes near it, and by the second.
+    pub early: f64,
+    pub late: f64,
 }
 
 /// A search under way.
@@ -159,10 +240,11 @@ impl Search {
             probe.outcome = ProbeOutcome::Limited;
         }
         self.repeated = 0;
-        let held = probe.outcome == ProbeOutcome::Held;
-        let overloaded = self.probes.last().is_some_and(|last| {
-            last.outcome != ProbeOutcome::Held && last.rate >= OVERLOAD * probe.rate && self.again.is_none()
-        });
+        let held = probe.held();
+        let overloaded = self
+            .probes
+            .last()
+            .is_some_and(|last| !last.held() && last.rate >= OVERLOAD * probe.rate && self.again.is_none());
         if !held && overloaded {
             self.again = Some((probe.rate, probe.length));
             return;
@@ -184,20 +266,31 @@ impl Search {
             Some((rate, length)) => Step::Probe { rate, length },
             None => self.wanted(usual),
         };
-        let Step::Probe { length, .. } = wanted else { return wanted };
-        let takes = |length| if length == Length::Long { budget.long } else { budget.short };
-        if self.probes.len() < MOST_PROBES && budget.left >= takes(length) {
-            // A short probe must leave time for a long one.
-            let leaves_time = budget.left - takes(length) >= budget.long;
-            if length == Length::Long || leaves_time || budget.left < budget.long {
-                return wanted;
+        let unconfirmed = self.confirmed().is_none();
+        let to_confirm = self.rate_to_confirm().filter(|_| unconfirmed);
+        let end = match wanted {
+            Step::Probe { rate, length } => {
+                let allows = |budget: Budget| {
+                    let is_kept = |rate_of_last: f64| match length {
+                        Length::Long => budget.fits_long(LAST_PROBES, rate.max(rate_of_last)),
+                        Length::Short => budget.after(rate, length).fits_long(LAST_PROBES, rate_of_last),
+                    };
+                    self.probes.len() < MOST_PROBES && budget.fits(rate, length) && to_confirm.is_none_or(is_kept)
+                };
+                if allows(budget) {
+                    return wanted;
+                }
+                let is_of_messages = allows(Budget { messages: f64::INFINITY, ..budget });
+                if is_of_messages { End::OutOfMessages } else { End::OutOfTime }
             }
-        }
-        match self.cautious_rate() {
-            Some(rate) if budget.left >= budget.long && self.is_unconfirmed() => {
-                Step::Probe { rate, length: Length::Long }
-            }
-            _ => Step::End(self.answer(End::OutOfTime)),
+            Step::End(answer) if answer.end == End::Limited => End::Limited,
+            Step::End(_) => return wanted,
+        };
+        // No higher than there are messages for.
+        let affordable = |rate: f64| rate.min(AFFORDABLE * budget.messages / budget.long.as_secs_f64());
+        match to_confirm.map(affordable) {
+            Some(rate) if budget.left >= budget.long && rate >= self.range.least => probe(rate, Length::Long),
+            _ => Step::End(self.answer(end)),
         }
     }
 
@@ -210,13 +303,13 @@ impl Search {
         let (highest_held, lowest_missed) = (self.highest_held(), self.lowest_missed());
         match (highest_held, lowest_missed) {
             (_, None) => match highest_held {
-                Some(held) if held < most => probe((held * GROWTH).min(most), usual),
+                Some(held) if held < most => probe((held * self.growth()).min(most), usual),
                 _ if self.held_long_at(most) => Step::End(self.answer(End::NothingMissed)),
                 _ => probe(most, Length::Long),
             },
             (None, Some(missed)) => match missed > least {
                 true if self.long_only => probe((missed * STEP_DOWN).max(least), usual),
-                true => probe((missed / GROWTH).max(least), usual),
+                true => probe(self.below_what_missed().clamp(least, missed), usual),
                 false if self.misses_at(least) < LEAST_NEAR => probe(least, usual),
                 false if self.is_limited() => Step::End(self.answer(End::Limited)),
                 false => Step::End(self.answer(End::NothingHeld)),
@@ -227,7 +320,6 @@ impl Search {
 
     fn narrow(&self, usual: Length) -> Step {
         let Range { least, most, .. } = self.range;
-        let last = self.probes.last();
         if self.beliefs.quantile(0.9) <= least && self.misses_at(least) >= LEAST_NEAR {
             return Step::End(self.answer(End::NothingHeld));
         }
@@ -240,16 +332,33 @@ impl Search {
         if !self.is_narrow() {
             // Off the middle to both sides in turn: probes at the middle alone do not tell how wide the edge is.
             let share = if self.probes.len().is_multiple_of(2) { 0.3 } else { 0.7 };
-            return probe(self.beliefs.quantile(share).clamp(least, most), usual);
+            return probe(self.beliefs.quantile(share).min(self.highest_safe()).clamp(least, most), usual);
         }
-        let confirmed = match self.long_only {
-            true => self.highest_held().is_some(),
-            false => last.is_some_and(|last| last.length == Length::Long && last.outcome == ProbeOutcome::Held),
-        };
-        match confirmed {
+        match self.confirmed().is_some_and(|rate| rate >= self.safe_rate() * (1.0 - NEAR)) {
             true => Step::End(self.answer(End::Found)),
             false => probe(self.safe_rate(), Length::Long),
         }
+    }
+
+    /// Beyond it, a probe would only overload the broker, although a capacity there is not impossible.
+    fn highest_safe(&self) -> f64 {
+        match (self.highest_held(), self.lowest_missed()) {
+            (Some(held), Some(missed)) if held < missed => missed * LEAST_GROWTH,
+            (Some(held), _) => held * GROWTH,
+            (None, _) => self.range.most,
+        }
+    }
+
+    /// How much the rate may grow while nothing has missed: as much as the busiest part of the machine bears.
+    fn growth(&self) -> f64 {
+        let busy = self.probes.last().map_or(0.0, |last| last.busy);
+        (FULL / busy.max(FULL / GROWTH)).max(LEAST_GROWTH)
+    }
+
+    /// The next rate while nothing has held.
+    fn below_what_missed(&self) -> f64 {
+        let next = |probe: &Probe| (probe.rate * SHRINKAGE).min(probe.carried * SHARE_OF_CARRIED);
+        self.probes.iter().map(next).fold(f64::INFINITY, f64::min)
     }
 
     /// Whether the capacity is known well, from probes near it on both sides.
@@ -293,22 +402,71 @@ impl Search {
 
     /// What this search would say if it ended now.
     pub fn answer(&self, end: End) -> Answer {
-        let long = self.long(|outcome| outcome == ProbeOutcome::Held).reduce(f64::max);
-        let capacity =
-            (self.highest_held().is_some() && self.lowest_missed().is_some()).then(|| self.beliefs.interval());
+        let enclosed = self.highest_held().is_some() && self.lowest_missed().is_some();
+        let capacity = enclosed.then(|| self.interval());
         // What held above the capacity held by chance.
         let most = capacity.map_or(f64::INFINITY, |capacity| capacity.estimate);
-        let short = self.held().filter(|rate| *rate <= most).reduce(f64::max);
-        Answer { end, rate: long.or(short).or(self.highest_held()), confirmed: long.is_some(), capacity }
+        let short = self.held().filter(|rate| *rate <= most).reduce(f64::max).or(self.highest_held());
+        let rate = self.confirmed();
+        let unconfirmed = short.or(self.highest_held_at_all()).filter(|_| rate.is_none());
+        let capacity = capacity.filter(|capacity| !self.is_contradicted(capacity));
+        Answer { end, rate, unconfirmed, capacity, change: self.change() }
     }
 
-    /// The rate to confirm; `None` while nothing has held.
-    fn cautious_rate(&self) -> Option<f64> {
-        let held = self.highest_held()?;
-        Some(match self.lowest_missed() {
-            None => held,
-            Some(_) => self.safe_rate(),
-        })
+    /// The interval of the capacity, as wide as it is if the capacity may have wandered during the search.
+    fn interval(&self) -> Interval {
+        wander::interval(&self.counted())
+    }
+
+    /// Whether a long probe missed below the interval, where none has held.
+    fn is_contradicted(&self, capacity: &Interval) -> bool {
+        let mut missed = self.long(|outcome| outcome != ProbeOutcome::Held).filter(|rate| *rate < capacity.low);
+        missed.any(|rate| !self.held_long_at(rate))
+    }
+
+    /// Whether late probes contradict early ones, wherever the line between them is drawn.
+    fn change(&self) -> Option<Change> {
+        let estimate = self.beliefs.interval().estimate;
+        let counted = self.counted();
+        let is_near = |probe: &Probe| (probe.rate / estimate).ln().abs() <= NEAR_A_CHANGE;
+        let near: Vec<usize> = (0..counted.len()).filter(|index| is_near(counted[*index])).collect();
+        let beliefs = |probes: &[&Probe]| {
+            let mut beliefs = Beliefs::new(estimate * (1.0 - NEAR_A_CHANGE), estimate / (1.0 - NEAR_A_CHANGE));
+            probes.iter().for_each(|probe| beliefs.observe(probe.rate, probe.held()));
+            beliefs
+        };
+        let compared = LINES.into_iter().filter_map(|share| {
+            let line = near.get((near.len() as f64 * share) as usize)?;
+            let (early, late) = counted.split_at(*line);
+            let (early, late) = (beliefs(early), beliefs(late));
+            let exceeds = early.chance_to_exceed(&late);
+            Some((exceeds.min(1.0 - exceeds), Change { early: early.quantile(0.5), late: late.quantile(0.5) }))
+        });
+        let (chance, change) = compared.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+        (chance < CHANGE_BY_CHANCE).then_some(change)
+    }
+
+    /// The highest rate that a long probe held, and that long probes at it or below it do not contradict: fewer of those missed
+    /// than held at it or above it.
+    fn confirmed(&self) -> Option<f64> {
+        let held = || self.long(|outcome| outcome == ProbeOutcome::Held);
+        let missed = || self.long(|outcome| outcome != ProbeOutcome::Held);
+        let is_sound =
+            |rate: &f64| held().filter(|held| held >= rate).count() > missed().filter(|missed| missed <= rate).count();
+        held().filter(is_sound).reduce(f64::max)
+    }
+
+    /// The rate to confirm when time is nearly up: a lower one each time; `None` while nothing has held.
+    fn rate_to_confirm(&self) -> Option<f64> {
+        let held = self.highest_held_at_all()?;
+        // Few long probes do not tell yet what is safe.
+        let is_known = self.lowest_missed().is_some() && !self.long_only;
+        let cautious = if is_known { held.min(self.safe_rate()) } else { held };
+        // That of a long probe which is to be repeated counts here: there is no time for it.
+        let again = self.again.filter(|(_, length)| *length == Length::Long).map(|(rate, _)| rate);
+        let missed = self.long(|outcome| outcome != ProbeOutcome::Held).chain(again).reduce(f64::min);
+        let lower = missed.map_or(cautious, |missed| cautious.min(missed * LAST_STEP_DOWN));
+        Some(lower.max(self.range.least))
     }
 
     /// Below the capacity with certainty, and as much as the capacity differs from probe to probe.
@@ -317,8 +475,9 @@ impl Search {
         rate.clamp(self.range.least, self.range.most)
     }
 
-    fn is_unconfirmed(&self) -> bool {
-        self.long(|outcome| outcome == ProbeOutcome::Held).next().is_none()
+    /// The probes that tell of the capacity.
+    fn counted(&self) -> Vec<&Probe> {
+        self.probes.iter().filter(|probe| self.counts(probe) || !probe.held()).collect()
     }
 
     /// Whether a probe that held tells anything.
@@ -333,6 +492,11 @@ impl Search {
 
     fn highest_held(&self) -> Option<f64> {
         self.held().reduce(f64::max)
+    }
+
+    /// In a short probe too, although only long ones count.
+    fn highest_held_at_all(&self) -> Option<f64> {
+        self.probes.iter().filter(|probe| probe.held()).map(|probe| probe.rate).reduce(f64::max)
     }
 
     fn lowest_missed(&self) -> Option<f64> {
