@@ -156,18 +156,53 @@ mod tests {
     /// `sd` between trials, whose neighbours correlate by `memory`, while the result grows by `drift` over all 30 trials. The truth is that
     /// of the time of the trials.
     fn simulated(seed: u64, runs: u64, sd: f64, memory: f64, drift: f64) -> Ended {
+        let figures = |normal: &mut dyn FnMut() -> f64| {
+            let mut state = normal();
+            let figure = |trial| {
+                let figure = 100.0 * (sd * state + drift * trial as f64 / MOST as f64).exp();
+                state = memory * state + (1.0 - memory * memory).sqrt() * normal();
+                figure
+            };
+            (0..MOST).map(figure).collect()
+        };
+        let truth = |trials: &[f64]| 100.0 * (drift * (trials.len() - 1) as f64 / 2.0 / MOST as f64).exp();
+        ended(seed, runs, figures, |figures: &Vec<f64>| figures.clone(), truth)
+    }
+
+    /// Trials of 30 s on a machine whose speed wanders by `wander` with a memory of so many seconds (AR(1)); each varies by `sd` beside.
+    /// The truth is the mean speed of the time of the trials.
+    fn wandering(seed: u64, runs: u64, sd: f64, wander: f64, memory_seconds: f64) -> Ended {
+        let memory = (-30.0 / memory_seconds).exp();
+        let trials = |normal: &mut dyn FnMut() -> f64| {
+            let mut state = normal();
+            let trial = |_| {
+                let speed = wander * state;
+                state = memory * state + (1.0 - memory * memory).sqrt() * normal();
+                (speed, 100.0 * (speed + sd * normal()).exp())
+            };
+            (0..MOST).map(trial).collect()
+        };
+        let figures = |trials: &Vec<(f64, f64)>| trials.iter().map(|(_, figure)| *figure).collect();
+        let truth = |trials: &[(f64, f64)]| {
+            100.0 * (trials.iter().map(|(speed, _)| speed).sum::<f64>() / trials.len() as f64).exp()
+        };
+        ended(seed, runs, trials, figures, truth)
+    }
+
+    /// Runs of trials that `trials` draws: `figures` is what each trial measured, `truth` what a run of these trials should have found.
+    fn ended<T>(
+        seed: u64,
+        runs: u64,
+        mut trials: impl FnMut(&mut dyn FnMut() -> f64) -> Vec<T>,
+        figures: impl Fn(&Vec<T>) -> Vec<f64>,
+        truth: impl Fn(&[T]) -> f64,
+    ) -> Ended {
         let (mut cover, mut known, mut changed) = (0, 0, 0);
         for run in 0..runs {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1_000_000 + run);
             let mut normal = || -> f64 { StandardNormal.sample(&mut random) };
-            let mut state = normal();
-            let figures: Vec<f64> = (0..MOST)
-                .map(|trial| {
-                    let figure = 100.0 * (sd * state + drift * trial as f64 / MOST as f64).exp();
-                    state = memory * state + (1.0 - memory * memory).sqrt() * normal();
-                    figure
-                })
-                .collect();
+            let trials = trials(&mut normal);
+            let figures = figures(&trials);
             let looks = (LEAST as usize..=MOST).map(|trials| &figures[..trials]);
             let mut ended = looks.map(|figures| (figures, standing(figures, 0.05, LEAST)));
             let last = ended.find(|(figures, standing)| *standing == Standing::Known || figures.len() == MOST);
@@ -175,7 +210,7 @@ mod tests {
             changed += u64::from(standing == Standing::Changed);
             if standing == Standing::Known {
                 let interval = centre_after_looks(figures).unwrap();
-                let truth = 100.0 * (drift * (figures.len() - 1) as f64 / 2.0 / MOST as f64).exp();
+                let truth = truth(&trials[..figures.len()]);
                 known += 1;
                 cover += u64::from(interval.low <= truth && truth <= interval.high);
             }
@@ -189,6 +224,7 @@ mod tests {
         for (seed, sd) in [(1, 0.02), (2, 0.05), (3, 0.08), (4, 0.10)] {
             let ended = simulated(seed, 2_000, sd, 0.0, 0.0);
             assert!((0.93..=0.97).contains(&ended.cover), "sd {sd}: {}", ended.cover);
+            assert!(ended.known > 0.9, "sd {sd}: {} ended early", ended.known);
         }
     }
 
@@ -200,6 +236,17 @@ mod tests {
         }
         // Beside which the trials hardly vary, it is told each time.
         assert!(simulated(8, 500, 0.002, 0.0, 0.1).changed > 0.9);
+    }
+
+    #[test]
+    fn the_speed_of_its_own_time_is_covered_while_it_wanders() {
+        for (seed, memory_seconds) in [(20, 60.0), (21, 300.0)] {
+            for (sd, wander) in [(0.02, 0.03), (0.05, 0.03)] {
+                let ended = wandering(seed, 500, sd, wander, memory_seconds);
+                assert!(ended.cover >= 0.93, "memory {memory_seconds} s, sd {sd}: {}", ended.cover);
+                assert!(ended.known > 0.5, "memory {memory_seconds} s, sd {sd}: {} ended early", ended.known);
+            }
+        }
     }
 
     #[test]

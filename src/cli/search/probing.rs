@@ -314,14 +314,14 @@ fn stored_bytes(scenario: &Scenario, payload_bytes: f64) -> f64 {
 
 /// How busy the busiest part of the machine was that is known: its cores, those of the client, one of its threads, or the broker's cores.
 fn busy(record: &Record) -> f64 {
-    let share = |used: f64, available: usize| used / available.max(1) as f64;
+    let share = |used: f64, available: f64| used / available.max(f64::MIN_POSITIVE);
     let client = &record.client;
     let broker = record.broker_usage.as_ref().and_then(|usage| usage.cores_used.zip(usage.cores_of_machine));
     let shares = [
         record.host_load.as_ref().map(|load| load.system_cpu_busy + load.steal),
         Some(share(client.cores_used - client.cores_polling(), client.cores_available)),
         client.busiest_thread_cores,
-        broker.map(|(used, cores)| share(used, cores)),
+        broker.map(|(used, cores)| share(used, cores as f64)),
     ];
     shares.into_iter().flatten().fold(0.0, f64::max)
 }
