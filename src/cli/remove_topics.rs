@@ -24,7 +24,7 @@ pub struct RemoveTopicsArguments {
     pub dry_run: bool,
 }
 
-/// Removes those of the run's topics that exist, and prints their names. It never creates one.
+/// Removes those of the run's topics that exist, and prints their names. It never creates one. Without any, the id is likely wrong.
 pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
     let plan = match arguments.source.load() {
         Ok(plan) => plan,
@@ -45,6 +45,10 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
     let removed = runtime.block_on(remove_topics(&trial.scenario, &identity, arguments.dry_run));
     runtime.shutdown_background();
     match removed {
+        Ok(topics) if topics.is_empty() => {
+            notice!("error: no topic of this run exists");
+            Exit::Failure
+        }
         Ok(topics) => {
             Exit::from_result(topics.iter().try_for_each(|topic| writeln!(out, "{topic}")).and_then(|()| out.flush()))
         }

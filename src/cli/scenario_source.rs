@@ -144,6 +144,11 @@ impl WrittenScenario {
     pub fn plan(&self) -> Result<Plan, ScenarioError> {
         scenario::parse_written(engine::kinds(), &self.0)
     }
+
+    /// What its settings take out of it, as sentences for people.
+    pub fn notes(&self) -> Vec<String> {
+        scenario::notes_on(&self.0)
+    }
 }
 
 /// The scenario that a command is about.

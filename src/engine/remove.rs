@@ -75,18 +75,33 @@ async fn remove<B: Broker>(
 
 /// Checks that what exists is what the trial would have created.
 fn agree(wanted: &[Topic], found: &[Topic]) -> Result<(), BrokerError> {
-    let other =
-        |found: &&Topic| wanted.iter().any(|wanted| wanted.name == found.name && wanted.partitions != found.partitions);
-    match found.iter().find(other) {
+    let other = |found: &Topic| {
+        let wanted = wanted.iter().find(|wanted| wanted.name == found.name && wanted.partitions != found.partitions)?;
+        Some((found.name.clone(), found.partitions, wanted.partitions))
+    };
+    match found.iter().find_map(other) {
         None => Ok(()),
-        Some(found) => Err(BrokerError::Topic {
-            topic: found.name.clone(),
+        Some((topic, has, asks_for)) => Err(BrokerError::Topic {
+            topic,
             action: "removed",
             reason: format!(
-                "it has {} partition(s), and the scenario asks for {}, so it may not be the run's: nothing was removed",
-                found.partitions,
-                wanted.first().map_or(0, |wanted| wanted.partitions)
+                "it has {has} partition(s), and the scenario asks for {asks_for}, so it may not be the run's: nothing was removed",
             ),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_partitions_of_the_topic_it_names() {
+        let topic = |name: &str, partitions| Topic { name: name.to_owned(), partitions, replication: 1 };
+        let wanted = [topic("a", 1), topic("b", 4)];
+        assert!(agree(&wanted, &[topic("b", 4)]).is_ok());
+        let refused = agree(&wanted, &[topic("a", 1), topic("b", 2)]).unwrap_err().to_string();
+        assert!(refused.contains("'b'") && refused.contains("it has 2 partition(s)"), "{refused}");
+        assert!(refused.contains("the scenario asks for 4,"), "{refused}");
     }
 }

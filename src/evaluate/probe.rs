@@ -5,8 +5,8 @@
 use super::threshold::{holds, holds_for_every_message};
 use super::verdict::limits::LARGEST_OWN_DELAY_SHARE;
 use crate::record::readable::{count, percent, rate};
-use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, ThresholdOutcome};
-use crate::scenario::{LatencyKind, Metric, Threshold};
+use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
+use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
@@ -41,17 +41,21 @@ pub struct ProbeJudgement {
 
 /// Judges a trial that has run.
 pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold]) -> ProbeJudgement {
+    let filled_slowly = filled_slowly(series);
     let series: Vec<&SeriesRow> = series.iter().filter(|row| row.phase == Phase::Measure && row.full).collect();
-    let missed: Vec<String> = thresholds(record, requirements)
+    let behind: Vec<String> = backlog(record, &series).into_iter().chain(groups_behind(record, &series)).collect();
+    let is_behind = filled_slowly || !behind.is_empty();
+    let missed: Vec<String> = missed_thresholds(record, requirements)
+        .map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
         .chain(rate_not_held(record))
         .chain(not_acknowledged(record))
-        .chain(backlog(record, &series))
-        .chain(groups_behind(record, &series))
+        .chain(behind)
         .collect();
     if missed.is_empty() {
         return ProbeJudgement { outcome: ProbeOutcome::Held, reason: String::new() };
     }
-    let (client, withheld) = (client_limit(record, requirements), evidence_of(record, ReasonKind::TimeWithheld));
+    let client = client_limit(record, requirements, is_behind);
+    let withheld = evidence_of(record, ReasonKind::TimeWithheld);
     let (outcome, other) = match (client, withheld) {
         (Some(client), _) => (ProbeOutcome::Limited, Some(client)),
         (None, Some(withheld)) => (ProbeOutcome::Withheld, Some(withheld)),
@@ -61,13 +65,15 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
 }
 
 /// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
-fn thresholds(record: &Record, requirements: &[Threshold]) -> impl Iterator<Item = String> {
-    let all_hold = |outcome: &ThresholdOutcome| {
+fn missed_thresholds<'a>(
+    record: &'a Record,
+    requirements: &'a [Threshold],
+) -> impl Iterator<Item = &'a ThresholdOutcome> {
+    let all_hold = move |outcome: &ThresholdOutcome| {
         let mut requirements = requirements.iter().filter(|requirement| requirement.text == outcome.text);
         outcome.measured.is_none() && requirements.any(|requirement| holds_for_every_message(requirement, record))
     };
-    let missed = record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome));
-    missed.map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
+    record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome))
 }
 
 fn rate_not_held(record: &Record) -> Option<String> {
@@ -164,27 +170,43 @@ fn lag(found: Option<&GroupRow>, row: &SeriesRow) -> Option<f64> {
     lag.map(|messages| messages as f64)
 }
 
-/// How the load generator or its machine was the limit.
-fn client_limit(record: &Record, requirements: &[Threshold]) -> Option<String> {
+/// Whether the window became full in the course of seconds, before the measurement too: answers fell behind. A window that is too small for
+/// the rate is full at once.
+fn filled_slowly(series: &[SeriesRow]) -> bool {
+    let mut rows = series.iter();
+    let Some(first) = rows.find(|row| row.full && matches!(row.phase, Phase::WarmUp | Phase::Measure)) else {
+        return false;
+    };
+    let mut measured = series.iter().filter(|row| row.full && row.phase == Phase::Measure).peekable();
+    measured.peek().is_some() && measured.all(|row| row.in_flight > 2 * first.in_flight)
+}
+
+/// How the load generator or its machine was the limit. `is_behind`: answers or consumers fell further and further behind.
+fn client_limit(record: &Record, requirements: &[Threshold], is_behind: bool) -> Option<String> {
     let limited_by = &record.verdict.limited_by;
     let is_limit = match limited_by.limiter {
         Limiter::Client | Limiter::Machine => true,
-        // Answers that were slower than required were no better without the window.
-        Limiter::Window => !record.thresholds.iter().any(|outcome| is_missed_by_service(record, requirements, outcome)),
+        // A broker that carries no more fills any window, and answers that were slower than required were no better without it.
+        Limiter::Window => {
+            !is_behind && !record.thresholds.iter().any(|outcome| is_missed_by_service(record, requirements, outcome))
+        }
         _ => false,
     };
     evidence_of(record, ReasonKind::ClientBound)
         .or_else(|| is_limit.then(|| clause(&limited_by.evidence)))
         .or_else(|| own_delay(record))
+        .or_else(|| own_tail(record, requirements).filter(|_| !is_behind))
 }
 
-/// Whether the time from sending to the answer alone missed a latency that was required.
+/// Whether the time from sending to the answer alone missed a latency that was required. Where too few values tell, it did unless the
+/// slowest was quick enough.
 fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
     let required = requirements.iter().find(|requirement| requirement.text == outcome.text);
     required.filter(|_| !outcome.held).is_some_and(|required| match required.metric {
-        Metric::Latency(LatencyKind::Headline | LatencyKind::Response, statistic) => {
+        Metric::Latency(LatencyKind::Headline | LatencyKind::Response | LatencyKind::EndToEnd, statistic) => {
             let metric = Metric::Latency(LatencyKind::Service, statistic);
-            holds(&Threshold { metric, ..required.clone() }, record) == Some(false)
+            let service = Threshold { metric, ..required.clone() };
+            !holds(&service, record).unwrap_or_else(|| holds_for_every_message(&service, record))
         }
         _ => false,
     })
@@ -194,8 +216,39 @@ fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &T
 fn own_delay(record: &Record) -> Option<String> {
     let reason = record.verdict.reasons.iter().find(|reason| reason.kind == ReasonKind::OwnDelay)?;
     let figure = |name: &str| reason.figures.get(name).copied().unwrap_or(0.0);
-    let delay_ns = figure("timer_lateness_p99_ns").max(figure("pause_p99_ns"));
+    let delays = ["wake_up_delay_p99_ns", "timer_lateness_p99_ns", "pause_p99_ns"];
+    let delay_ns = delays.into_iter().map(figure).fold(0.0, f64::max);
     (delay_ns > LARGEST_OWN_DELAY_SHARE * figure("reported_p99_ns")).then(|| clause(&reason.evidence))
+}
+
+/// The load generator's pauses, where nothing but percentiles above p99 was missed, and each because it stood still.
+fn own_tail(record: &Record, requirements: &[Threshold]) -> Option<String> {
+    let mut missed = missed_thresholds(record, requirements).peekable();
+    missed.peek()?;
+    if !missed.all(|outcome| is_the_clients(record, requirements, outcome)) {
+        return None;
+    }
+    // Of a p99.99, it is a note.
+    let verdict = &record.verdict;
+    let own = verdict.reasons.iter().chain(&verdict.notes).find(|reason| reason.kind == ReasonKind::OwnDelay)?;
+    Some(clause(&own.evidence))
+}
+
+/// Whether a missed threshold is on the tail beyond p99, and the load generator made most of that tail.
+fn is_the_clients(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
+    let Some(required) = requirements.iter().find(|requirement| requirement.text == outcome.text) else { return false };
+    let Metric::Latency(LatencyKind::Headline | LatencyKind::Response, statistic) = required.metric else {
+        return false;
+    };
+    let percentile = match statistic {
+        LatencyStatistic::Quantile(quantile) => quantile * 100.0,
+        LatencyStatistic::Max => 100.0,
+        LatencyStatistic::Mean => return false,
+    };
+    // Of those that the record has, the highest that the required one lies in.
+    let tails = record.headline_latency().into_iter().flat_map(|latency| &latency.tails);
+    let within = tails.filter(|tail| tail.percentile > 99.0 + 1e-6 && tail.percentile <= percentile + 1e-6);
+    within.max_by(|one, other| one.percentile.total_cmp(&other.percentile)).is_some_and(Tail::is_the_clients)
 }
 
 fn evidence_of(record: &Record, kind: ReasonKind) -> Option<String> {
@@ -343,19 +396,87 @@ mod tests {
         assert_eq!(with(service_ms * 0.9), ProbeOutcome::Missed);
     }
 
+    /// A probe whose window was full, with a requirement on the headline or another figure that it missed.
+    fn with_a_full_window(metric: Metric, limit: f64, in_flight: impl Fn(u64) -> u64) -> ProbeOutcome {
+        let (mut record, mut series, text) = (sample::record(), sample::series(), "as required".to_owned());
+        record.counts.failed = 0;
+        record.verdict.reasons.clear();
+        record.verdict.limited_by = LimitedBy { limiter: Limiter::Window, evidence: "It was full.".to_owned() };
+        let explanation = "more measured".to_owned();
+        record.thresholds =
+            vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
+        series.iter_mut().for_each(|row| row.in_flight = in_flight(row.second));
+        let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit };
+        judge_probe(&record, &series, &[threshold]).outcome
+    }
+
+    #[test]
+    fn a_window_that_fills_is_not_the_client_s_limit() {
+        let with = |in_flight: fn(u64) -> u64| with_a_full_window(Metric::Failed, 1.0, in_flight);
+        assert_eq!(with(|_| 10_000), ProbeOutcome::Limited, "full at once");
+        assert_eq!(with(|second| 1_000 * (second + 1)), ProbeOutcome::Missed, "fills while it is measured");
+        assert_eq!(with(|second| (4_000 * (second + 1)).min(10_000)), ProbeOutcome::Missed, "fills in the warm-up");
+        assert_eq!(with(|second| [10_000, 4_000][second as usize % 2]), ProbeOutcome::Limited, "varies");
+    }
+
+    #[test]
+    fn a_full_window_does_not_explain_a_slow_end_to_end_latency() {
+        let service_ns = sample::record().latency.service.unwrap().p99_ns.unwrap() as f64;
+        let metric = Metric::Latency(LatencyKind::EndToEnd, LatencyStatistic::Quantile(0.99));
+        let with = |limit_ns: f64| with_a_full_window(metric, limit_ns, |_| 10_000);
+        assert_eq!(with(service_ns * 1.1), ProbeOutcome::Limited);
+        assert_eq!(with(service_ns * 0.9), ProbeOutcome::Missed);
+    }
+
+    #[test]
+    fn a_service_time_of_too_few_values_does_not_blame_the_window() {
+        let slowest_ns = sample::record().latency.service.unwrap().max_ns as f64;
+        let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.999_999_9));
+        let with = |limit_ns: f64| with_a_full_window(metric, limit_ns, |_| 10_000);
+        assert_eq!(with(slowest_ns + 1.0), ProbeOutcome::Limited);
+        assert_eq!(with(slowest_ns - 1.0), ProbeOutcome::Missed);
+    }
+
+    #[test]
+    fn a_tail_that_the_client_s_pauses_made_limits_a_probe() {
+        let with = |quantile: f64, paused: u64, in_flight: fn(u64) -> u64| {
+            let (mut record, mut series, text) = (sample::record(), sample::series(), "as required".to_owned());
+            record.counts.failed = 0;
+            record.verdict.reasons.clear();
+            record.verdict.limited_by = LimitedBy { limiter: Limiter::Schedule, evidence: String::new() };
+            against(&mut record, ReasonKind::OwnDelay);
+            record.verdict.reasons[0].figures = [("reported_p99_ns".to_owned(), 3e6)].into();
+            let tail = Tail { percentile: 99.9, tenths: 4, seconds: 3, client_paused_tenths: Some(paused) };
+            record.latency.response.as_mut().unwrap().tails = vec![tail];
+            let explanation = "more measured".to_owned();
+            record.thresholds =
+                vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
+            series.iter_mut().for_each(|row| row.in_flight = in_flight(row.second));
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(quantile));
+            let threshold = Threshold { text, metric, comparison: Comparison::Less, value: 1e6 };
+            judge_probe(&record, &series, &[threshold]).outcome
+        };
+        assert_eq!(with(0.999, 3, |_| 60), ProbeOutcome::Limited);
+        assert_eq!(with(0.999, 2, |_| 60), ProbeOutcome::Missed, "not most of it");
+        assert_eq!(with(0.99, 3, |_| 60), ProbeOutcome::Missed, "a percentile that the pauses did not make");
+        assert_eq!(with(0.999, 3, |second| 1_000 * (second + 1)), ProbeOutcome::Missed, "a backlog grew");
+    }
+
     #[test]
     fn own_delay_limits_a_probe_only_where_it_is_much_of_it() {
-        let with = |delay_ms: f64, reported_ms: f64| {
+        let of = |figure: &'static str, delay_ms: f64, reported_ms: f64| {
             outcome(move |record| {
                 against(record, ReasonKind::RateMissed);
                 against(record, ReasonKind::OwnDelay);
-                let figures = [("pause_p99_ns", delay_ms * 1e6), ("reported_p99_ns", reported_ms * 1e6)];
+                let figures = [(figure, delay_ms * 1e6), ("reported_p99_ns", reported_ms * 1e6)];
                 let figures = figures.map(|(name, value)| (name.to_owned(), value));
                 record.verdict.reasons[1].figures = figures.into();
             })
         };
-        assert_eq!(with(12.0, 20.0), ProbeOutcome::Limited);
-        assert_eq!(with(12.0, 3_000.0), ProbeOutcome::Missed);
+        for figure in ["wake_up_delay_p99_ns", "timer_lateness_p99_ns", "pause_p99_ns"] {
+            assert_eq!(of(figure, 12.0, 20.0), ProbeOutcome::Limited, "{figure}");
+            assert_eq!(of(figure, 12.0, 3_000.0), ProbeOutcome::Missed, "{figure}");
+        }
     }
 
     #[test]

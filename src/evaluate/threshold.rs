@@ -149,10 +149,14 @@ fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
             let timed = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
             // Those that another process sent were received, and not timed.
             let received = if record.times_own_messages() { record.counts.consumed.unwrap_or(0) } else { timed };
-            let owed = (record.counts.attempted + record.counts.unsent).saturating_mul(groups);
+            let wanted = record.counts.attempted.saturating_add(record.counts.unsent);
+            let owed = wanted.saturating_sub(record.aborted_on_purpose()).saturating_mul(groups);
             Missing { messages: owed.saturating_sub(received), what: "were not received" }
         }
-        _ => Missing { messages: record.counts.without_acknowledgement(), what: "had no acknowledgement" },
+        _ => Missing {
+            messages: record.counts.without_acknowledgement().saturating_sub(record.aborted_on_purpose()),
+            what: "had no acknowledgement",
+        },
     }
 }
 

@@ -35,6 +35,10 @@ pub fn check(text: &str) -> Result<(), String> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(format!("the address \"{text}\" has no port"));
     };
+    // It may be a password.
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("what follows the last `:` is not a port: ports are numbers from 1 to 65535".to_owned());
+    }
     let bracketed = host.starts_with('[') && host.ends_with(']');
     if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
         return Err(format!("the address \"{text}\" has no host before its port"));
@@ -70,6 +74,8 @@ mod tests {
         {
             assert!(check(wrong).is_err(), "{wrong}");
         }
+        assert!(check("host:65536").unwrap_err().contains("65536"));
+        assert!(!check("me:hunter2").unwrap_err().contains("hunter2"), "it may be a password");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
 
+/// What a long pause of the load generator is, in sentences about one: no more is known of its other threads.
+pub const SLEEPER: &str = "a thread of the load generator that only sleeps was not woken";
+
 /// A duration given in nanoseconds, with three significant digits and a unit from ns to h.
 ///
 /// ```
@@ -37,6 +40,11 @@ pub fn duration_at_least(nanoseconds: f64) -> String {
     let digits = nanoseconds.max(1.0).log10().floor();
     let unit = 10f64.powf((digits - 2.0).max(0.0));
     duration((nanoseconds / unit).floor() * unit)
+}
+
+/// Cores, of which a quota may allow a part: with two digits after the point at most.
+pub fn cores(cores: f64) -> String {
+    format!("{cores:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A count with its thousands apart: "1,571,234".
@@ -99,6 +107,12 @@ pub fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_have_two_digits_after_the_point_at_most() {
+        let texts = [0.0, 4.0, 10.0, 1.5, 0.333_333_333, 2.999_999].map(cores);
+        assert_eq!(texts, ["0", "4", "10", "1.5", "0.33", "3"]);
+    }
 
     #[test]
     fn durations_change_unit_without_four_digits() {

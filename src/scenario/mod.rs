@@ -50,7 +50,7 @@ pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 #[cfg(test)]
 pub(crate) use parse::every_key;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
-pub use plan::{parse_for, parse_written};
+pub use plan::{notes_on, parse_for, parse_written};
 pub use setting::{Origin, Setting, Written};
 pub use share::{Part, Share};
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};

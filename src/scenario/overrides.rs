@@ -152,6 +152,12 @@ impl Override {
         all.iter().map(|keys| KeyPath::of(keys)).collect()
     }
 
+    /// What this override takes out of a scenario that sets it, in words. `load.model` says nothing that its other keys do not.
+    pub(super) fn notes(&self, scenario: &toml::Table) -> Vec<String> {
+        let gone = self.displaced().into_iter().filter(|path| path.keys() != ["load", "model"] && path.is_in(scenario));
+        gone.map(|path| format!("note: {} replaces `{path}` of the scenario", self.typed)).collect()
+    }
+
     /// A swept key that is overridden is swept no longer.
     fn pin(&self, document: &mut DocumentMut) {
         let Some(over) = find(document.as_table_mut(), KeyPath::of(&["sweep", "over"]).steps()) else { return };
@@ -237,5 +243,24 @@ fn remove_dotted(table: &mut dyn TableLike, name: &str) {
         if let Some(inner) = table.get_mut(&name[..position]).and_then(Item::as_table_like_mut) {
             remove_dotted(inner, &name[position + 1..]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_that_displaces_a_key_of_the_scenario_says_so() {
+        let notes = |assignment: &str, scenario: &str| {
+            let scenario: toml::Table = scenario.parse().unwrap();
+            Override::parse(&Setting::set(assignment)).unwrap().notes(&scenario)
+        };
+        let poisson = "[load]\nschedule = { kind = \"poisson\", rate = \"1k/s\" }";
+        let note = "note: --set load.rate=2k/s replaces `load.schedule` of the scenario";
+        assert_eq!(notes("load.rate=2k/s", poisson), [note]);
+        assert!(notes("load.schedule.rate=2k/s", poisson).is_empty());
+        assert!(notes("load.rate=2k/s", "[load]\nrate = \"1k/s\"").is_empty());
+        assert!(notes("load.rate=2k/s", "[load]\nmodel = \"closed\"").is_empty());
     }
 }

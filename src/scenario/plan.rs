@@ -65,6 +65,14 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
     Ok(Plan { name, text, output, payload_files, pause, until, trials: points.trials() })
 }
 
+/// What the settings take out of the scenario, as sentences for people: a key that is set displaces those that contradict it. Empty where
+/// the scenario is not right: [`parse_written`] says why.
+pub fn notes_on(written: &Written) -> Vec<String> {
+    let Ok(scenario) = written.text.parse::<Table>() else { return Vec::new() };
+    let overrides = written.settings.iter().filter_map(|setting| Override::parse(setting).ok());
+    overrides.flat_map(|one| one.notes(&scenario)).collect()
+}
+
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {
     let place = SourcePosition::Bytes(error.span().unwrap_or(0..0));
     let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));

@@ -116,7 +116,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     }
     let path = path.trim_end_matches('/');
     if !path.is_empty() {
-        let name = topic(path, &format!("{scheme}://{hosts}"), descriptor, kinds)?;
+        let name = topic(path, &masked(&format!("{scheme}://{hosts}")), descriptor, kinds)?;
         let name = decoded(name).map_err(|reason| refuse(reason, "write other characters as %XX"))?;
         document["topology"]["name"] = value(name);
     }
@@ -200,6 +200,7 @@ mod tests {
         assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
         assert!(refused("SASL_SSL://h:9093").contains("kafka+tls://USER:PASSWORD@HOST:9093"));
         assert!(refused("PLAINTEXT://h:9093").contains("kafka://HOST:9092"));
+        assert!(!refused("kafka://me:hunter2/a/b").contains("hunter2"));
         // Whether this is a password or a query cannot be told.
         assert!(
             refused("kafka://me:1/hunter2@h:1").contains("%2F")
@@ -214,6 +215,7 @@ mod tests {
             ("kafka://me:hunter2@a:1", "kafka://***@a:1"),
             ("kafka://me:hun/ter@2@a:1/orders", "kafka://***@a:1/orders"),
             ("pulsar://a?token=hunter2&linger=1ms", "pulsar://a?token=***&linger=1ms"),
+            ("kafka://me:hunter2/orders", "kafka://***"),
             ("null://", "null://"),
         ] {
             assert_eq!(masked(url), shown);

@@ -31,14 +31,29 @@ pub fn mask_text(text: &str) -> String {
 
 /// A URL without its user and without secrets of its query; `None`: the text does not begin with a scheme.
 ///
-/// A password may hold any character: the last `@` divides it from the host.
+/// A password may hold any character: the last `@` divides it from the host. Where the host was left out, what stands for a port is no
+/// number, and nothing of the URL but its scheme is shown.
 pub fn mask_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))?;
+    if !rest.contains('@') && lacks_host(rest) {
+        return Some(format!("{scheme}://{MASK}"));
+    }
     let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let query = query.map(|query| query.split('&').map(mask_override).collect::<Vec<_>>().join("&"));
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     Some(format!("{scheme}://{user}{rest}{query}"))
+}
+
+/// Whether what follows `://` may begin with a user and a password alone: one of its addresses has a port that is no number.
+fn lacks_host(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let has_other_port = |address: &str| {
+        // The colons within brackets are of an IPv6 address.
+        let behind = if address.starts_with('[') { address.rsplit(']').next().unwrap_or("") } else { address };
+        behind.rsplit_once(':').is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    authority.split(',').map(str::trim).any(has_other_port)
 }
 
 /// Whether this may stand before `://`. An underscore is not allowed there, but in names that Kafka gives its listeners.
@@ -339,6 +354,11 @@ headers = { x = "Bearer hunter2", mail = "me@example.org" }
         for (value, shown) in [
             ("https://me:hun@ter2@host/a@b", "https://***@b"),
             ("https://host/?a=b&access_token=hunter2&c=d", "https://host/?a=b&access_token=***&c=d"),
+            ("kafka://me:hunter2", "kafka://***"),
+            ("kafka://me:hunter2/orders?acks=1", "kafka://***"),
+            ("kafka://a:9092,me:hunter2,b:9092", "kafka://***"),
+            ("kafka://a:9092,[::1]:9092,[::1],b/orders:eu", "kafka://a:9092,[::1]:9092,[::1],b/orders:eu"),
+            ("PLAINTEXT://:9092,INTERNAL_1://b:9093", "PLAINTEXT://:9092,INTERNAL_1://b:9093"),
             ("module required password=\"hunter2\";", "module required password=\"***\";"),
             ("basic hunter2", "basic ***"),
             ("Basic load, 12:30, me@host", "Basic load, 12:30, me@host"),

@@ -153,7 +153,8 @@ fn a_side_whose_trials_stall_is_a_regression() {
     let bench = verified();
     let of_b = [
         "broker.null.stalls=[{at=\"50ms\",for=\"1h\"}]",
-        "run.messages=20000",
+        // Once the window is full, nothing moves any more.
+        "producers.in_flight=10",
         "run.stall_deadline=1s",
         "run.drain_deadline=1s",
     ];

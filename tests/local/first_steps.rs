@@ -126,7 +126,8 @@ fn every_command_about_a_scenario_takes_a_url() {
     run(&["check", "null://", "--rate", "500/s"]).expect(0);
     run(&["doctor", "null://", "--rate", "500/s"]).expect(0).says(&["✓ permissions"]);
     run(&["ceiling", "null://", "--for", "100ms"]).expect(0).says(&["messages/s"]);
-    run(&["remove-topics", "null://", "--run-id", "brokermark-null-19ca8fb2a00"]).expect(0);
+    let removal = run(&["remove-topics", "null://", "--run-id", "brokermark-null-19ca8fb2a00"]).expect(1);
+    removal.complains_of(&["no topic of this run exists"]);
     run(&["run", "null://", "--messages", "10", "--against", "null://?service_time=1ms", "--quiet"]).expect(0);
     run(&["search", "null://"]).expect(2).complains_of(&["what must hold?"]);
 }

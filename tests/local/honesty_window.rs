@@ -214,19 +214,3 @@ fn growing_latency_at_a_constant_rate_is_not_steady() {
     assert!(found.figures["p50_change_ns"] > 60e6, "{found:?}");
     assert!(found.evidence.contains("median of the response time grew"), "{found:?}");
 }
-
-/// Nothing is due in the last third, and the window lasts until its end nevertheless.
-#[test]
-fn a_schedule_that_comes_to_rest_lasts_its_time() {
-    let record = record_of(&null(
-        "[load]
-        schedule = { kind = \"steps\", steps = [{ rate = \"0/s\", for = \"1s\" }, { rate = \"600/s\", for = \"1s\" }, { rate = \"0/s\", for = \"1s\" }] }
-        [run]
-        duration = \"3s\"",
-    ));
-    assert_acknowledged(&record, 600);
-    assert!((2.9e9..3.3e9).contains(&(record.throughput.window_ns as f64)), "{:?}", record.throughput);
-    assert!(near(record.throughput.sent_per_second, 200.0, 8.0), "{:?}", record.throughput);
-    let due: Vec<bool> = record.parts.iter().map(|part| part.response.is_some()).collect();
-    assert_eq!(due.len(), 3, "{:?}", record.parts);
-}

@@ -17,7 +17,7 @@ use crate::cli::{Exit, launcher, replaced_keys};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
 use crate::notices::notice;
-use crate::record::readable::{bytes, duration, rate};
+use crate::record::readable::{self, bytes, duration, rate};
 use crate::record::{CEILING_SCHEMA, Ceiling, Record, RunDirectory, Status, probe};
 use crate::scenario::{Plan, RunLimits, Stop, Trial, units};
 use crate::secrets::masked_command_line;
@@ -169,7 +169,7 @@ fn text(ceiling: &Ceiling) -> String {
         rate(ceiling.messages_per_second),
         bytes(ceiling.payload_bytes_per_second),
         ceiling.cores_used,
-        ceiling.cores_available,
+        readable::cores(ceiling.cores_available),
         ceiling.cpu_ns_per_message.map_or("–".to_owned(), duration)
     )
 }

@@ -5,6 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::Session;
 use crate::engine::TrialIdentity;
 
+/// The begin of 2020 and ten years, in milliseconds.
+const YEAR_2020_MS: u64 = 1_577_836_800_000;
+const TEN_YEARS_MS: u64 = 315_576_000_000;
+
 impl Session<'_> {
     /// Of a share, the same for all shares.
     pub(super) fn identity(&mut self, position: usize) -> TrialIdentity {
@@ -36,14 +40,22 @@ pub fn identity(run_id: &str, position: usize) -> TrialIdentity {
 }
 
 /// Whether an id is one that a run, a share or a trial has made for itself: a name, then the time in milliseconds since 1970 in hexadecimal
-/// digits, and of a trial the process, the trial's number and a time besides.
+/// digits, and of a trial the process, the trial's number and a time besides. The time must be plausible: a date in digits is none.
 pub fn is_made_run_id(text: &str) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    is_made_run_id_at(text, now.as_millis() as u64)
+}
+
+/// The same, `now_ms` after the begin of 1970.
+fn is_made_run_id_at(text: &str, now_ms: u64) -> bool {
+    let plausible = YEAR_2020_MS..=now_ms.saturating_add(TEN_YEARS_MS);
     let is_name = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     let is_number = |part: &&str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     };
-    // From 2004 to 2527.
-    let is_time = |part: &str| part.len() == 11 && is_number(&part) && part.starts_with(|first| first != '0');
+    let is_time = |part: &str| {
+        part.len() == 11 && is_number(&part) && u64::from_str_radix(part, 16).is_ok_and(|ms| plausible.contains(&ms))
+    };
     let parts: Vec<&str> = text.split('-').collect();
     let of_share = matches!(parts.as_slice(), [_, .., time] if is_time(time));
     let of_run = matches!(parts.as_slice(), [_, .., time, process] if is_time(time) && is_number(process));
@@ -68,5 +80,16 @@ mod tests {
         {
             assert!(!is_made_run_id(other), "{other}");
         }
+    }
+
+    #[test]
+    fn an_id_holds_a_time_that_a_run_may_have_begun_at() {
+        // November 2026.
+        let now_ms = 1_795_000_000_000;
+        let is_made = |ms: u64| is_made_run_id_at(&format!("orders-{ms:x}"), now_ms);
+        let latest_ms = now_ms + TEN_YEARS_MS;
+        assert_eq!([YEAR_2020_MS, now_ms, latest_ms].map(is_made), [true; 3]);
+        assert_eq!([YEAR_2020_MS - 1, latest_ms + 1].map(is_made), [false; 2]);
+        assert!(!is_made_run_id_at("backup-20261125001", now_ms), "a date and a number");
     }
 }

@@ -149,7 +149,13 @@ fn refusal_alone(arguments: &RunArguments, plans: &[Plan]) -> Option<String> {
 
 /// The plan, or those of both sides.
 fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
-    let plan = arguments.source.load().map_err(|error| error.to_string())?;
+    let written = arguments.source.written().map_err(|error| error.to_string())?;
+    let plan = written.plan().map_err(|error| error.to_string())?;
+    if !arguments.quiet {
+        for note in written.notes() {
+            notice!("{note}");
+        }
+    }
     if !arguments.against.is_wanted() {
         return match arguments.against.tolerance {
             None => Ok(vec![arguments.share.divide(plan).map_err(|reason| format!("error: {reason}"))?]),
@@ -190,7 +196,10 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
         _ => in_turn::order(sessions[0].plan),
     };
     // Records of earlier sessions count for the exit code as well.
-    let mut ended = Ended::at_once(sessions.iter().flat_map(Session::kept_exits).fold(Exit::Success, worse));
+    let mut ended = Ended::at_once(Exit::Success);
+    for (side, session) in sessions.iter().enumerate() {
+        session.kept_exits().for_each(|exit| ended.add(side, exit));
+    }
     let mut pause = Duration::ZERO;
     for (side, position) in order {
         let session = &mut sessions[side];

@@ -131,7 +131,7 @@ impl SearchArguments {
         let periods = window.as_nanos().div_ceil(period.as_nanos().max(1)) as u32;
         match (self.probe, window == period * periods) {
             (Some(_), false) => Err(format!(
-                "error: a probe must have an even number of bursts, and one of {} has not: write --probe {}ms",
+                "error: a probe must have an even number of bursts; a probe of {} does not: write --probe {}ms",
                 duration(window.as_nanos() as f64),
                 (period * periods).as_millis()
             )),

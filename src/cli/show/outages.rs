@@ -1,7 +1,7 @@
 //! Where acknowledgements stopped, a line each.
 
 use super::page::Page;
-use crate::record::readable::{count, duration, rate};
+use crate::record::readable::{SLEEPER, count, duration, rate};
 use crate::record::{Outage, Record};
 
 /// More than these are in the record alone.
@@ -30,13 +30,8 @@ fn sentence(outage: &Outage) -> String {
     };
     let paused = match (outage.client_paused_ns, outage.caused_by_client) {
         (0, _) => String::new(),
-        (paused_ns, false) => format!("; the load generator itself stood still for {} of the gap", after(paused_ns)),
-        (paused_ns, true) => {
-            format!(
-                "; the load generator itself stood still for {} of the gap: it may not be the broker's",
-                after(paused_ns)
-            )
-        }
+        (paused_ns, false) => format!("; {SLEEPER} for {} of the gap", after(paused_ns)),
+        (paused_ns, true) => format!("; {SLEEPER} for {} of the gap: it may not be the broker's", after(paused_ns)),
     };
     format!("at {}: {first}, longest gap {}, {recovered}{paused}", after(outage.begin_ns), after(outage.longest_gap_ns))
 }

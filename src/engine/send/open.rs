@@ -24,10 +24,6 @@ pub async fn run<P: Producer>(
         let mut now_ns = trial_window.clock().now_ns();
         let next_ns = due.next_ns(trial_window);
         if !trial_window.is_open(next_ns) {
-            if next_ns == u64::MAX && trial_window.nominal_end_ns().is_some() {
-                // The schedule has come to rest before the load has.
-                pacer.sleep_until(sender.producer_index(), trial_window.load_end_ns, shared.acks.stopped()).await;
-            }
             break;
         }
         if next_ns > now_ns {

@@ -7,9 +7,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::design::Design;
 use super::figure::consumer_groups;
 use super::point::Outcome;
-use super::side::{Side, is_unsound};
+use super::side::{Fault, Side, by_run, fault};
 use crate::record::readable::{count, percent};
 use crate::record::{Record, Verification};
 use crate::statistics::permutation_p;
@@ -27,12 +28,20 @@ const SHARE_THAT_COUNTS: f64 = 0.001;
 /// A share of the trials that counts without a test, where the other side has none.
 const TRIALS_THAT_COUNT: f64 = 0.25;
 
+/// Fewest trials that do, where chance may make one or two: if one sound trial of ten is not steady by chance, equal sides differ so in
+/// less than 2 % of comparisons with 3 to 12 trials a side, and in 5 % if it is one of five.
+const MIN_CHANCE_TRIALS: u64 = 3;
+
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CountKind {
-    /// Trials that failed, stalled, or are not valid for a reason that the machine, the client and the measurement do not explain.
+    /// Trials that failed, stalled, or lack messages, for a reason that the machine, the client and the measurement do not explain.
     UnsoundTrials,
+    /// Trials that missed their rate or were not steady, likewise.
+    UnsteadyTrials,
+    /// Trials in which consumers fell further and further behind, so that they have no end-to-end percentiles.
+    TrialsWithGrowingLag,
     /// Messages that were wanted and failed, had no outcome, or were never sent.
     NotAcknowledged,
     /// Messages that were acknowledged and are lost: of what the groups of consumers were owed.
@@ -48,8 +57,10 @@ pub enum CountKind {
 }
 
 impl CountKind {
-    pub(super) const ALL: [CountKind; 7] = [
+    pub(super) const ALL: [CountKind; 9] = [
         CountKind::UnsoundTrials,
+        CountKind::UnsteadyTrials,
+        CountKind::TrialsWithGrowingLag,
         CountKind::NotAcknowledged,
         CountKind::Lost,
         CountKind::Unread,
@@ -66,17 +77,27 @@ impl CountKind {
     /// Of a record: how many, and of how many; or why it does not tell.
     fn of(self, record: &Record) -> Result<(u64, u64), String> {
         let counts = &record.counts;
-        let owed = |groups: u64| (counts.acknowledged + counts.warm_up.acknowledged).saturating_mul(groups);
+        let owed = |groups: u64| counts.acknowledged.saturating_add(counts.warm_up.acknowledged).saturating_mul(groups);
         let verified = |number: fn(&Verification) -> u64| {
             let found = record.verification.as_ref();
             let found = found.ok_or("nothing was verified: set `consumers.verify = true`".to_owned())?;
             Ok((number(found), owed((found.groups.len() as u64).max(1))))
         };
         match (self, counts.consumed) {
-            (CountKind::UnsoundTrials, _) => Ok((u64::from(is_unsound(record)), 1)),
-            (CountKind::NotAcknowledged, _) => Ok((counts.without_acknowledgement(), counts.attempted + counts.unsent)),
+            (CountKind::UnsoundTrials, _) => Ok((u64::from(fault(record) == Some(Fault::Failed)), 1)),
+            (CountKind::UnsteadyTrials, _) => Ok((u64::from(fault(record) == Some(Fault::Unsteady)), 1)),
+            (CountKind::TrialsWithGrowingLag, _) => {
+                Ok(record.latency.end_to_end.as_ref().map_or((0, 0), |latency| (u64::from(latency.lag_grew), 1)))
+            }
+            (CountKind::NotAcknowledged, _) => {
+                let aborted = record.aborted_on_purpose();
+                let wanted = counts.attempted.saturating_add(counts.unsent).saturating_sub(aborted);
+                Ok((counts.without_acknowledgement().saturating_sub(aborted), wanted))
+            }
             (CountKind::Lost, _) => verified(|found| found.lost),
-            (CountKind::Unread, _) if record.verification.is_some() => verified(|found| found.unread + found.undecided),
+            (CountKind::Unread, _) if record.verification.is_some() => {
+                verified(|found| found.unread.saturating_add(found.undecided))
+            }
             (CountKind::Unread, Some(consumed)) if record.share.is_none() && consumer_groups(record) > 0 => {
                 let owed = counts.acknowledged.saturating_mul(consumer_groups(record));
                 Ok((owed.saturating_sub(consumed), owed))
@@ -93,6 +114,8 @@ impl fmt::Display for CountKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             CountKind::UnsoundTrials => "unsound trials",
+            CountKind::UnsteadyTrials => "unsteady trials",
+            CountKind::TrialsWithGrowingLag => "trials with growing lag",
             CountKind::NotAcknowledged => "not acknowledged",
             CountKind::Lost => "lost",
             CountKind::Unread => "unread",
@@ -124,7 +147,8 @@ pub struct CountComparison {
     pub b: Option<Count>,
     /// Why a side has no count; `null` where both have one.
     pub missing: Option<String>,
-    /// By permutation of the trials: how often chance makes so large a difference of their shares.
+    /// By permutation of the trials, or of the runs where they are the unit: how often chance makes so large a difference of their shares. 1
+    /// of single runs, whose trials are not independent.
     pub p: f64,
     /// The same, adjusted for all points that were compared (Holm).
     pub adjusted_p: f64,
@@ -134,18 +158,22 @@ pub struct CountComparison {
 }
 
 /// The counts that at least one side has.
-pub(super) fn compare(a: &Side<'_>, b: &Side<'_>) -> Vec<CountComparison> {
-    CountKind::ALL.into_iter().filter_map(|kind| of_kind(kind, a, b)).collect()
+pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design) -> Vec<CountComparison> {
+    CountKind::ALL.into_iter().filter_map(|kind| of_kind(kind, a, b, design)).collect()
 }
 
-fn of_kind(kind: CountKind, a: &Side<'_>, b: &Side<'_>) -> Option<CountComparison> {
+fn of_kind(kind: CountKind, a: &Side<'_>, b: &Side<'_>, design: Design) -> Option<CountComparison> {
     let (of_a, of_b) = (Counted::of(kind, a), Counted::of(kind, b));
     let missing = [("A", &of_a), ("B", &of_b)].into_iter().find(|(_, counted)| counted.sum().is_none());
     let missing = missing.map(|(side, counted)| {
         let reason = counted.reason.clone().unwrap_or_else(|| "no trial wanted a message".to_owned());
         format!("of {side}: {reason}")
     });
-    let p = permutation_p(&of_a.shares, &of_b.shares);
+    let p = match design {
+        Design::InTurn => permutation_p(&of_a.shares(), &of_b.shares()),
+        Design::SeveralRuns => permutation_p(&of_a.shares_of_runs(), &of_b.shares_of_runs()),
+        Design::SingleRuns => 1.0,
+    };
     (of_a.sum().is_some() || of_b.sum().is_some()).then(|| CountComparison {
         count: kind,
         a: of_a.sum(),
@@ -160,24 +188,24 @@ fn of_kind(kind: CountKind, a: &Side<'_>, b: &Side<'_>) -> Option<CountCompariso
 
 /// A count in the trials of one side that tell it.
 #[derive(Default)]
-struct Counted {
+struct Counted<'a> {
     number: u64,
     of: u64,
-    shares: Vec<f64>,
+    trials: Vec<(&'a Record, f64)>,
     /// Why a trial does not tell.
     reason: Option<String>,
 }
 
-impl Counted {
-    fn of(kind: CountKind, side: &Side<'_>) -> Self {
+impl<'a> Counted<'a> {
+    fn of(kind: CountKind, side: &Side<'a>) -> Self {
         let mut counted = Counted::default();
         for record in side.ended() {
             match kind.of(record) {
                 Ok((_, 0)) => {}
                 Ok((number, of)) => {
-                    counted.number += number;
-                    counted.of += of;
-                    counted.shares.push(number as f64 / of as f64);
+                    counted.number = counted.number.saturating_add(number);
+                    counted.of = counted.of.saturating_add(of);
+                    counted.trials.push((record, number as f64 / of as f64));
                 }
                 Err(reason) => counted.reason = Some(reason),
             }
@@ -185,13 +213,23 @@ impl Counted {
         counted
     }
 
+    fn shares(&self) -> Vec<f64> {
+        self.trials.iter().map(|(_, share)| *share).collect()
+    }
+
+    /// The mean share of each run.
+    fn shares_of_runs(&self) -> Vec<f64> {
+        let runs = by_run(self.trials.iter().copied());
+        runs.into_iter().map(|shares| shares.iter().sum::<f64>() / shares.len() as f64).collect()
+    }
+
     fn sum(&self) -> Option<Count> {
         (self.of > 0).then(|| Count {
             number: self.number,
             of: self.of,
             share: self.number as f64 / self.of as f64,
-            trials_with: self.shares.iter().filter(|share| **share > 0.0).count(),
-            trials: self.shares.len(),
+            trials_with: self.trials.iter().filter(|(_, share)| *share > 0.0).count(),
+            trials: self.trials.len(),
         })
     }
 }
@@ -252,6 +290,9 @@ fn more(kind: CountKind, one: &Count, other: &Count, p: f64) -> More {
     let is_sure = match kind {
         _ if is_first && kind.is_about_safety() => true,
         CountKind::UnsoundTrials => (is_first && one.share > TRIALS_THAT_COUNT) || p < LEVEL,
+        CountKind::UnsteadyTrials | CountKind::TrialsWithGrowingLag => {
+            (is_first && one.share > TRIALS_THAT_COUNT && one.number >= MIN_CHANCE_TRIALS) || p < LEVEL
+        }
         _ if odds(one.share) <= SIMILAR_ODDS * odds(other.share) => return More::No,
         _ => one.share - other.share >= SHARE_THAT_COUNTS || p < LEVEL,
     };

@@ -100,7 +100,7 @@ pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design, bounds: Bounds
         point: a.first().point.clone(),
         trials_of_a: a.account(),
         trials_of_b: b.account(),
-        counts: counts::compare(a, b),
+        counts: counts::compare(a, b, design),
         figures,
         missing_figures,
     }

@@ -101,15 +101,30 @@ impl fmt::Display for SideTrials {
     }
 }
 
-/// Whether the trial speaks against what was measured: it failed or stalled, or it is not valid for a reason that the machine, the
-/// client and the measurement do not explain.
-pub(super) fn is_unsound(record: &Record) -> bool {
+/// How a trial speaks against what was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It failed or stalled, or messages are missing or broken.
+    Failed,
+    /// Its rate was missed or its load was not steady. Of sound trials, a few are so by chance.
+    Unsteady,
+}
+
+/// The trial's fault, unless the machine, the client or the measurement explains it.
+pub(super) fn fault(record: &Record) -> Option<Fault> {
     let reasons = || record.verdict.reasons.iter().map(|reason| reason.kind);
     let is_disturbed = reasons().any(|kind| DISTURBED.contains(&kind));
     let is_explained = |kind: ReasonKind| {
         DISTURBED.contains(&kind) || INSTRUMENT.contains(&kind) || (is_disturbed && kind.is_about_speed())
     };
-    record.status != Status::Completed || (!record.verdict.valid && !reasons().all(is_explained))
+    if record.status != Status::Completed {
+        return Some(Fault::Failed);
+    }
+    let unexplained = || reasons().filter(|kind| !record.verdict.valid && !is_explained(*kind));
+    match unexplained().all(ReasonKind::is_about_speed) {
+        false => Some(Fault::Failed),
+        true => unexplained().next().map(|_| Fault::Unsteady),
+    }
 }
 
 impl<'a> Side<'a> {
@@ -154,7 +169,7 @@ impl<'a> Side<'a> {
             valid: self.valid,
             failed: number(&|record| record.status == Status::Failed),
             stalled: number(&|record| record.status == Status::Stalled),
-            disturbed: number(&|record| !record.verdict.valid && !is_unsound(record)),
+            disturbed: number(&|record| !record.verdict.valid && fault(record).is_none()),
             interrupted: self.interrupted,
         }
     }
@@ -204,7 +219,7 @@ impl<'a> Side<'a> {
 }
 
 /// What belongs to the trials of each run.
-fn by_run<'a, T>(trials: impl Iterator<Item = (&'a Record, T)>) -> Vec<Vec<T>> {
+pub(super) fn by_run<'a, T>(trials: impl Iterator<Item = (&'a Record, T)>) -> Vec<Vec<T>> {
     let mut runs: BTreeMap<&str, Vec<T>> = BTreeMap::new();
     trials.for_each(|(record, value)| runs.entry(&record.run_id).or_default().push(value));
     runs.into_values().collect()

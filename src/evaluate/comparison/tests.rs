@@ -246,9 +246,18 @@ fn failures_count_if_many_or_in_many_trials() {
     assert_eq!(counted(kind, &failed(500_000, 6)).1, Verdict::Regression, "nothing was acknowledged");
     assert_eq!(counted(kind, &failed(20_000, 1)).1, Verdict::Regression, "4 % in one trial of six");
     assert_eq!(counted(kind, &failed(10_000, 6)[..1]).1, Verdict::Regression, "a single trial");
-    assert_eq!(counted(kind, &failed(1, 6)).1, Verdict::Regression, "in every trial");
     let once = (Outcome::CannotTell, Verdict::NoRegressionFound);
     assert_eq!(counted(kind, &failed(50, 1)), once, "chance may make 1 of 10,000 in one trial of six");
+    assert_eq!(counted(kind, &failed(1, 6)), once, "trials of one run are no independent units");
+    let in_turn = compare(
+        &sound(0),
+        &changed(&failed(1, 6), |index, record| {
+            record.started_at = sound(0)[index].record.started_at + jiff::SignedDuration::from_secs(20);
+        }),
+        Bounds::default(),
+    )
+    .unwrap();
+    assert_eq!((in_turn.design, in_turn.verdict), (Design::InTurn, Verdict::Regression), "in every trial, in turn");
     // What A has as well is no regression.
     let both = compare(&failed(1_000, 6), &failed(1_500, 6), Bounds::default()).unwrap();
     assert_eq!(both.verdict, Verdict::NoRegressionFound);
@@ -286,13 +295,30 @@ fn trials_that_are_not_valid_count_unless_the_machine_explains_them() {
             }
         })
     };
-    let kind = CountKind::UnsoundTrials;
+    let kind = CountKind::UnsteadyTrials;
     assert_eq!(counted(kind, &invalid(&[ReasonKind::NotSteady], 3)), (Outcome::Worse, Verdict::Regression));
+    let by_chance = (Outcome::CannotTell, Verdict::NoRegressionFound);
+    assert_eq!(counted(kind, &invalid(&[ReasonKind::NotSteady], 2)), by_chance);
     let withheld = [ReasonKind::TimeWithheld, ReasonKind::NotSteady];
     assert_eq!(counted(kind, &invalid(&withheld, 3)), (Outcome::NoDifferent, Verdict::NoRegressionFound));
     assert_eq!(counted(kind, &invalid(&withheld, 6)).1, Verdict::NotKnown, "no trial of B is valid");
     let lossy = [ReasonKind::TimeWithheld, ReasonKind::Losses];
-    assert_eq!(counted(kind, &invalid(&lossy, 3)).1, Verdict::Regression);
+    assert_eq!(counted(CountKind::UnsoundTrials, &invalid(&lossy, 2)), (Outcome::Worse, Verdict::Regression));
+}
+
+#[test]
+fn consumers_that_fall_behind_in_b_alone_are_a_regression() {
+    let behind = |number: usize| {
+        changed(&sound(60), |index, record| {
+            let latency = record.latency.end_to_end.take();
+            record.latency.end_to_end =
+                latency.map(|latency| if index < number { latency.of_growing_lag() } else { latency });
+        })
+    };
+    let kind = CountKind::TrialsWithGrowingLag;
+    assert_eq!(counted(kind, &behind(0)), (Outcome::NoDifferent, Verdict::NoRegressionFound));
+    assert_eq!(counted(kind, &behind(1)), (Outcome::CannotTell, Verdict::NoRegressionFound));
+    assert_eq!(counted(kind, &behind(6)), (Outcome::Worse, Verdict::Regression));
 }
 
 #[test]

@@ -114,10 +114,15 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
     }
 }
 
+/// A record that was not made by brokermark may have counts that are too large for their sum.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// Failed messages of transactions that the scenario has aborted: no consumer waits for them.
 fn aborted_on_purpose(evidence: &Evidence<'_>) -> u64 {
     let aborted = evidence.errors.iter().filter(|error| error.class == FailureClass::Aborted);
-    aborted.map(|error| error.count).sum()
+    sum(aborted.map(|error| error.count))
 }
 
 /// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
@@ -130,11 +135,11 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     // Acknowledged messages that were lost are a reason of their own, however few.
     let failed = counts.failed.saturating_sub(aborted_on_purpose(evidence));
     let kinds = [("failed", failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
-    let messages = kinds.iter().map(|(_, messages)| messages).sum::<u64>();
+    let messages = sum(kinds.iter().map(|(_, messages)| *messages));
     if messages == 0 {
         return None;
     }
-    let all = counts.acknowledged + messages;
+    let all = counts.acknowledged.saturating_add(messages);
     let share = messages as f64 / all as f64;
     let found = if share > limits::LARGEST_MISSING_SHARE { against } else { note };
     let listed: Vec<String> = kinds
@@ -183,7 +188,7 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let listed: Vec<String> = beyond.iter().map(|(name, values)| format!("{} of {name}", count(*values))).collect();
-    let total: u64 = beyond.iter().map(|(_, values)| values).sum();
+    let total = sum(beyond.iter().map(|(_, values)| *values));
     Some(against(
         BeyondRange,
         format!(
@@ -198,7 +203,7 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
 fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
     let retried = || evidence.receive_errors.iter().filter(|error| error.class != FailureClass::Crashed);
     let most = retried().next()?;
-    let errors: u64 = retried().map(|error| error.count).sum();
+    let errors = sum(retried().map(|error| error.count));
     Some(note(
         ReceiveErrors,
         format!(
@@ -281,6 +286,18 @@ mod tests {
         };
         assert_eq!(with(50_000, 50_000), []);
         assert_eq!(with(50_000, 49_949), [MissingMessages]);
+    }
+
+    #[test]
+    fn counts_that_are_too_large_for_their_sum_are_judged() {
+        let verdict = judged(|record, _, _| {
+            let counts = &mut record.counts;
+            (counts.failed, counts.unresolved, counts.unsent) = (u64::MAX, u64::MAX, 1);
+            let error = |class| ErrorCount { class, count: u64::MAX, first_message: String::new(), first_at_ns: 0 };
+            record.receive_errors = vec![error(FailureClass::Timeout), error(FailureClass::Timeout)];
+        });
+        let kinds: Vec<_> = verdict.reasons.iter().map(|reason| reason.kind).collect();
+        assert!(kinds.contains(&LedgerMismatch) && kinds.contains(&MissingMessages), "{kinds:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration, percent};
+use crate::record::readable::{SLEEPER, count, duration, percent};
 use crate::record::{Latency, LoadModel, Outage, Tail};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -107,7 +107,7 @@ fn share_of_headline(evidence: &Evidence<'_>, delay_ns: u64, reported_ns: u64) -
     )
 }
 
-/// The percentiles above p99 that the record states. Where the answers came late because the client stood still, that is known; else
+/// The percentiles above p99 that the record states. Where answers came late while a thread of the client was not woken, that is known; else
 /// pauses as long as a good part of the latency are worth a note.
 fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
     let Some(latency) = evidence.headline() else { return };
@@ -115,7 +115,7 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
     let tails = || beyond().filter_map(|(quantile, value_ns)| Some((quantile, value_ns, latency.tail(quantile)?)));
     if let Some((quantile, value_ns, tail)) = tails().find(|(_, _, tail)| tail.is_the_clients()) {
         let part = format!(
-            "the load generator stood still in {} of the {} tenths of a second with messages as slow as {}, {}",
+            "{SLEEPER} for half of the wait or longer in {} of the {} tenths of a second with messages as slow as {}, {}",
             count(tail.client_paused_tenths.unwrap_or(0)),
             count(tail.tenths),
             percentile(quantile),
@@ -128,12 +128,13 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
     let pauses = evidence.client.pauses.unwrap_or_default();
     let pause_ns = if quantile > 0.999 { pauses.p99_99_ns } else { pauses.p99_9_ns };
     if pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns, value_ns) {
+        let name = percentile(quantile);
         found.add(
             format!(
-                "{} of the pauses of its threads, {}, is {} of the reported one",
-                percentile(quantile),
+                "the {name} of the pauses of a thread that only sleeps, {}, is {} of the reported {} {name}",
                 duration(pause_ns as f64),
-                percent((pause_ns as f64 / value_ns as f64).min(1.0))
+                percent((pause_ns as f64 / value_ns as f64).min(1.0)),
+                evidence.load_model.headline()
             ),
             false,
         );
@@ -145,7 +146,7 @@ fn percentile(quantile: f64) -> String {
     format!("p{}", (quantile * 1e9).round() / 1e7)
 }
 
-/// How long the client stood still in outages: of those that would not be one without that, or else of the one with the longest pause.
+/// How long a thread of the client was not woken in outages: of those that would not be one without that, or else of the one with the longest pause.
 fn outages(evidence: &Evidence<'_>, found: &mut Found) {
     let paused = || evidence.outages.iter().filter(|outage| outage.client_paused_ns > 0);
     let longest =
@@ -162,7 +163,7 @@ fn outages(evidence: &Evidence<'_>, found: &mut Found) {
     };
     found.add(
         format!(
-            "the load generator stood still for {} of the {} without an acknowledgement at {}{more}",
+            "{SLEEPER} for {} of the {} without an acknowledgement at {}{more}",
             duration(outage.client_paused_ns as f64),
             duration(outage.longest_gap_ns as f64),
             duration(outage.begin_ns as f64)
@@ -340,6 +341,13 @@ mod tests {
             })
         };
         assert_eq!((with(2 * MILLISECOND), with(2 * MILLISECOND + 1)), (vec![], vec![OwnDelay]));
+        let verdict = judged(|record, _, _| {
+            record.latency.response.as_mut().unwrap().p99_99_ns = Some(10 * MILLISECOND);
+            record.client.pauses.as_mut().unwrap().p99_99_ns = 3 * MILLISECOND;
+        });
+        let text =
+            "the p99.99 of the pauses of a thread that only sleeps, 3.00 ms, is 30 % of the reported response p99.99";
+        assert!(verdict.notes[0].evidence.contains(text), "{verdict:?}");
     }
 
     #[test]
@@ -360,7 +368,7 @@ mod tests {
         assert!(
             found.notes[0]
                 .evidence
-                .contains("stood still for 227 ms of the 258 ms without an acknowledgement at 13.3 s"),
+                .contains("was not woken for 227 ms of the 258 ms without an acknowledgement at 13.3 s"),
             "{}",
             found.notes[0].evidence
         );

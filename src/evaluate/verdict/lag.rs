@@ -50,7 +50,7 @@ fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(note(
         LagGrew,
         format!("Consumers fell further and further behind: {}.", described.join("; ")),
-        "End-to-end latency grew for as long as the load lasted, so its percentiles would tell the length of the trial: none is stated, and no threshold on it holds. Add members, or lower the load.",
+        "End-to-end latency grew for as long as the load lasted, so it tells the length of the trial: p99 and higher percentiles are left out, and no threshold on it holds. Add members, or lower the load.",
         &[("groups", grown.len() as f64), ("grew_ns", longest_ns)],
     ))
 }
@@ -141,7 +141,7 @@ fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
         last.filter_map(|of| Some((of.group, of.consumer_lag.filter(|lag| *lag > 0)? as u64)))
     };
     let groups = lacking().count();
-    let acknowledged = count(evidence.counts.acknowledged + evidence.counts.warm_up.acknowledged);
+    let acknowledged = count(evidence.counts.acknowledged.saturating_add(evidence.counts.warm_up.acknowledged));
     let mut described: Vec<String> = lacking()
         .take(NAMED)
         .map(|(group, lag)| format!("group {group} lacks {} of {acknowledged} acknowledged messages", count(lag)))
@@ -257,5 +257,16 @@ mod tests {
         assert_eq!(with(false, Some(1)), [Unread]);
         assert_eq!((with(false, Some(0)), with(false, None)), (vec![], vec![]));
         assert_eq!(with(true, Some(1)), [], "verification has counted them");
+    }
+
+    #[test]
+    fn counts_of_a_crafted_record_are_not_too_large() {
+        let verdict = judged(|record, series, _| {
+            record.verification = None;
+            record.counts.acknowledged = u64::MAX;
+            record.counts.warm_up.acknowledged = 1;
+            series.last_mut().unwrap().groups[0].consumer_lag = Some(1);
+        });
+        assert!(verdict.reasons.iter().any(|reason| reason.kind == Unread), "{verdict:?}");
     }
 }

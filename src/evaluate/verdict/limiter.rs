@@ -102,7 +102,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         );
         let behind = match missed {
             true => {
-                "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger one makes them take longer"
+                "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger window only makes answers slower"
             }
             false => "a larger `producers.in_flight` may carry more",
         };
@@ -193,7 +193,8 @@ impl InFlight {
         let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
         let counts = evidence.counts;
         let missing = counts.without_acknowledgement() as f64
-            > limits::LARGEST_MISSING_SHARE * (counts.acknowledged + counts.without_acknowledgement()) as f64;
+            > limits::LARGEST_MISSING_SHARE
+                * counts.acknowledged.saturating_add(counts.without_acknowledgement()) as f64;
         let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
         let messages = if whole { by_law.or(counted) } else { counted.or(by_law) }?;
         let shown =

@@ -46,7 +46,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     let target = evidence.throughput.target_per_second?;
     let sent = evidence.throughput.sent_per_second;
     let unsent = evidence.counts.unsent;
-    let due = evidence.counts.attempted + unsent;
+    let due = evidence.counts.attempted.saturating_add(unsent);
     let unsent_share = if due > 0 { unsent as f64 / due as f64 } else { 0.0 };
     let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
     let seconds = evidence.throughput.window_ns as f64 / 1e9;

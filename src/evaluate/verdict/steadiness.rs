@@ -7,7 +7,7 @@ use super::finding::{Finding, against};
 use super::trend::Trend;
 use super::{Evidence, limits};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration, percent, rate};
+use crate::record::readable::{SLEEPER, count, duration, percent, rate};
 use crate::record::{LoadModel, SeriesRow};
 
 pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -162,10 +162,15 @@ fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -
         return None;
     }
     figures.push(("standstill_ns", longest_ns));
-    let longest_pause_ns = evidence.client.long_pauses.iter().map(|pause| pause.length_ns).max().unwrap_or(0) as f64;
+    // When it was is known where no other gap is as long.
+    let mut gaps = evidence.outages.iter().filter(|outage| outage.longest_gap_ns as f64 >= longest_ns / 2.0);
+    let paused_ns = match (gaps.next(), gaps.next()) {
+        (Some(gap), None) => gap.client_paused_ns as f64,
+        _ => 0.0,
+    };
     // Then it is not known whether the broker did anything.
-    let paused = match longest_pause_ns >= longest_ns / 2.0 {
-        true => format!("; the load generator itself stood still for {}", duration(longest_pause_ns)),
+    let paused = match paused_ns >= longest_ns / 2.0 {
+        true => format!("; {SLEEPER} for {} of it", duration(paused_ns)),
         false => String::new(),
     };
     Some(format!(
@@ -213,9 +218,11 @@ fn allowed(limit: f64, factor: f64, each: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use hdrhistogram::Histogram;
+
     use super::super::sound::{judged, reasons};
     use super::*;
-    use crate::record::{Phase, ReasonKind, SeriesRow};
+    use crate::record::{Latency, Outage, Phase, ReasonKind, SeriesRow};
 
     fn measured(series: &mut [SeriesRow], acknowledged: &[u64]) {
         let rows = series.iter_mut().filter(|row| row.phase == Phase::Measure);
@@ -253,6 +260,36 @@ mod tests {
         let verdict = with_gap(50_000);
         assert!(verdict.reasons[0].evidence.contains("without an acknowledgement"), "{verdict:?}");
         assert!(with_gap(5).valid, "at 5 messages a second a gap may be chance");
+    }
+
+    #[test]
+    fn only_pauses_within_a_standstill_are_named_with_it() {
+        let outage = |gap_ms: u64, paused_ms: u64| Outage {
+            begin_ns: 2_000_000_000,
+            longest_gap_ns: gap_ms * 1_000_000,
+            first_acknowledgement_ns: Some(gap_ms * 1_000_000),
+            recovered_ns: None,
+            expected_per_second: 50_000.0,
+            client_paused_ns: paused_ms * 1_000_000,
+            caused_by_client: false,
+        };
+        let names_pause = |outages: Vec<Outage>| {
+            let verdict = judged(move |record, _, _| {
+                let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+                histogram.record_n(1_000_000, 450_000).unwrap();
+                histogram.record_n(1_000_000_000, 50_000).unwrap();
+                record.latency.response = Latency::from_histogram(&histogram, 0, None);
+                record.outages = outages;
+            });
+            let found = verdict.reasons.iter().find(|reason| reason.kind == NotSteady).expect("a standstill");
+            assert!(found.evidence.contains("nearly nothing was answered for about 1.00 s"), "{found:?}");
+            found.evidence.contains("was not woken for 800 ms of it")
+        };
+        assert!(names_pause(vec![outage(1_000, 800), outage(100, 0)]));
+        assert!(!names_pause(vec![outage(1_000, 300)]), "the smaller part");
+        assert!(!names_pause(vec![outage(1_000, 0), outage(300, 300)]), "a pause elsewhere");
+        assert!(!names_pause(vec![outage(1_000, 800), outage(900, 800)]), "of two, it is not known which it was");
+        assert!(!names_pause(Vec::new()));
     }
 
     #[test]

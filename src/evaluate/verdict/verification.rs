@@ -7,7 +7,7 @@ use crate::record::readable::{count, duration};
 use crate::record::{GroupVerification, Verification};
 
 pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> Vec<Finding> {
-    let acknowledged = evidence.counts.acknowledged + evidence.counts.warm_up.acknowledged;
+    let acknowledged = evidence.counts.acknowledged.saturating_add(evidence.counts.warm_up.acknowledged);
     let findings = [
         losses(verification, acknowledged),
         unread(verification, acknowledged),

@@ -64,7 +64,10 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     {
         return Ok(ReadRecords { records: vec![record], ..ReadRecords::default() });
     }
-    let is_of_run = path.is_dir() || path.parent().is_some_and(|parent| parent.join(SCENARIO_FILE).exists());
+    // A log may lie beside a file of this name.
+    let is_records_file = file.file_name().is_some_and(|name| name == RECORDS_FILE);
+    let is_of_run =
+        is_records_file && (path.is_dir() || path.parent().is_some_and(|parent| parent.join(SCENARIO_FILE).exists()));
     if !is_of_run {
         let logged = read_log(&file, &text)?;
         // Without a record, the first line says what the file is.
@@ -293,13 +296,25 @@ mod tests {
         assert_eq!((read.records, read.passed_over), (vec![sample::record(); 2], 3));
         fs::write(&file, format!("{log}{}", line.replace("record/1", "record/9"))).unwrap();
         assert!(matches!(read_records(&file), Err(DirectoryError::UnknownSchema { line: 7, .. })));
-        // In a run's own directory, a line that is not a record is damage.
-        fs::write(directory.path().join(SCENARIO_FILE), "").unwrap();
-        fs::write(&file, log).unwrap();
-        assert!(matches!(read_records(&file), Err(DirectoryError::Damaged { line: 1, .. })));
-        fs::remove_file(directory.path().join(SCENARIO_FILE)).unwrap();
         fs::write(&file, "no record\n").unwrap();
         assert!(matches!(read_records(&file), Err(DirectoryError::Damaged { line: 1, .. })));
+    }
+
+    #[test]
+    fn a_log_beside_a_scenario_is_no_run() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(SCENARIO_FILE), "").unwrap();
+        let text = format!("warming up\n{}", sample::record().to_line());
+        let log = directory.path().join("run.log");
+        fs::write(&log, &text).unwrap();
+        let read = read_records(&log).unwrap();
+        assert_eq!((read.records, read.passed_over), (vec![sample::record()], 1));
+        // Of a run, a line that is not a record is damage.
+        let records = directory.path().join(RECORDS_FILE);
+        fs::write(&records, &text).unwrap();
+        for path in [records.as_path(), directory.path()] {
+            assert!(matches!(read_records(path), Err(DirectoryError::Damaged { line: 1, .. })), "{}", path.display());
+        }
     }
 
     #[test]

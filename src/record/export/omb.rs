@@ -3,8 +3,9 @@
 //! Its publish latency runs from the sending to the acknowledgement, which is our service time, in milliseconds. Its publish delay is
 //! our schedule delay, in microseconds. Its end-to-end latency runs from the sending to the arrival (`LocalWorker.messageReceived`), ours from
 //! when a message was due: it is `endToEndLatencyFromIntended`, and theirs is filled where both are the same to its own resolution of a
-//! millisecond, in a closed loop or where messages left on time. Elsewhere theirs is not known and left out. Lists have a value for each 10 s: rates from the series, latencies from the interval log; without
-//! that log, the one of the whole trial. A file has one result, so a line is printed for each trial.
+//! millisecond, in a closed loop or where messages left on time. Elsewhere theirs is not known and left out. Both are left out where consumers
+//! fell further and further behind, because such values tell the length of the trial. Lists have a value for each 10 s: rates from the
+//! series, latencies from the interval log; without that log, the one of the whole trial. A file has one result, so a line is printed for each trial.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -89,7 +90,12 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
     set("brokermarkReasons", record.verdict.reasons.iter().map(|reason| json!(reason.kind)).collect());
     set("brokermarkNotes", record.verdict.notes.iter().map(|note| json!(note.kind)).collect());
     let left_on_time = left_on_time(record)?;
-    for (name, tag, unit) in LATENCIES.into_iter().filter(|(name, ..)| left_on_time || *name != END_TO_END) {
+    let lag_grew = record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew);
+    let is_stated = |name: &str, tag: &str| match tag {
+        "end_to_end" => !lag_grew && (left_on_time || name != END_TO_END),
+        _ => true,
+    };
+    for (name, tag, unit) in LATENCIES.into_iter().filter(|&(name, tag, _)| is_stated(name, tag)) {
         let latency = match tag {
             "service" => record.latency.service.as_ref(),
             "schedule_delay" => record.latency.schedule_delay.as_ref(),
@@ -161,7 +167,7 @@ fn rates(rows: &[&SeriesRow], whole: f64, count: impl Fn(&SeriesRow) -> u64) -> 
     let (mut seconds, mut sum) = (0.0, 0);
     for row in rows {
         seconds += row.seconds();
-        sum += count(row);
+        sum = u64::saturating_add(sum, count(row));
         // A row is a second to within a scheduler's delay.
         if seconds >= INTERVAL - 0.5 {
             rates.push(json!(sum as f64 / seconds));
@@ -286,6 +292,15 @@ mod tests {
         assert_eq!(delayed(None), (true, false), "a closed loop");
         assert_eq!(delayed(Some(100_000)), (true, false));
         assert_eq!(delayed(Some(5_000_000)), (false, true), "from when they were sent is not known");
+    }
+
+    #[test]
+    fn end_to_end_latency_of_a_growing_lag_is_left_out() {
+        let mut record = sample::record();
+        record.latency.end_to_end = record.latency.end_to_end.map(Latency::of_growing_lag);
+        let text = lines(&[&record], &sample::series(), &[]).unwrap();
+        assert!(!text.to_lowercase().contains("endtoend"), "{text}");
+        assert!(text.contains("aggregatedPublishLatency99pct"), "{text}");
     }
 
     #[test]

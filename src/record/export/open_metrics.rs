@@ -48,7 +48,7 @@ impl Buckets {
             self.at_most[first..].iter_mut().for_each(|at_most| *at_most += count);
             self.sum_ns += value_ns as f64 * count as f64;
         }
-        self.count += histogram.len() + beyond_range;
+        self.count = self.count.saturating_add(histogram.len().saturating_add(beyond_range));
     }
 }
 

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::record::readable;
+
 /// Use of resources by this process during the measured window.
 ///
 /// When the broker is embedded it runs in this process too, and its use is in these figures.
@@ -96,7 +98,7 @@ impl Client {
             0.0 => String::new(),
             polling => format!(", {polling:.2} of them only to poll"),
         };
-        format!("{:.2} of {} cores{polling}", self.cores_used, self.cores_available)
+        format!("{:.2} of {} cores{polling}", self.cores_used, readable::cores(self.cores_available))
     }
 }
 
@@ -138,7 +140,7 @@ pub struct Pauses {
     pub max_ns: u64,
 }
 
-/// A time in which the load generator stood still, or at least the thread that only sleeps.
+/// A time in which the thread of the load generator that only sleeps was not woken. Of its other threads no more is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LongPause {
@@ -190,5 +192,7 @@ mod tests {
         let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
         assert_eq!(client.cores(), "4.00 of 4 cores");
         assert_eq!(polling.cores(), "4.00 of 4 cores, 1.00 of them only to poll");
+        let part = Client { cores_available: 1.0 / 3.0, ..Client::default() };
+        assert_eq!(part.cores(), "0.00 of 0.33 cores");
     }
 }

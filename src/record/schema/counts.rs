@@ -38,7 +38,7 @@ impl Counts {
     /// Measured messages that the broker did not acknowledge, for whatever reason: those that were due and never sent are among
     /// them. They are in no latency, and each waited longer than any that is.
     pub fn without_acknowledgement(&self) -> u64 {
-        self.failed + self.unresolved + self.unsent
+        self.failed.saturating_add(self.unresolved).saturating_add(self.unsent)
     }
 
     /// Whether the ledger, and that of the warm-up, adds up.
@@ -97,6 +97,8 @@ mod tests {
         counts.warm_up.failed = u64::MAX;
         counts.warm_up.unresolved = 2;
         assert!(!counts.balances(), "an overflowing sum does not balance");
+        let crafted = Counts { failed: u64::MAX, unsent: 1, ..Counts::default() };
+        assert_eq!(crafted.without_acknowledgement(), u64::MAX);
         let differing = Counts { producers_that_differ: 1, ..Counts::default() };
         assert!(!differing.balances(), "two errors that cancel in the sums");
     }

@@ -57,8 +57,8 @@ pub struct Latency {
     /// Values too large for the histogram. They are in none of the other fields, so when there are any, every upper
     /// percentile is too low.
     pub beyond_range: u64,
-    /// Consumers fell further and further behind (`verdict.notes` has `lag-grew`), so the values tell how long the trial lasted, and no
-    /// percentile of them is stated. Only of `end_to_end`; left out where it is false.
+    /// Consumers fell further and further behind (`verdict.notes` has `lag-grew`), so the values tell how long the trial lasted: p99 and higher
+    /// are `null`. Only of `end_to_end`; left out where it is false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lag_grew: bool,
     /// The whole histogram of nanoseconds, as HdrHistogram V2 compressed (DEFLATE), in base64: what the HdrHistogram
@@ -87,7 +87,7 @@ impl Latency {
             return None;
         }
         let at = |quantile| histogram.value_at_quantile(quantile);
-        let values = independent.unwrap_or(histogram.len() + beyond_range);
+        let values = independent.unwrap_or(histogram.len().saturating_add(beyond_range));
         let known = |quantile| (values >= independent_values_needed(quantile)).then(|| at(quantile));
         Some(Latency {
             count: histogram.len(),
@@ -134,7 +134,7 @@ impl Latency {
 
     /// Values that are independent of each other; all of them where that was not counted.
     pub fn independent_values(&self) -> u64 {
-        self.independent.unwrap_or(self.count + self.beyond_range)
+        self.independent.unwrap_or(self.count.saturating_add(self.beyond_range))
     }
 
     /// Whether `quantile` (0 to 1) can be stated: at least [`LEAST_EXCEEDANCES`] independent values lie beyond it, and lag did not grow.
@@ -203,5 +203,7 @@ mod tests {
         let beyond = Latency::from_histogram(&empty, 1, None).unwrap();
         assert_eq!((beyond.count, beyond.beyond_range), (0, 1));
         assert!(beyond.mean_ns.is_finite() && beyond.stddev_ns.is_finite());
+        let crafted = Latency { count: u64::MAX, ..beyond };
+        assert_eq!(crafted.independent_values(), u64::MAX);
     }
 }

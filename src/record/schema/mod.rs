@@ -33,6 +33,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::FailureClass;
+
 pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
 pub use broker_usage::{BrokerSource, BrokerUsage};
 pub use client::{Client, HostLoad, Lateness, LongPause, Pauses};
@@ -183,6 +185,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Failed messages of transactions that the scenario has aborted: no consumer waits for them.
+    pub fn aborted_on_purpose(&self) -> u64 {
+        let aborted = self.errors.iter().filter(|error| error.class == FailureClass::Aborted);
+        aborted.fold(0, |sum, error| sum.saturating_add(error.count))
+    }
+
     /// The latency that [`Record::headline`] names, if any message was acknowledged.
     pub fn headline_latency(&self) -> Option<&Latency> {
         match self.headline {

@@ -21,7 +21,7 @@ pub struct Outage {
     /// What was expected during the first gap, per second: in an open loop what the schedule had due, in a closed loop the rate of the
     /// 5 s before.
     pub expected_per_second: f64,
-    /// For how much of `longest_gap_ns` the load generator itself stood still, in nanoseconds: as its probe of pauses saw, in pauses of 20 ms
+    /// For how much of `longest_gap_ns` a thread of the load generator was not woken, in nanoseconds: as its probe of pauses saw, in pauses of 20 ms
     /// and more. 0 in records of older builds.
     #[serde(default)]
     pub client_paused_ns: u64,

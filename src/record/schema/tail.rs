@@ -32,7 +32,7 @@ pub struct Tail {
     pub tenths: u64,
     /// Seconds in which they were.
     pub seconds: u64,
-    /// Of the tenths, those whose slowest message was late because the load generator stood still, for half of its latency or longer.
+    /// Of the tenths, those whose slowest message waited while a thread of the load generator was not woken, for half of its latency or longer.
     /// `null` in merged records: see those of the shares.
     pub client_paused_tenths: Option<u64>,
 }
@@ -57,7 +57,7 @@ impl Tail {
         Exceedances { tenths: self.tenths, seconds: self.seconds }
     }
 
-    /// Whether most of it is the load generator's: it stood still.
+    /// Whether most of it counts as the load generator's: a thread of it was not woken meanwhile.
     pub fn is_the_clients(&self) -> bool {
         self.client_paused_tenths.is_some_and(|paused| 2 * paused > self.tenths)
     }

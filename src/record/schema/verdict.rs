@@ -199,7 +199,8 @@ pub enum Limiter {
     Broker,
     /// The schedule asked for no more, and got it.
     Schedule,
-    /// The closed loop's window: messages waited for the answer to those before, with the queue never full.
+    /// The window of messages without an answer, of a closed or an open loop: messages waited for the answer to those before, with the queue
+    /// never full.
     Window,
     /// The pipeline behind the broker: `pipeline.bottleneck` names the stage.
     Pipeline,

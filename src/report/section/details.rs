@@ -68,7 +68,7 @@ fn outages(record: &Record) -> Table {
         "until the first acknowledgement",
         "until the rate was held",
         "expected/s",
-        "of the longest gap, the load generator stood still for",
+        "of the longest gap, a thread of the load generator was not woken for",
     ]);
     Table { heads, rows: record.outages.iter().map(row).collect(), ..Table::default() }
 }

@@ -1,6 +1,6 @@
 //! The largest figures of a page, below its verdict.
 
-use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::readable::{self, bytes, count, duration, percent, rate};
 use crate::record::{Latency, Pipeline, Record};
 use crate::report::svg::escape;
 
@@ -45,7 +45,7 @@ pub fn tiles(record: &Record) -> Vec<Tile> {
     tiles.push(losses(record));
     let client = &record.client;
     let busy = client.cpu_ns_per_message.map(|cpu| format!("{} a message", duration(cpu)));
-    let cores = format!("of {} cores", client.cores_available);
+    let cores = format!("of {} cores", readable::cores(client.cores_available));
     tiles.push(tile(
         "client CPU",
         format!("{:.2}", client.cores_used),

@@ -1,6 +1,6 @@
 //! The time axis of a trial: its seconds, what happened in them, and a chart of lines over it.
 
-use crate::record::readable::{count, duration};
+use crate::record::readable::{SLEEPER, count, duration};
 use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
 use crate::report::svg::lines::{Course, Event, Line, Stretch};
@@ -103,7 +103,7 @@ fn outage_text(outage: &Outage) -> String {
     let gap = duration(outage.longest_gap_ns as f64);
     let paused = match outage.client_paused_ns {
         0 => String::new(),
-        paused_ns => format!(" (the load generator stood still for {} of it)", duration(paused_ns as f64)),
+        paused_ns => format!(" ({SLEEPER} for {} of it)", duration(paused_ns as f64)),
     };
     match outage.recovered_ns {
         Some(recovered_ns) => {
