@@ -71,10 +71,11 @@ pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknow
     let sum = |figure: fn(&Client) -> f64| all().map(figure).sum::<f64>();
     let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(|sum, count| sum + count);
     let worst = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).max();
-    let busiest = all().max_by(|one, other| {
-        let cores = |client: &Client| client.busiest_thread_cores.unwrap_or(0.0);
-        cores(one).total_cmp(&cores(other))
-    });
+    let busiest = |cores: fn(&Client) -> Option<f64>| {
+        all().max_by(|one, other| cores(one).unwrap_or(0.0).total_cmp(&cores(other).unwrap_or(0.0)))
+    };
+    let busiest_thread = busiest(|client| client.busiest_thread_cores);
+    let busiest_task = busiest(|client| client.busiest_task_cores);
     let by_machine = by_machine(shares.iter().copied());
     let cpu_seconds = sum(|client| client.cpu_seconds);
     Client {
@@ -89,8 +90,10 @@ pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknow
             _ => None,
         },
         scheduling_policy: scheduling_policy(all()),
-        busiest_thread_cores: busiest.and_then(|client| client.busiest_thread_cores),
-        busiest_thread: busiest.and_then(|client| client.busiest_thread.clone()),
+        busiest_thread_cores: busiest_thread.and_then(|client| client.busiest_thread_cores),
+        busiest_thread: busiest_thread.and_then(|client| client.busiest_thread.clone()),
+        busiest_task_cores: busiest_task.and_then(|client| client.busiest_task_cores),
+        busiest_task: busiest_task.and_then(|client| client.busiest_task.clone()),
         cpu_ns_per_message: (acknowledged_inside > 0.0).then(|| cpu_seconds * 1e9 / acknowledged_inside),
         peak_memory_bytes: total(|client| client.peak_memory_bytes),
         voluntary_context_switches: total(|client| client.voluntary_context_switches),
@@ -168,6 +171,20 @@ mod tests {
         }
         assert_eq!(told(&shares[..2]), (Some("batch".to_owned()), Some(0.9)));
         assert_eq!(told(&shares), (Some("batch, other".to_owned()), Some(0.9)));
+    }
+
+    #[test]
+    fn the_busiest_thread_and_task_may_be_of_different_shares() {
+        let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
+        for (share, (thread, task)) in shares.iter_mut().zip([(0.9, Some(0.2)), (0.4, Some(0.97)), (0.1, None)]) {
+            let number = share.record.share.as_ref().unwrap().number;
+            let client = &mut share.record.client;
+            (client.busiest_thread_cores, client.busiest_task_cores) = (Some(thread), task);
+            client.busiest_task = task.map(|_| format!("producer {number}"));
+        }
+        let client = client(&shares, 1.0);
+        assert_eq!((client.busiest_thread_cores, client.busiest_task_cores), (Some(0.9), Some(0.97)));
+        assert_eq!(client.busiest_task.as_deref(), Some("producer 2"));
     }
 
     #[test]

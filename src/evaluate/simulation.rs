@@ -313,6 +313,7 @@ fn idle(elapsed: Duration) -> HostUsage {
         polling: Duration::ZERO,
         scheduling_policy: None,
         busiest_thread: None,
+        busiest_task: None,
         peak_memory_bytes: None,
         system: None,
         throttled: None,

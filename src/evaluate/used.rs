@@ -75,6 +75,8 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         scheduling_policy: usage.scheduling_policy.map(str::to_owned),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
+        busiest_task_cores: usage.busiest_task.as_ref().map(|task| task.cores),
+        busiest_task: usage.busiest_task.as_ref().map(|task| task.name.clone()),
         cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
         peak_memory_bytes: usage.peak_memory_bytes,
         pauses: pauses(&usage.pauses),

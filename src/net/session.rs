@@ -65,6 +65,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Fails the messages whose responses are overdue.
     fn fail_overdue(_session: &Session<Self>) {}
 
+    /// Wraps the connection's task, so that how busy it is can be measured.
+    fn watched(task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+        task
+    }
+
     /// Cancels requests when the connection is closed.
     fn cancel(_state: &mut Self::State) {}
 }
@@ -128,7 +133,7 @@ impl<P: Protocol> PublishingConnection<P> {
         let state = State { transport, write_buffer, lost: None, protocol: state, blocked: false, queue_full_ns: 0 };
         let (work, capacity) = (Notify::new(), Notify::new());
         let session = Arc::new(Session { protocol, state: Mutex::new(state), work, capacity });
-        let task = tokio::spawn(serving::keep(session.clone(), served)).abort_handle();
+        let task = tokio::spawn(P::watched(serving::keep(session.clone(), served))).abort_handle();
         PublishingConnection { session, task }
     }
 

@@ -338,6 +338,15 @@ fn a_sound_run_is_valid_and_limited_by_its_schedule() {
     assert_eq!(rerun.records, [record]);
 }
 
+/// The null broker never lets it wait, and other threads are there to move to.
+#[test]
+fn the_task_that_is_always_busy_is_named() {
+    let record =
+        record_of(&null("run = { duration = \"1s\", threads = 4 }\nproducers = { count = 1, in_flight = 10_000 }"));
+    assert_eq!(record.client.busiest_task.as_deref(), Some("producer 0"));
+    assert!(record.client.busiest_task_cores.unwrap() > 0.5, "{:?}", record.client);
+}
+
 /// What the threads had, which need not be what the scenario asks for.
 #[test]
 #[cfg(target_os = "linux")]

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::owned_message::{Messages, OwnedMessage};
 use crate::broker::{Outgoing, Producer, Setup, SubmitError};
+use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, FailureClass, PartitionIndex, SendTag};
 
 /// Why a message was not sent or not acknowledged.
@@ -80,9 +81,9 @@ impl ProducerQueues {
         // One batch waits while another is sent: the crate's own queues hold back what is too much.
         let (batches, handed_over) = mpsc::channel(1);
         let task = if S::RECEIPTS_IN_ORDER {
-            tokio::spawn(run(sender, handed_over, outcomes, VecDeque::new()))
+            tokio::spawn(watched("sender", 0, run(sender, handed_over, outcomes, VecDeque::new())))
         } else {
-            tokio::spawn(run(sender, handed_over, outcomes, FuturesUnordered::new()))
+            tokio::spawn(watched("sender", 0, run(sender, handed_over, outcomes, FuturesUnordered::new())))
         };
         QueuedProducer { shared: self.clone(), batches: Some(batches), failure, task }
     }

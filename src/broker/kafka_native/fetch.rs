@@ -25,6 +25,7 @@ use super::fetch_session::{FetchSession, SessionFetch};
 use super::inbox::{Fetched, Inbox};
 use super::sequential::{MOST_THROTTLE, SequentialConnection};
 use crate::broker::{FailureClass, ReceiveError};
+use crate::measure::host::tasks::watched;
 use crate::net::backoff::Backoff;
 
 /// `OFFSET_OUT_OF_RANGE`.
@@ -135,7 +136,7 @@ impl Progress {
                 return true;
             };
             let of_node = places.nodes.entry(leader).or_insert_with(|| {
-                nodes.spawn(self.clone().fetch_from(leader, address.clone()));
+                nodes.spawn(watched("fetcher", 0, self.clone().fetch_from(leader, address.clone())));
                 BTreeSet::new()
             });
             of_node.insert(*partition);

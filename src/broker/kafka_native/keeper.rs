@@ -12,6 +12,7 @@ use super::serve::serve;
 use super::transaction_task::end_transactions;
 use super::transactions::Transactions;
 use crate::measure::AckRecorder;
+use crate::measure::host::tasks::watched;
 
 /// How often the task looks for messages that have waited for too long.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -40,7 +41,7 @@ pub async fn start(
         None if options.idempotence => (None, Some(cluster.new_identity().await?)),
         None => (None, None),
     };
-    let serve_node = |node, client| tokio::spawn(serve(node, client)).abort_handle();
+    let serve_node = |node, client| tokio::spawn(watched("connection", 0, serve(node, client))).abort_handle();
     let client = Arc::new(Client::new(cluster, options, messages, identity, transactions, serve_node));
     client.kept_by(tokio::spawn(keep(client.clone())).abort_handle());
     if let Some(transactions) = client.transactions() {

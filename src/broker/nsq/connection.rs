@@ -13,6 +13,7 @@ use super::connect::{Connector, Role};
 use super::error::{class_of, text};
 use super::traffic::Traffic;
 use crate::broker::{FailureClass, Outgoing, SubmitError};
+use crate::measure::host::tasks;
 use crate::measure::{AckRecorder, SendTag};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
 use crate::net::transport::WriteBuffer;
@@ -134,6 +135,10 @@ impl Protocol for Publishing {
 
     fn pending(in_flight: &InFlight) -> usize {
         in_flight.sent.len()
+    }
+
+    fn watched(task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+        tasks::watched("connection", 0, task)
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, settled: &mut Vec<Sent>) -> io::Result<()> {

@@ -16,6 +16,7 @@ use super::topic_producer::TopicProducer;
 use crate::broker::{Outgoing, Producer, SubmitError};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::measure::SendTag;
+use crate::measure::host::tasks::watched;
 
 /// A sender to one topic, whose messages wait for others.
 pub struct LingeringProducer {
@@ -73,7 +74,7 @@ impl LingeringProducer {
             most_messages: shared.options.batch_messages,
             most_bytes: shared.options.batch_bytes,
         });
-        let task = tokio::spawn(send(queue.clone(), producer, shared, returned)).abort_handle();
+        let task = tokio::spawn(watched("sender", 0, send(queue.clone(), producer, shared, returned))).abort_handle();
         LingeringProducer { queue, task }
     }
 

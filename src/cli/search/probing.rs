@@ -312,7 +312,7 @@ fn stored_bytes(scenario: &Scenario, payload_bytes: f64) -> f64 {
     (payload_bytes * f64::from(scenario.topology.replication)).max(1.0)
 }
 
-/// How busy the busiest part of the machine was that is known: its cores, those of the client, one of its threads, or the broker's cores.
+/// How busy the busiest part of the machine was that is known: its cores, those of the client, one of its threads or tasks, or the broker's cores.
 fn busy(record: &Record) -> f64 {
     let share = |used: f64, available: f64| used / available.max(f64::MIN_POSITIVE);
     let client = &record.client;
@@ -321,6 +321,7 @@ fn busy(record: &Record) -> f64 {
         record.host_load.as_ref().map(|load| load.system_cpu_busy + load.steal),
         Some(share(client.cores_used - client.cores_polling(), client.cores_available)),
         client.busiest_thread_cores,
+        client.busiest_task_cores,
         broker.map(|(used, cores)| share(used, cores as f64)),
     ];
     shares.into_iter().flatten().fold(0.0, f64::max)

@@ -353,6 +353,9 @@ fn client(page: &mut Page, record: &Record) {
     if let (Some(name), Some(cores)) = (&client.busiest_thread, client.busiest_thread_cores) {
         parts.push(format!("busiest thread '{name}' {}", percent(cores)));
     }
+    if let (Some(name), Some(cores)) = (&client.busiest_task, client.busiest_task_cores) {
+        parts.push(format!("busiest task '{name}' {}", percent(cores)));
+    }
     if let Some(peak) = client.peak_memory_bytes {
         parts.push(format!("{} at most", bytes(peak as f64)));
     }

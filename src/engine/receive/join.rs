@@ -18,6 +18,7 @@ use crate::engine::EngineError;
 use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
 use crate::engine::sampler::POLL;
 use crate::load::WorkTimes;
+use crate::measure::host::tasks::watched;
 use crate::measure::{Errors, SubscriptionIndex};
 use crate::pipeline::Pipeline;
 use crate::scenario::Consumers;
@@ -89,12 +90,15 @@ impl<'a, B: Broker> Members<'a, B> {
             let (recorder, clock, stop) =
                 (arrivals.recorder_of(place, member), self.context.acks.clock(), self.stop.clone());
             let group = &consumers.groups[place.group];
+            let of_group = place.topic * consumers.members + member;
+            let number = place.group * self.context.topics.len() * consumers.members + of_group;
             if group.is_unpaced() {
-                self.tasks.lock().spawn(consume(consumer, recorder, clock, stop));
+                let task = consume(consumer, recorder, clock, stop);
+                self.tasks.lock().spawn(watched("consumer", number, task));
             } else {
-                let number = (place.topic * consumers.members + member) as u64;
-                let pace = Pace::new(group.work.as_ref().map(|work| WorkTimes::new(work, number)), limit);
-                self.tasks.lock().spawn(work(consumer, recorder, clock, stop, pace));
+                let pace = Pace::new(group.work.as_ref().map(|work| WorkTimes::new(work, of_group as u64)), limit);
+                let task = work(consumer, recorder, clock, stop, pace);
+                self.tasks.lock().spawn(watched("consumer", number, task));
             }
         }
         Ok(())
@@ -110,7 +114,8 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
-            self.tasks.lock().spawn(pipeline.instance(member, consumer, arrivals.recorder_of(place, member)));
+            let task = pipeline.instance(member, consumer, arrivals.recorder_of(place, member));
+            self.tasks.lock().spawn(watched("consumer", member, task));
         }
         drop(joined);
         // The load begins with a group that is complete; one that is not by then misses nothing.

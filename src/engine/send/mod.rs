@@ -34,6 +34,7 @@ use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
 use crate::broker::{Broker, Producer};
 use crate::load::{KeySource, SendSchedule, TombstoneSource};
+use crate::measure::host::tasks::watched;
 use crate::scenario::{Load, ProducerMode};
 
 /// Makes all producers, in the order of their indices; none where the scenario only works off a backlog.
@@ -76,14 +77,16 @@ pub fn start<P: Producer>(
     for (producer_index, producer) in producers.into_iter().enumerate() {
         let messages = messages(context, producer_index);
         let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), messages);
+        let number = context.scenario.first_producer() + producer_index;
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
-                let number = context.scenario.first_producer() + producer_index;
                 let send_schedule = SendSchedule::new(schedule, number, context.scenario.all_producers());
-                tasks.spawn(open::run(sender, rule, send_schedule, pacer.clone()))
+                tasks.spawn(watched("producer", number, open::run(sender, rule, send_schedule, pacer.clone())))
             }
-            _ if settings.round_barrier => tasks.spawn(rounds::run(sender, rule, rounds.clone())),
-            _ => tasks.spawn(closed::run(sender, rule)),
+            _ if settings.round_barrier => {
+                tasks.spawn(watched("producer", number, rounds::run(sender, rule, rounds.clone())))
+            }
+            _ => tasks.spawn(watched("producer", number, closed::run(sender, rule))),
         };
     }
     (tasks, closing)

@@ -303,6 +303,25 @@ mod tests {
         assert_eq!(found, Limiter::Client);
     }
 
+    /// No thread is full, and so is the window, because the answers of all connections wait for one task.
+    #[test]
+    fn a_task_that_is_always_busy_is_the_limit_before_a_full_window() {
+        let with = |task: f64| {
+            judged(move |record, _, _| {
+                closed(record);
+                hold(record, 4_000.0);
+                (record.client.cores_used, record.client.busiest_thread_cores) = (1.2, Some(0.3));
+                record.client.busiest_task_cores = Some(task);
+                record.client.busiest_task = Some("producer 3".to_owned());
+            })
+            .limited_by
+        };
+        assert_eq!(with(0.9).limiter, Limiter::Window);
+        let found = with(0.97);
+        assert_eq!(found.limiter, Limiter::Client);
+        assert!(found.evidence.contains("'producer 3'") && found.evidence.contains("97 %"), "{}", found.evidence);
+    }
+
     /// The usual case: a broker on the same machine.
     #[test]
     fn a_full_machine_is_the_limit_before_broker_queue_and_window() {

@@ -10,7 +10,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
-/// The client used up what CPU it could have: all of it, or one thread all of a core, or so much of a full machine that
+/// The client used up what CPU it could have: all of it, or one thread or task all of a core, or so much of a full machine that
 /// its own timers came late. A full queue does not count: the broker fills it by taking no messages.
 fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let client = evidence.client;
@@ -25,6 +25,13 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     if let Some(cores) = client.busiest_thread_cores.filter(|cores| *cores >= limits::FULL_THREAD_CORES) {
         let name = client.busiest_thread.as_deref().unwrap_or("unnamed");
         found.push(format!("its thread '{name}' was busy for {} of the time", percent(cores.min(1.0))));
+    }
+    if let Some(cores) = full_task(evidence, worked) {
+        let name = client.busiest_task.as_deref().unwrap_or("unnamed");
+        found.push(format!(
+            "its task '{name}', which may move between threads, was busy for {} of the time: a serial part of the load generator",
+            percent(cores)
+        ));
     }
     let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
     if lateness_ns > limits::LARGEST_TIMER_LATENESS_P99_NS
@@ -42,15 +49,23 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(against(
         ClientBound,
         format!("The load generator was at its own limit: {}.", found.join("; ")),
-        "The broker may carry more: run the load from a machine of its own or from several, batch more, use more connections, raise `run.threads` where it is set, or send larger messages.",
+        "The broker may carry more: run the load from a machine of its own or from several, batch more, use more producers (`producers.count`) or connections (`broker.connections`), raise `run.threads` where it is set, or send larger messages.",
         &[
             ("cores_used", client.cores_used),
             ("cores_polling", client.cores_polling()),
             ("cores_available", available),
             ("busiest_thread_cores", client.busiest_thread_cores.unwrap_or(0.0)),
+            ("busiest_task_cores", client.busiest_task_cores.unwrap_or(0.0)),
             ("timer_lateness_p99_ns", lateness_ns as f64),
         ],
     ))
+}
+
+/// How busy the busiest task was, if it could do no more. It also counts as busy while others have its core: it says nothing on a full
+/// machine, or if the whole client worked for less than a core.
+fn full_task(evidence: &Evidence<'_>, worked: f64) -> Option<f64> {
+    let can_tell = !machine_is_full(evidence) && worked >= limits::FULL_THREAD_CORES;
+    evidence.client.busiest_task_cores.filter(|cores| can_tell && *cores >= limits::FULL_THREAD_CORES)
 }
 
 /// The evidence of [`client_bound`], if the client was the limit.
@@ -193,6 +208,21 @@ mod tests {
     fn one_thread_at_the_boundary() {
         assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.94)), []);
         assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.95)), [ClientBound]);
+    }
+
+    #[test]
+    fn one_task_at_the_boundary_of_a_client_that_worked_so_much() {
+        let with = |task: f64, worked: f64, busy: f64| {
+            reasons(move |record, _, _| {
+                let client = &mut record.client;
+                (client.cores_used, client.busiest_thread_cores) = (worked, Some(0.3));
+                (client.busiest_task_cores, client.busiest_task) = (Some(task), Some("producer 3".to_owned()));
+                record.host_load = Some(HostLoad { system_cpu_busy: busy, ..HostLoad::default() });
+            })
+        };
+        assert_eq!((with(0.95, 1.2, 0.5), with(0.94, 1.2, 0.5)), (vec![ClientBound], vec![]));
+        assert_eq!((with(1.0, 0.95, 0.5), with(1.0, 0.94, 0.5)), (vec![ClientBound], vec![]), "it waited for its core");
+        assert_eq!((with(1.0, 1.2, 0.94), with(1.0, 1.2, 0.95)), (vec![ClientBound], vec![]), "of a full machine");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod pressure;
 mod process;
 mod scheduling;
 mod system;
+pub mod tasks;
 mod threads;
 mod throttling;
 pub mod timers;
@@ -27,6 +28,8 @@ pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
 pub use scheduling::{scheduling_policy, set_batch};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
+pub use tasks::BusiestTask;
+use tasks::TaskTimes;
 pub use threads::{BusiestThread, ThreadTimes};
 pub use throttling::{quota_cores, throttled};
 pub use wall_clock::{WallClock, clock_is_synchronised};
@@ -40,6 +43,7 @@ pub struct HostSampler {
     process: ProcessUsage,
     polling: Duration,
     threads: ThreadTimes,
+    tasks: TaskTimes,
     system: Option<SystemTimes>,
     throttled: Option<Duration>,
     pressure: PressureTotals,
@@ -72,6 +76,7 @@ impl HostSampler {
             process,
             polling: polling::total(),
             threads: ThreadTimes::now(),
+            tasks: TaskTimes::now(),
             system: SystemTimes::now(),
             throttled: throttled(),
             pressure: PressureTotals::now(),
@@ -89,6 +94,7 @@ impl HostSampler {
             polling: polling::total().saturating_sub(self.polling),
             scheduling_policy: scheduling_policy(),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
+            busiest_task: TaskTimes::now().busiest_since(&self.tasks, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
             system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
             throttled: throttled().zip(self.throttled).map(|(now, begin)| now.saturating_sub(begin)),
@@ -133,6 +139,8 @@ pub struct HostUsage {
     pub scheduling_policy: Option<&'static str>,
     /// By its work, without [`polling`]. Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
+    /// By the time for which it ran on threads, without [`polling`]. `None`: no task was timed often enough.
+    pub busiest_task: Option<BusiestTask>,
     /// Since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,
     pub system: Option<SystemLoad>,

@@ -2,10 +2,11 @@
 //!
 //! Polling uses a core but does no work: it does not count when the verdict asks whether a thread could have done more.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -15,15 +16,23 @@ static POLLED: Mutex<BTreeMap<u32, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new()
 thread_local! {
     static MINE: Arc<AtomicU64> =
         POLLED.lock().entry(thread_id()).or_default().clone();
+
+    static WALL_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Looks, and counts the CPU time of this thread that it took.
 pub fn during<T>(look: impl FnOnce() -> T) -> T {
-    let begin = thread_cpu();
+    let (began, begin) = (Instant::now(), thread_cpu());
     let found = look();
     let spent = thread_cpu().saturating_sub(begin);
     MINE.with(|mine| mine.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed));
+    WALL_NS.set(WALL_NS.get() + began.elapsed().as_nanos() as u64);
     found
+}
+
+/// For how long this thread has looked until now, in nanoseconds, with the time in which others had its core.
+pub(super) fn own_wall_ns() -> u64 {
+    WALL_NS.get()
 }
 
 /// What each thread has spent until now, by its id.
@@ -69,8 +78,6 @@ fn thread_cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::super::ThreadTimes;
     use super::*;
 

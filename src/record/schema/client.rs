@@ -38,6 +38,15 @@ pub struct Client {
     pub busiest_thread_cores: Option<f64>,
     /// Name of that thread.
     pub busiest_thread: Option<String>,
+    /// The time for which the busiest task ran, on any thread, but for polling, divided by elapsed time (0 to 1): at 1 it could do no more,
+    /// however many threads there are. Estimated from polls that were timed at random. `null` where no task was timed often enough, and in
+    /// records of older builds.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub busiest_task_cores: Option<f64>,
+    /// What that task is, with its number: "producer 3", "consumer 0", "connection 1", …
+    #[serde(default)]
+    pub busiest_task: Option<String>,
     /// CPU time per message acknowledged inside the window, in nanoseconds; `null` when none was.
     pub cpu_ns_per_message: Option<f64>,
     /// Most memory resident at once, in bytes, since the trial began where the system can tell, else since the process

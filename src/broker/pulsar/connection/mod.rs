@@ -32,6 +32,7 @@ use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
 use super::traffic::Traffic;
+use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, PartitionIndex};
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
@@ -88,8 +89,8 @@ impl Connection {
             max_message: opened.greeting.max_message,
             token: settings.token.clone(),
         };
-        let writer = tokio::spawn(writing::write(shared.clone(), opened.writer));
-        let reader = tokio::spawn(reader.read(opened.reader, opened.received));
+        let writer = tokio::spawn(watched("connection writer", 0, writing::write(shared.clone(), opened.writer)));
+        let reader = tokio::spawn(watched("connection reader", 0, reader.read(opened.reader, opened.received)));
         let expiry = tokio::spawn(expiry::expire(shared.clone(), settings.send_timeout));
         let tasks = [reader.abort_handle(), writer.abort_handle(), expiry.abort_handle()];
         Ok(Connection { shared, greeting: opened.greeting, tasks })

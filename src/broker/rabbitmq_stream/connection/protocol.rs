@@ -14,6 +14,7 @@ use super::super::pending::Settled;
 use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::PartitionIndex;
+use crate::measure::host::tasks;
 use crate::net::session::{Protocol, Served, Session};
 
 /// How often messages are checked for being overdue.
@@ -39,6 +40,10 @@ impl Protocol for Publishing {
 
     fn pending(state: &State) -> usize {
         state.pending
+    }
+
+    fn watched(task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+        tasks::watched("connection", 0, task)
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, scratch: &mut Scratch) -> io::Result<()> {
