@@ -51,6 +51,7 @@ fn with_hosts(bench: &Bench, hosts: &str) -> Command {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test may say what it could not test")]
 fn a_silent_address_of_a_name_is_passed() {
     let mut emulator = brokermark();
     emulator.args(["emulate", "sls", "--listen", &format!("{ANSWERING}:0")]);
@@ -71,7 +72,7 @@ fn a_silent_address_of_a_name_is_passed() {
     let hosts = format!("{SILENT} p.bm.test\n{ANSWERING} p.bm.test\n{SILENT} bm.test\n{ANSWERING} bm.test\n");
     let mut check = with_hosts(&bench, &hosts);
     if !check.arg("--version").output().is_ok_and(|ended| ended.status.success()) {
-        println!("this system gives no user file systems of their own: not tested");
+        eprintln!("this system gives no user file systems of their own: not tested");
         return;
     }
     let mut run = with_hosts(&bench, &hosts);
