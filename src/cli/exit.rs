@@ -44,7 +44,7 @@ impl From<Exit> for ExitCode {
 /// Standard output. It remembers that something could not be written, so that no command that wrote half of its answer ends with success.
 pub struct Output<W> {
     inner: W,
-    /// The first error; a reader that closed the pipe is none.
+    /// The first error. A reader that closed the pipe does not count as an error.
     failure: Option<io::Error>,
 }
 

@@ -40,7 +40,7 @@ pub fn identity(run_id: &str, position: usize) -> TrialIdentity {
 }
 
 /// Whether an id is one that a run, a share or a trial has made for itself: a name, then the time in milliseconds since 1970 in hexadecimal
-/// digits, and of a trial the process, the trial's number and a time besides. The time must be plausible: a date in digits is none.
+/// digits, and of a trial the process, the trial's number and a time besides. The time must be plausible: a date in digits is not.
 pub fn is_made_run_id(text: &str) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     is_made_run_id_at(text, now.as_millis() as u64)

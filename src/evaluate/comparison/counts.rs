@@ -8,8 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::design::Design;
-use super::figure::consumer_groups;
-use super::point::Outcome;
+use super::figure::{Outcome, consumer_groups};
 use super::side::{Fault, Side, by_run, fault};
 use crate::record::readable::{count, percent};
 use crate::record::{Record, Verification};

@@ -8,6 +8,16 @@ use crate::evaluate::threshold::measured;
 use crate::record::{Headline, Latency, Record};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric};
 
+/// What may be said of a figure or a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Better,
+    Worse,
+    NoDifferent,
+    CannotTell,
+}
+
 /// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -17,8 +17,8 @@ use serde::Serialize;
 pub use conditions::Difference;
 pub use counts::{Count, CountComparison, CountKind};
 pub use design::Design;
-pub use figure::FigureKind;
-pub use point::{FigureComparison, Outcome, PointComparison};
+pub use figure::{FigureKind, Outcome};
+pub use point::{FigureComparison, PointComparison};
 pub use side::{Centre, Side};
 
 use crate::record::readable::percent;

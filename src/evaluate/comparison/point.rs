@@ -7,20 +7,10 @@ use serde::Serialize;
 use super::Bounds;
 use super::counts::{self, CountComparison};
 use super::design::Design;
-use super::figure::FigureKind;
+use super::figure::{FigureKind, Outcome};
 use super::side::{Centre, Side, SideTrials};
 use crate::record::readable::percent;
 use crate::statistics::{self, Conclusion};
-
-/// What may be said of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    Better,
-    Worse,
-    NoDifferent,
-    CannotTell,
-}
 
 /// A point of both sets.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{HistogramError, decode_histogram, encode_histogram};
-use super::tail::{SlowestMessages, Tail};
+use super::tail::{LEAST_EXCEEDANCES, SlowestMessages, Tail};
 
 /// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -72,10 +72,6 @@ pub struct Latency {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestMessages>,
 }
-
-/// Fewest independent values beyond a percentile for it to be stated: the number of values beyond it varies by its square
-/// root, so with ten the percentile's rank is certain to about a third.
-pub const LEAST_EXCEEDANCES: u64 = 10;
 
 impl Latency {
     /// The latency that `histogram` (of nanoseconds, already merged) holds; `None` when there is not one value.

@@ -43,7 +43,7 @@ pub use durability::{Durability, DurabilityLevel};
 pub use environment::Environment;
 pub use found_topic::FoundTopic;
 pub use histogram::{HistogramError, decode_histogram, encode_histogram};
-pub use latency::{LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
+pub use latency::{Latencies, Latency, independent_values_needed};
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
 pub use payload_sizes::PayloadSizes;

@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{HistogramError, decode_histogram, encode_histogram};
-use super::latency::LEAST_EXCEEDANCES;
+
+/// Fewest independent values beyond a percentile for it to be stated: the number of values beyond it varies by its square
+/// root, so with ten the percentile's rank is certain to about a third.
+pub const LEAST_EXCEEDANCES: u64 = 10;
 
 /// Fewest seconds from which the messages beyond a percentile must come for it not to be the figure of one event. A stall that ends at the
 /// turn of a second is in two.

@@ -166,7 +166,7 @@ impl Part<'_> {
         match &self.latest {
             None => root_lost(WAITING),
             Some(directory) => root_lost(&format!(
-                "{WAITING}. Its latest record is in {}: if there is none of all ranks, put theirs together with `brokermark merge`",
+                "{WAITING}. Its latest record is in {}: without a record of all ranks, merge theirs with `brokermark merge`",
                 directory.display()
             )),
         }
