@@ -84,7 +84,11 @@ impl CountKind {
         };
         match (self, counts.consumed) {
             (CountKind::UnsoundTrials, _) => Ok((u64::from(fault(record) == Some(Fault::Failed)), 1)),
-            (CountKind::UnsteadyTrials, _) => Ok((u64::from(fault(record) == Some(Fault::Unsteady)), 1)),
+            (CountKind::UnsteadyTrials, _) => match fault(record) {
+                // Whether it was steady says nothing then.
+                Some(Fault::Failed) => Err("the trials are unsound".to_owned()),
+                fault => Ok((u64::from(fault == Some(Fault::Unsteady)), 1)),
+            },
             (CountKind::TrialsWithGrowingLag, _) => {
                 Ok(record.latency.end_to_end.as_ref().map_or((0, 0), |latency| (u64::from(latency.lag_grew), 1)))
             }

@@ -302,6 +302,10 @@ fn trials_that_are_not_valid_count_unless_the_machine_explains_them() {
     let withheld = [ReasonKind::TimeWithheld, ReasonKind::NotSteady];
     assert_eq!(counted(kind, &invalid(&withheld, 3)), (Outcome::NoDifferent, Verdict::NoRegressionFound));
     assert_eq!(counted(kind, &invalid(&withheld, 6)).1, Verdict::NotKnown, "no trial of B is valid");
+    let unsteady = changed(&sound(60), |_, record| against(record, &[ReasonKind::NotSteady]));
+    let failed = changed(&sound(0), |_, record| against(record, &[ReasonKind::Losses]));
+    let better = compare(&failed, &unsteady, Bounds::default()).unwrap();
+    assert_eq!(better.verdict, Verdict::NoRegressionFound, "of an unsound trial it is not asked whether it was steady");
     let lossy = [ReasonKind::TimeWithheld, ReasonKind::Losses];
     assert_eq!(counted(CountKind::UnsoundTrials, &invalid(&lossy, 2)), (Outcome::Worse, Verdict::Regression));
 }
