@@ -101,7 +101,7 @@ const MAX_DRAWN_AHEAD: u64 = 10_000_000;
 /// after the last of them, both since the load started. `u64::MAX` if the rate comes to rest before.
 ///
 /// A closed form, but for a Poisson process, whose arrivals are drawn once more: about 10 ns each. `None`: there are more than
-/// [`MAX_DRAWN_AHEAD`] of them.
+/// `MAX_DRAWN_AHEAD` of them.
 pub fn due_by(schedule: &Schedule, producers: usize, from_ns: u64, messages: u64) -> Option<u64> {
     if messages == 0 {
         return Some(from_ns);

@@ -1,6 +1,6 @@
 //! Which of the load's tasks was the busiest: one that always runs is a limit, even if it moves between threads and none of them is full.
 //!
-//! Two readings of the clock for each poll would cost too much, so polls are timed at random: one in [`ONE_IN`], which then counts for
+//! Two readings of the clock for each poll would cost too much, so polls are timed at random: one in `ONE_IN`, which then counts for
 //! so many. After a timed poll that was long, the next one is always timed and counts once. As the choice never depends on the poll
 //! itself, the expected sum is the true one, whatever the pattern of the polls (the estimator of Horvitz and Thompson, 1952).
 

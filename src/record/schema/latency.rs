@@ -133,7 +133,7 @@ impl Latency {
         self.independent.unwrap_or(self.count.saturating_add(self.beyond_range))
     }
 
-    /// Whether `quantile` (0 to 1) can be stated: at least [`LEAST_EXCEEDANCES`] independent values lie beyond it, and lag did not grow.
+    /// Whether `quantile` (0 to 1) can be stated: at least `LEAST_EXCEEDANCES` independent values lie beyond it, and lag did not grow.
     pub fn supports(&self, quantile: f64) -> bool {
         !self.lag_grew && self.independent_values() >= independent_values_needed(quantile)
     }
