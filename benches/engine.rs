@@ -23,11 +23,11 @@ impl Observer for Unobserved {
 
 /// Every sample is one trial of its own, so it takes a while even for few messages: connecting, and the time between
 /// starting the tasks and the first message.
-const LEAST_MESSAGES: u64 = 1_000_000;
+const MIN_MESSAGES: u64 = 1_000_000;
 
 /// How long `messages` messages take.
 fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
-    let sent = messages.max(LEAST_MESSAGES);
+    let sent = messages.max(MIN_MESSAGES);
     let plan = scenario::parse_for(kinds(), text, "bench.toml", &[format!("run.messages={sent}")], Path::new("."))
         .expect("the benchmark's scenarios are right");
     let identity = TrialIdentity::alone("bench".into(), 1);

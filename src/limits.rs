@@ -16,15 +16,15 @@ pub const TRACE_HEADER_BYTES: usize = 32;
 pub const TRACE_HEADER_NAME: &str = "brokermark";
 
 /// What memory for unpacking batches keeps between them: one batch that needs far more does not hold its memory until the run ends.
-pub const MOST_UNPACKED_KEPT_BYTES: usize = 16 << 20;
+pub const MAX_UNPACKED_KEPT_BYTES: usize = 16 << 20;
 
-/// Gives back what memory for unpacking holds beyond [`MOST_UNPACKED_KEPT_BYTES`].
+/// Gives back what memory for unpacking holds beyond [`MAX_UNPACKED_KEPT_BYTES`].
 pub fn shrink_unpacked(memory: &mut Vec<u8>) {
-    if memory.capacity() > MOST_UNPACKED_KEPT_BYTES {
+    if memory.capacity() > MAX_UNPACKED_KEPT_BYTES {
         memory.clear();
-        memory.shrink_to(MOST_UNPACKED_KEPT_BYTES);
+        memory.shrink_to(MAX_UNPACKED_KEPT_BYTES);
     }
 }
 
 /// The longest time that a histogram holds, in nanoseconds: ten minutes.
-pub const LONGEST_LATENCY_NS: u64 = 600_000_000_000;
+pub const MAX_LATENCY_NS: u64 = 600_000_000_000;

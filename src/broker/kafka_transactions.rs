@@ -9,7 +9,7 @@ use super::Setup;
 use crate::scenario::deserialize::duration;
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
+const MAX_INTERVAL: Duration = Duration::from_secs(30);
 
 /// When a producer's transaction ends, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -76,7 +76,7 @@ fn messages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Erro
 
 fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let interval: Duration = duration(deserializer)?;
-    if interval.is_zero() || interval > LONGEST_INTERVAL {
+    if interval.is_zero() || interval > MAX_INTERVAL {
         return Err(D::Error::custom(format!("a transaction ends after 1ms to 30s, not {interval:?}")));
     }
     Ok(interval)

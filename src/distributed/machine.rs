@@ -17,7 +17,7 @@ pub(super) struct SharedMachine {
 impl SharedMachine {
     /// The machines that several of these shares had at one time, as far as it is known where they ran. `scenario`: the one that all ran.
     pub fn all(shares: &[KeptShare], scenario: &Scenario) -> Vec<Self> {
-        if sections::overlap(shares) < sections::LEAST_OVERLAP {
+        if sections::overlap(shares) < sections::MIN_OVERLAP {
             return Vec::new();
         }
         let known = shares.iter().filter(|share| client::machine(share) != (None, None));

@@ -8,7 +8,7 @@ use crate::measure::FailureClass;
 use crate::record::{Completion, Counts, ErrorCount, ProducerShares, Record, Throughput, WarmUpCounts, Wire};
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
-pub(super) const LEAST_OVERLAP: f64 = 0.95;
+pub(super) const MIN_OVERLAP: f64 = 0.95;
 
 /// Whether a share has producers.
 pub(super) fn sends(share: &KeptShare) -> bool {

@@ -9,10 +9,10 @@ use crate::record::readable::{duration, percent};
 use crate::record::{LostRank, Reason, ReasonKind, Record};
 
 /// Share of the median end-to-end latency up to which the clocks of machines may differ.
-const LARGEST_CLOCK_SHARE: f64 = 0.1;
+const MAX_CLOCK_SHARE: f64 = 0.1;
 
 /// Missing shares that are named one by one.
-const MOST_NAMED: usize = 32;
+const MAX_NAMED: usize = 32;
 
 /// What was found.
 pub(super) struct Findings {
@@ -45,10 +45,10 @@ fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
         shares.iter().map(KeptShare::number).filter(|number| (1..=count).contains(number)).collect();
     let missing = count - present.len();
     // The count is what a file says: it may be any number.
-    let named = (1..=count).filter(|number| !present.contains(number)).take(MOST_NAMED);
+    let named = (1..=count).filter(|number| !present.contains(number)).take(MAX_NAMED);
     let mut named: Vec<String> = named.map(|number| number.to_string()).collect();
-    if missing > MOST_NAMED {
-        named.push(format!("and {} more", missing - MOST_NAMED));
+    if missing > MAX_NAMED {
+        named.push(format!("and {} more", missing - MAX_NAMED));
     }
     (missing > 0).then(|| {
         reason(
@@ -80,7 +80,7 @@ fn what_is_missing(lost: &LostRank) -> String {
 
 fn apart(shares: &[KeptShare]) -> Option<Reason> {
     let (overlap, (begin_ns, end_ns)) = (sections::overlap(shares), sections::window(shares));
-    (overlap < sections::LEAST_OVERLAP).then(|| {
+    (overlap < sections::MIN_OVERLAP).then(|| {
         reason(
             SharesApart,
             format!(
@@ -104,7 +104,7 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     let early: u64 = of_shares().map(|share| share.before_intended).sum();
     let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
     let bound = clock_uncertainty_ns(shares);
-    let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
+    let is_too_much = bound.is_none_or(|bound| bound as f64 > MAX_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
     let known = match bound {
         Some(bound) => format!("The clocks of the machines may differ by up to {}", duration(bound as f64)),
         None => "It is not known how far the clocks of the machines differ: one is not synchronised, or its system does not tell".to_owned(),

@@ -14,7 +14,7 @@ use crate::measure::{Acks, Arrivals, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
 /// Groups of consumers that a second lists.
-const MOST_GROUPS: usize = 16;
+const MAX_GROUPS: usize = 16;
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -306,9 +306,9 @@ impl Collector {
         };
         let laps = self.arrivals.as_ref().map(Arrivals::laps).unwrap_or_default();
         let mut groups: Vec<GroupSecond> = laps.into_iter().enumerate().map(group).collect();
-        if groups.len() > MOST_GROUPS {
+        if groups.len() > MAX_GROUPS {
             groups.sort_by_key(|group| (Reverse(group.consumer_lag), group.consumed));
-            groups.truncate(MOST_GROUPS);
+            groups.truncate(MAX_GROUPS);
             groups.sort_by_key(|group| group.group);
         }
         groups

@@ -18,7 +18,7 @@ use crate::pipeline::Pipeline;
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Into how many parts a short window is divided, so that its steadiness can be judged.
-const LEAST_SAMPLES: u32 = 10;
+const MIN_SAMPLES: u32 = 10;
 
 /// Time between samples while a window of unknown length is still short.
 const EARLY_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ impl Rhythm {
     fn pause_after(&self, now: Instant) -> Duration {
         match self.window {
             _ if now < self.measure_start => SAMPLE_INTERVAL,
-            Some(window) => (window / LEAST_SAMPLES).clamp(POLL, SAMPLE_INTERVAL),
+            Some(window) => (window / MIN_SAMPLES).clamp(POLL, SAMPLE_INTERVAL),
             None if now < self.measure_start + EARLY => EARLY_SAMPLE_INTERVAL,
             None => SAMPLE_INTERVAL,
         }

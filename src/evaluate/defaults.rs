@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::scenario::{Scenario, StartFrom, Trial};
 
 /// Most names of topics that a record carries.
-const MOST_NAMES: usize = 100;
+const MAX_NAMES: usize = 100;
 
 /// The keys that decide what a load is, as far as the scenario leaves them to their defaults.
 pub(super) fn defaults(trial: &Trial) -> BTreeMap<String, Value> {
@@ -19,7 +19,7 @@ pub(super) fn defaults(trial: &Trial) -> BTreeMap<String, Value> {
 
 /// The topics' names, or the first of very many.
 pub(super) fn names<'a>(topics: impl Iterator<Item = &'a str>) -> Vec<String> {
-    topics.take(MOST_NAMES).map(str::to_owned).collect()
+    topics.take(MAX_NAMES).map(str::to_owned).collect()
 }
 
 fn settings(scenario: &Scenario) -> Vec<(&'static str, Value)> {
@@ -79,6 +79,6 @@ mod tests {
         assert_eq!((&found["run.warm_up"], &found["topology.topics"]), (&json!("0ns"), &json!(1)));
         assert!(!found.contains_key("producers.batch") && !found.contains_key("consumers.members"), "{found:?}");
         assert_eq!(of(&format!("{text}[consumers]\nverify = true\n"))["consumers.from"], json!("earliest"));
-        assert_eq!(names((0..200).map(|_| "x")).len(), MOST_NAMES);
+        assert_eq!(names((0..200).map(|_| "x")).len(), MAX_NAMES);
     }
 }

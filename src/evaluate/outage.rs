@@ -9,13 +9,13 @@ use crate::record::Outage;
 use crate::scenario::{Load, Schedule};
 
 /// Shortest gap that is an outage: longer than a healthy machine's scheduler and a broker's garbage collector take.
-const LEAST_GAP_NS: u64 = 200_000_000;
+const MIN_GAP_NS: u64 = 200_000_000;
 
 /// How many times the usual gap it must be as well: acknowledgements that come in large batches leave gaps of their own.
 const USUAL_GAPS: u64 = 5;
 
 /// Messages that must have been due and were not acknowledged: that none of 10 comes by chance has a probability of e⁻¹⁰.
-const LEAST_EXPECTED: f64 = 10.0;
+const MIN_EXPECTED: f64 = 10.0;
 
 /// Share of the mean of a gap's bins below which a bin of a schedule is a pause.
 const PAUSE_SHARE: f64 = 0.1;
@@ -183,7 +183,7 @@ impl<'a> Course<'a> {
         let mut gaps: Vec<u64> = self.bins.windows(2).map(|pair| pair[1].first_ns - pair[0].last_ns).collect();
         gaps.sort_unstable();
         let usual_ns = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
-        LEAST_GAP_NS.max(USUAL_GAPS * usual_ns)
+        MIN_GAP_NS.max(USUAL_GAPS * usual_ns)
     }
 
     fn expected(&self, at_ns: u64, since_ns: u64) -> Expected<'a> {
@@ -211,9 +211,8 @@ impl<'a> Course<'a> {
     /// Whether acknowledgements failed to come between two of them: from when on messages were due, if enough of them were, and
     /// long enough before the end.
     fn broken_from(&self, from_ns: u64, until_ns: u64, expected: Expected<'_>, least_gap_ns: u64) -> Option<u64> {
-        let overdue_ns = until_ns.saturating_sub(LEAST_GAP_NS);
-        if until_ns.saturating_sub(from_ns) < least_gap_ns || self.count(expected, from_ns, overdue_ns) < LEAST_EXPECTED
-        {
+        let overdue_ns = until_ns.saturating_sub(MIN_GAP_NS);
+        if until_ns.saturating_sub(from_ns) < least_gap_ns || self.count(expected, from_ns, overdue_ns) < MIN_EXPECTED {
             return None;
         }
         // What comes before the first bin with a good part of what was due is a pause of the schedule.

@@ -3,24 +3,24 @@
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
 use super::threshold::{holds, holds_for_every_message};
-use super::verdict::limits::LARGEST_OWN_DELAY_SHARE;
+use super::verdict::limits::MAX_OWN_DELAY_SHARE;
 use crate::record::readable::{count, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
-const LARGEST_GROWTH: f64 = 0.003;
+const MAX_GROWTH: f64 = 0.003;
 
 /// Which share of the rate must have been acknowledged within the window, at whose ends as many messages are under way.
-const LEAST_ACKNOWLEDGED: f64 = 0.99;
+const MIN_ACKNOWLEDGED: f64 = 0.99;
 
 /// Which share of what was acknowledged each group must have received within the window: its ends cut a little off. Where a group's lag
 /// is known, its growth is the finer sign.
-const LEAST_CONSUMED: f64 = 0.98;
+const MIN_CONSUMED: f64 = 0.98;
 
 /// Fewest seconds in each half of the window from which a growth is seen.
-const LEAST_ROWS: usize = 2;
+const MIN_ROWS: usize = 2;
 
 /// Reasons against a record that mean that its rate was not held.
 const NOT_HELD: [ReasonKind; 6] = [
@@ -93,7 +93,7 @@ fn rate_not_held(record: &Record) -> Option<String> {
 /// A window that is too short to show a growing backlog shows this all the same.
 fn not_acknowledged(record: &Record) -> Option<String> {
     let (acknowledged, target) = (record.throughput.messages_per_second, record.throughput.target_per_second?);
-    (acknowledged < LEAST_ACKNOWLEDGED * target)
+    (acknowledged < MIN_ACKNOWLEDGED * target)
         .then(|| format!("{} of {} messages/s were acknowledged", rate(acknowledged), rate(target)))
 }
 
@@ -112,14 +112,14 @@ fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64]) -> Opti
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
     let target = record.throughput.target_per_second?;
     let grows = growth(backlog)? / (seconds / 2.0);
-    (grows > LARGEST_GROWTH * target)
+    (grows > MAX_GROWTH * target)
         .then(|| format!("{} messages/s, {} of the rate", count(grows.round() as u64), percent(grows / target)))
 }
 
 /// By how much the second half lies above the first, if that is more than chance makes.
 fn growth(backlog: &[f64]) -> Option<f64> {
     let (first, second) = backlog.split_at(backlog.len() / 2);
-    if first.len() < LEAST_ROWS {
+    if first.len() < MIN_ROWS {
         return None;
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -134,7 +134,7 @@ fn growth(backlog: &[f64]) -> Option<f64> {
 /// A group of consumers that received less than was acknowledged, or that falls behind more and more.
 fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     let acknowledged: u64 = rows.iter().map(|row| row.acknowledged).sum();
-    let least = LEAST_CONSUMED * acknowledged as f64;
+    let least = MIN_CONSUMED * acknowledged as f64;
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
     let name = |group: u32| {
         if rows.iter().all(|row| row.groups.len() == 1) {
@@ -218,7 +218,7 @@ fn own_delay(record: &Record) -> Option<String> {
     let figure = |name: &str| reason.figures.get(name).copied().unwrap_or(0.0);
     let delays = ["wake_up_delay_p99_ns", "timer_lateness_p99_ns", "pause_p99_ns"];
     let delay_ns = delays.into_iter().map(figure).fold(0.0, f64::max);
-    (delay_ns > LARGEST_OWN_DELAY_SHARE * figure("reported_p99_ns")).then(|| clause(&reason.evidence))
+    (delay_ns > MAX_OWN_DELAY_SHARE * figure("reported_p99_ns")).then(|| clause(&reason.evidence))
 }
 
 /// The load generator's pauses, where nothing but percentiles above p99 was missed, and each because it stood still.

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::figures::per_second;
 use crate::broker::Topic;
 use crate::engine::Outcome;
-use crate::measure::{CompactDistribution, ConsumerTally, MOST_PARTITIONS, PartitionTally};
+use crate::measure::{CompactDistribution, ConsumerTally, MAX_PARTITIONS, PartitionTally};
 use crate::record::{
     ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions, independent_values_needed,
 };
 use crate::scenario::Trial;
 
 /// Most that a record lists one by one: with more, it would be about little else.
-const MOST_LISTED: usize = 32;
+const MAX_LISTED: usize = 32;
 
 /// What was acknowledged in single partitions; `None` where fewer than two are known.
 pub(super) fn partitions(outcome: &Outcome) -> Option<Partitions> {
@@ -42,7 +42,7 @@ pub(super) fn partitions(outcome: &Outcome) -> Option<Partitions> {
 /// Partitions to which nothing was written, of topics of which other partitions were: a client may name those only that it writes to.
 fn unwritten(topics: &[Topic], written: &[PartitionFigures]) -> Vec<PartitionFigures> {
     let all: u64 = topics.iter().map(|topic| u64::from(topic.partitions)).sum();
-    if all > MOST_PARTITIONS as u64 {
+    if all > MAX_PARTITIONS as u64 {
         return Vec::new();
     }
     let written: BTreeSet<(&str, u32)> =
@@ -119,7 +119,7 @@ pub fn listed_consumers(all: Vec<ConsumerFigures>) -> Vec<ConsumerFigures> {
 /// Of more than may be listed: half of them the slowest, a quarter those with the fewest and a quarter those with the most messages. They
 /// stay in their order.
 fn listed<T>(all: Vec<T>, slowness: impl Fn(&T) -> (Option<u64>, Option<u64>), messages: impl Fn(&T) -> u64) -> Vec<T> {
-    if all.len() <= MOST_LISTED {
+    if all.len() <= MAX_LISTED {
         return all;
     }
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -133,11 +133,11 @@ fn listed<T>(all: Vec<T>, slowness: impl Fn(&T) -> (Option<u64>, Option<u64>), m
         }
     };
     order.sort_by_key(|index| Reverse(slowness(&all[*index])));
-    choose(&order, MOST_LISTED / 2);
+    choose(&order, MAX_LISTED / 2);
     order.sort_by_key(|index| messages(&all[*index]));
-    choose(&order, MOST_LISTED * 3 / 4);
+    choose(&order, MAX_LISTED * 3 / 4);
     order.reverse();
-    choose(&order, MOST_LISTED);
+    choose(&order, MAX_LISTED);
     all.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, figures)| figures).collect()
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let all: Vec<ConsumerFigures> = all.collect();
         let listed = listed_consumers(all.clone());
         let members: Vec<usize> = listed.iter().map(|of| of.member).collect();
-        assert_eq!(members.len(), MOST_LISTED);
+        assert_eq!(members.len(), MAX_LISTED);
         assert!(members.is_sorted());
         assert!([0, 1, 2, 97, 98, 99].iter().all(|extreme| members.contains(extreme)), "{members:?}");
         let slowest = all.iter().filter(|of| of.end_to_end_p99_ns >= Some(84)).map(|of| of.member);

@@ -87,15 +87,15 @@ mod tests {
     use crate::record::sample;
     use crate::scenario::Metric;
 
-    const LEAST: u32 = 6;
-    const MOST: usize = 30;
+    const MIN: u32 = 6;
+    const MAX: usize = 30;
 
     fn until(share: f64) -> Until {
         Until {
             text: "messages_per_second ± 5 %".to_owned(),
             metric: Metric::MessagesPerSecond,
             share,
-            least_trials: LEAST,
+            least_trials: MIN,
         }
     }
 
@@ -159,13 +159,13 @@ mod tests {
         let figures = |normal: &mut dyn FnMut() -> f64| {
             let mut state = normal();
             let figure = |trial| {
-                let figure = 100.0 * (sd * state + drift * trial as f64 / MOST as f64).exp();
+                let figure = 100.0 * (sd * state + drift * trial as f64 / MAX as f64).exp();
                 state = memory * state + (1.0 - memory * memory).sqrt() * normal();
                 figure
             };
-            (0..MOST).map(figure).collect()
+            (0..MAX).map(figure).collect()
         };
-        let truth = |trials: &[f64]| 100.0 * (drift * (trials.len() - 1) as f64 / 2.0 / MOST as f64).exp();
+        let truth = |trials: &[f64]| 100.0 * (drift * (trials.len() - 1) as f64 / 2.0 / MAX as f64).exp();
         ended(seed, runs, figures, |figures: &Vec<f64>| figures.clone(), truth)
     }
 
@@ -180,7 +180,7 @@ mod tests {
                 state = memory * state + (1.0 - memory * memory).sqrt() * normal();
                 (speed, 100.0 * (speed + sd * normal()).exp())
             };
-            (0..MOST).map(trial).collect()
+            (0..MAX).map(trial).collect()
         };
         let figures = |trials: &Vec<(f64, f64)>| trials.iter().map(|(_, figure)| *figure).collect();
         let truth = |trials: &[(f64, f64)]| {
@@ -203,9 +203,9 @@ mod tests {
             let mut normal = || -> f64 { StandardNormal.sample(&mut random) };
             let trials = trials(&mut normal);
             let figures = figures(&trials);
-            let looks = (LEAST as usize..=MOST).map(|trials| &figures[..trials]);
-            let mut ended = looks.map(|figures| (figures, standing(figures, 0.05, LEAST)));
-            let last = ended.find(|(figures, standing)| *standing == Standing::Known || figures.len() == MOST);
+            let looks = (MIN as usize..=MAX).map(|trials| &figures[..trials]);
+            let mut ended = looks.map(|figures| (figures, standing(figures, 0.05, MIN)));
+            let last = ended.find(|(figures, standing)| *standing == Standing::Known || figures.len() == MAX);
             let (figures, standing) = last.unwrap();
             changed += u64::from(standing == Standing::Changed);
             if standing == Standing::Known {

@@ -9,8 +9,8 @@ use super::random::{Generator, Purpose, generator};
 use crate::scenario::Keys;
 
 const PREFIX: &[u8] = b"key-";
-const LEAST_DIGITS: usize = 6;
-const MOST_DIGITS: usize = 20;
+const MIN_DIGITS: usize = 6;
+const MAX_DIGITS: usize = 20;
 
 /// The keys of one producer's messages, `key-000042`, written in place.
 ///
@@ -18,7 +18,7 @@ const MOST_DIGITS: usize = 20;
 /// buffer.
 #[derive(Debug, Clone)]
 pub struct KeySource {
-    key: [u8; PREFIX.len() + MOST_DIGITS],
+    key: [u8; PREFIX.len() + MAX_DIGITS],
     length: usize,
     draw: Draw,
 }
@@ -63,11 +63,11 @@ impl KeySource {
                 Err(_) => (0, Draw::None),
             },
         };
-        let mut key = [0; PREFIX.len() + MOST_DIGITS];
+        let mut key = [0; PREFIX.len() + MAX_DIGITS];
         key[..PREFIX.len()].copy_from_slice(PREFIX);
         let length = match draw {
             Draw::None => 0,
-            _ => PREFIX.len() + digits(distinct.saturating_sub(1)).max(LEAST_DIGITS),
+            _ => PREFIX.len() + digits(distinct.saturating_sub(1)).max(MIN_DIGITS),
         };
         KeySource { key, length, draw }
     }

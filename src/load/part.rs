@@ -8,7 +8,7 @@ use crate::scenario::Schedule;
 const PARTS_OF_A_RAMP: u64 = 10;
 
 /// Parts that get a result of their own: one takes some 200 KB while the trial lasts.
-const MOST_PARTS: usize = 100;
+const MAX_PARTS: usize = 100;
 
 /// A stretch of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Schedule {
             }
         }
         let results = parts.iter().map(|part| part.result).max().map_or(0, |most| most + 1);
-        if results > MOST_PARTS { Vec::new() } else { parts }
+        if results > MAX_PARTS { Vec::new() } else { parts }
     }
 
     /// Each stretch by its end, in nanoseconds since the load began, with its result and its kind.
@@ -75,7 +75,7 @@ impl Schedule {
                 let (every, length) = (nanoseconds(*every), nanoseconds(*length));
                 let first = from_ns / every;
                 let periods = (until_ns / every).saturating_sub(first) + 1;
-                if periods > MOST_PARTS as u64 * 100 {
+                if periods > MAX_PARTS as u64 * 100 {
                     return Vec::new();
                 }
                 let both = |period| {

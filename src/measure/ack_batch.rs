@@ -13,7 +13,7 @@ use super::timeline::Slowest;
 use super::verification::Span;
 
 /// So many stretches are marked at once at the latest.
-const MOST_SPANS: usize = 4096;
+const MAX_SPANS: usize = 4096;
 
 /// Outcomes that became known at the same moment. Windows open when it is dropped.
 pub struct AckBatch<'a> {
@@ -176,7 +176,7 @@ impl<'a> AckBatch<'a> {
             Some(last) if last.producer_index == producer_index && last.end == sequence => last.end += messages,
             _ => {
                 spans.push(Span { producer_index, begin: sequence, end: sequence + messages });
-                if spans.len() >= MOST_SPANS {
+                if spans.len() >= MAX_SPANS {
                     self.mark();
                 }
             }

@@ -11,7 +11,7 @@ use super::arrival_state::{Consumer, Group, GroupLap, GroupProgress, Shard, Shar
 use super::budget::Budget;
 use super::clock::Clock;
 use super::consumer_tally::SubscriptionIndex;
-use super::consumer_tally::{ConsumerTally, MOST_TIMED};
+use super::consumer_tally::{ConsumerTally, MAX_TIMED};
 use super::partitions::{PARTITION_BYTES, Partitions};
 use super::receiving::ArrivalRecorder;
 use super::reception::{Arrived, Reception};
@@ -56,7 +56,7 @@ impl Arrivals {
         let partitions = Partitions::new(self.shared.partition_budget.clone());
         let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), partitions }));
         let mut consumers = self.shared.consumers.lock();
-        let tally = ConsumerTally::new(subscription, member, consumers.len() < MOST_TIMED);
+        let tally = ConsumerTally::new(subscription, member, consumers.len() < MAX_TIMED);
         consumers.push(Consumer { shard: shard.clone(), tally });
         drop(consumers);
         ArrivalRecorder::new(self.shared.clone(), subscription.group, shard)

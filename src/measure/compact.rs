@@ -12,7 +12,7 @@ const CELLS_PER_DOUBLING: usize = 1 << CELL_BITS;
 /// Smaller values, in units, have a cell each.
 const EXACT: u64 = 2 << CELL_BITS;
 
-/// The last doubling ends above [`LONGEST_LATENCY_NS`](crate::limits::LONGEST_LATENCY_NS): 2³⁴ units are 1,100 s.
+/// The last doubling ends above [`MAX_LATENCY_NS`](crate::limits::MAX_LATENCY_NS): 2³⁴ units are 1,100 s.
 const DOUBLINGS: usize = 34 - CELL_BITS as usize - 1;
 
 const CELLS: usize = EXACT as usize + DOUBLINGS * CELLS_PER_DOUBLING;
@@ -107,12 +107,12 @@ fn middle_of(cell: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::LONGEST_LATENCY_NS;
+    use crate::limits::MAX_LATENCY_NS;
 
     #[test]
     fn every_value_is_found_again_within_two_percent() {
         let mut value = 1u64;
-        while value <= LONGEST_LATENCY_NS {
+        while value <= MAX_LATENCY_NS {
             for value in [value, value + value / 3, value * 2 - 1] {
                 let mut one = CompactDistribution::new();
                 one.record_n(value, 1);
@@ -137,13 +137,13 @@ mod tests {
         assert_eq!((fast.value_at_quantile(0.5), fast.is_empty()), (0, true));
         fast.record_n(1_000_000, 98);
         slow.record(50_000_000);
-        slow.record(LONGEST_LATENCY_NS * 3);
+        slow.record(MAX_LATENCY_NS * 3);
         let mut all = CompactDistribution::new();
         all.add(&slow);
         all.merge(&fast);
         assert_eq!(all.len(), 100);
         assert!(all.value_at_quantile(0.98).abs_diff(1_000_000) < 20_000);
         assert!(all.value_at_quantile(0.99).abs_diff(50_000_000) < 1_000_000);
-        assert!(all.value_at_quantile(1.0) > LONGEST_LATENCY_NS, "what is beyond the range is slower than all others");
+        assert!(all.value_at_quantile(1.0) > MAX_LATENCY_NS, "what is beyond the range is slower than all others");
     }
 }

@@ -4,7 +4,7 @@ use super::compact::CompactDistribution;
 use super::reception::Reception;
 
 /// Consumers of a trial whose latencies are kept apart: 256 take under 2 MiB, and adding theirs up takes some milliseconds a second.
-pub(super) const MOST_TIMED: usize = 256;
+pub(super) const MAX_TIMED: usize = 256;
 
 /// Where a consumer is at work: its group, and which of the trial's topics it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

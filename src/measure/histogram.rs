@@ -2,10 +2,10 @@
 
 use hdrhistogram::Histogram;
 
-use crate::limits::LONGEST_LATENCY_NS;
+use crate::limits::MAX_LATENCY_NS;
 
 /// The resolution below this value is 64 ns, finer than a send tag's tick.
-const LOWEST_NS: u64 = 100;
+const MIN_NS: u64 = 100;
 
 /// One latency's distribution, with what did not fit into it.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct Distribution {
 
 impl Distribution {
     pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(LOWEST_NS, LONGEST_LATENCY_NS, 3);
+        let histogram = Histogram::new_with_bounds(MIN_NS, MAX_LATENCY_NS, 3);
         // The bounds are constants that hdrhistogram documents as valid: low ≥ 1, high ≥ 2 × low, digits ≤ 5.
         Distribution { histogram: histogram.expect("valid constant bounds"), beyond_range: 0 }
     }
@@ -62,7 +62,7 @@ impl Distribution {
         &self.histogram
     }
 
-    /// Values above [`LONGEST_LATENCY_NS`]: in no percentile, so they are reported beside them.
+    /// Values above [`MAX_LATENCY_NS`]: in no percentile, so they are reported beside them.
     pub fn beyond_range(&self) -> u64 {
         self.beyond_range
     }
@@ -87,7 +87,7 @@ mod tests {
         let (mut fast, mut slow) = (Distribution::new(), Distribution::new());
         fast.record_n(1_000, 99);
         slow.record(1_000_000_000);
-        slow.record(LONGEST_LATENCY_NS * 3);
+        slow.record(MAX_LATENCY_NS * 3);
         fast.merge(&slow);
         assert_eq!(fast.histogram().len(), 100);
         assert!(fast.histogram().value_at_quantile(0.5).abs_diff(1_000) < 64);

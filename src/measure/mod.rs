@@ -48,7 +48,7 @@ pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
 pub use part_tally::{PartEnds, PartResponse, PartResponses};
 pub use partition_tally::{
-    Acknowledged, MOST_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
+    Acknowledged, MAX_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
 };
 pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use receiving::{ArrivalBatch, ArrivalRecorder};

@@ -8,7 +8,7 @@ use super::budget::Budget;
 use super::compact::CompactDistribution;
 
 /// Partitions of a trial that have figures of their own.
-pub const MOST_PARTITIONS: usize = 4096;
+pub const MAX_PARTITIONS: usize = 4096;
 
 /// Bytes that the latencies of all partitions may take together, in all recorders: about 2,000 distributions.
 const LATENCY_BYTES: usize = 16 << 20;
@@ -57,7 +57,7 @@ impl PartitionNames {
         let is_it = |name: &PartitionName| name.partition == partition && *name.topic == *topic;
         // The last ones are the likeliest: clients name the partitions of one topic after another.
         let found = known.iter().rposition(is_it).or_else(|| {
-            let has_room = known.len() < MOST_PARTITIONS;
+            let has_room = known.len() < MAX_PARTITIONS;
             has_room.then(|| {
                 known.push(PartitionName { topic: topic.into(), partition });
                 known.len() - 1
@@ -203,14 +203,14 @@ mod tests {
     #[test]
     fn names_and_latencies_are_limited_and_messages_beyond_are_counted_as_unknown() {
         let names = names(&["only"]);
-        let indices: Vec<_> = (0..=MOST_PARTITIONS as u32).map(|number| names.index_of("only", Some(number))).collect();
-        assert_eq!(indices[MOST_PARTITIONS], PartitionIndex::UNKNOWN);
+        let indices: Vec<_> = (0..=MAX_PARTITIONS as u32).map(|number| names.index_of("only", Some(number))).collect();
+        assert_eq!(indices[MAX_PARTITIONS], PartitionIndex::UNKNOWN);
         assert_eq!(names.index_of("only", Some(0)), indices[0]);
         let mut shard = PartitionShard::default();
         indices.iter().for_each(|index| shard.count(&names, *index, 1, 1_000_000, 2));
         let mut all = Acknowledged::in_partitions(&names);
         all.add(&shard);
-        assert_eq!((all.unknown, all.partitions.len()), (2, MOST_PARTITIONS));
+        assert_eq!((all.unknown, all.partitions.len()), (2, MAX_PARTITIONS));
         assert!(all.partitions.iter().all(|of| (of.acknowledged, of.moments) == (2, 1)));
         let timed = all.partitions.iter().filter(|of| of.latency.is_some()).count();
         assert_eq!(timed, LATENCY_BYTES / CompactDistribution::BYTES);

@@ -14,7 +14,7 @@ const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<u64>();
 const PLACE_BYTES: usize = size_of::<Chunk>();
 
 /// Chunks with bits that a set keeps whatever the others have taken: those in which a stream without gaps goes on.
-const LEAST_CHUNKS: usize = 2;
+const MIN_CHUNKS: usize = 2;
 
 /// How many chunks a number may be ahead of all others: further ahead, no producer can have got.
 const FURTHEST_AHEAD: usize = 1 << 22;
@@ -163,7 +163,7 @@ impl SequenceSet {
     }
 
     fn has_more_than_its_least(&self) -> bool {
-        self.partial > LEAST_CHUNKS || self.chunks.len() * PLACE_BYTES > LEAST_CHUNKS * CHUNK_BYTES
+        self.partial > MIN_CHUNKS || self.chunks.len() * PLACE_BYTES > MIN_CHUNKS * CHUNK_BYTES
     }
 
     fn fill(&mut self, index: usize) {

@@ -161,7 +161,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    const MOST: u64 = 12_000;
+    const MAX: u64 = 12_000;
 
     fn set(runs: &[(u64, u64)], step: u64) -> (SequenceSet, BTreeSet<u64>) {
         let mut set = SequenceSet::new(Budget::of_bytes(1 << 20));
@@ -186,13 +186,13 @@ mod tests {
             let restored: Vec<SequenceSet> = sets.iter().map(|set| set.store().restore().unwrap()).collect();
             for (set, model) in restored.iter().zip(&models) {
                 prop_assert_eq!(set.marked(), model.len() as u64);
-                prop_assert!((0..MOST).all(|number| holds(set, number) == model.contains(&number)));
+                prop_assert!((0..MAX).all(|number| holds(set, number) == model.contains(&number)));
             }
             let (all, repeated) = union(&restored);
             let expected: BTreeSet<u64> = models.iter().flatten().copied().collect();
             prop_assert_eq!(all.marked(), expected.len() as u64);
             prop_assert_eq!(repeated, models.iter().map(|model| model.len() as u64).sum::<u64>() - all.marked());
-            prop_assert!((0..MOST).all(|number| holds(&all, number) == expected.contains(&number)));
+            prop_assert!((0..MAX).all(|number| holds(&all, number) == expected.contains(&number)));
         }
     }
 

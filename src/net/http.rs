@@ -16,7 +16,7 @@ use rustls::ClientConfig;
 use super::{connect, tcp};
 
 /// Most bytes of a response: the statistics of a server with very many topics.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Sends requests.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ async fn respond(
     tokio::spawn(async move { drop(connection.await) });
     let response = sender.send_request(request).await.map_err(|error| sentence(&error))?;
     let (head, body) = response.into_parts();
-    let body = Limited::new(body, MOST_BYTES).collect().await.map_err(|error| error.to_string())?;
+    let body = Limited::new(body, MAX_BYTES).collect().await.map_err(|error| error.to_string())?;
     let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
     let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     Ok(HttpResponse { status: head.status.as_u16(), location, text })

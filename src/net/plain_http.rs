@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use super::tcp;
 
 /// Most bytes of a response: metrics of a server with many thousands of topics.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The text at a URL that begins with `http://`.
 ///
@@ -39,6 +39,6 @@ async fn exchange(url: &str) -> Result<String, String> {
     if response.status() != hyper::StatusCode::OK {
         return Err(format!("it answered with status {}", response.status().as_u16()));
     }
-    let body = Limited::new(response.into_body(), MOST_BYTES).collect().await.map_err(|error| error.to_string())?;
+    let body = Limited::new(response.into_body(), MAX_BYTES).collect().await.map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }

@@ -31,7 +31,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Scratch: Default + Send;
 
     /// Producers wait while the socket has not accepted more bytes than this.
-    const MOST_UNWRITTEN: usize;
+    const MAX_UNWRITTEN: usize;
 
     /// Messages without a response.
     fn pending(state: &Self::State) -> usize;
@@ -194,7 +194,7 @@ impl<P: Protocol> PublishingConnection<P> {
         if state.transport.is_none() {
             return state.lost.clone().map_or(Offer::Full, Offer::Lost);
         }
-        if state.write_buffer.unwritten() > P::MOST_UNWRITTEN {
+        if state.write_buffer.unwritten() > P::MAX_UNWRITTEN {
             state.blocked = true;
             return Offer::Full;
         }
@@ -299,7 +299,7 @@ impl<P: Protocol> Session<P> {
         let Some(transport) = &state.transport else {
             return state.lost.clone().map_or(Offer::Full, Offer::Lost);
         };
-        if state.write_buffer.unwritten() > P::MOST_UNWRITTEN {
+        if state.write_buffer.unwritten() > P::MAX_UNWRITTEN {
             state.blocked = true;
             return Offer::Full;
         }
@@ -344,7 +344,7 @@ impl<P: Protocol> Session<P> {
     fn flush(&self, transport: &Transport) -> io::Result<bool> {
         let mut state = self.state();
         let flushed = state.write_buffer.flush(transport);
-        let has_capacity = state.blocked && state.write_buffer.unwritten() < P::MOST_UNWRITTEN / 2;
+        let has_capacity = state.blocked && state.write_buffer.unwritten() < P::MAX_UNWRITTEN / 2;
         state.blocked &= !has_capacity;
         drop(state);
         if has_capacity {

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// The longest message: a record, its seconds, and the numbers of all its messages.
-pub(super) const LONGEST: u32 = 1 << 30;
+pub(super) const MAX: u32 = 1 << 30;
 
 /// A message of fewer bytes is read within a millisecond.
 const AT_ONCE: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io
 }
 
 pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
-    send(to, &encode(message, LONGEST)?).await
+    send(to, &encode(message, MAX)?).await
 }
 
 /// Reads the next message. A sender that sends nothing for `silence` is given up, however long its message is.
@@ -45,7 +45,7 @@ pub(super) async fn read<M: DeserializeOwned + Send + 'static>(
     from: &mut (impl AsyncRead + Unpin),
     silence: Duration,
 ) -> io::Result<M> {
-    read_up_to(LONGEST, from, silence).await
+    read_up_to(MAX, from, silence).await
 }
 
 /// As [`read`], of a message of at most `longest` bytes.

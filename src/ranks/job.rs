@@ -12,7 +12,7 @@ use super::RanksError;
 use crate::measure::host::{CoreSet, HostShare};
 
 /// The most bytes of one call, whose length is an `int`.
-const LONGEST: usize = 1 << 30;
+const MAX: usize = 1 << 30;
 
 /// How long MPI may take to start all ranks, and after that for rank 0's message: it first reads the scenario and makes the payloads.
 const START: Duration = Duration::from_secs(120);
@@ -119,7 +119,7 @@ fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Send
         return;
     }
     let length = u64::from_ne_bytes(length) as usize;
-    if length > LONGEST {
+    if length > MAX {
         return;
     }
     let mut bytes = if rank == 0 { message } else { vec![0; length] };

@@ -92,7 +92,7 @@ impl Member {
     pub fn tell_encoded(&self, message: FromRank) {
         let encoded = self.encoded.clone();
         spawn_blocking(move || {
-            if let Ok(frame) = frame_of(&message, frame::LONGEST) {
+            if let Ok(frame) = frame_of(&message, frame::MAX) {
                 let _ = encoded.send(frame);
             }
         });
@@ -128,7 +128,7 @@ async fn write(
 ) {
     loop {
         let frame = tokio::select! {
-            Some(message) = messages.recv() => frame_of(&message, frame::LONGEST),
+            Some(message) = messages.recv() => frame_of(&message, frame::MAX),
             Some(frame) = encoded.recv() => Ok(frame),
             else => return,
         };

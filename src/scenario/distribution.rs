@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::share::{MOST_SHARES, Share};
+use super::share::{MAX_SHARES, Share};
 
 /// Who runs what; without either, every process runs its part of both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,8 +38,8 @@ impl FromStr for RankSet {
 /// `3`, or `0-2` with both ends.
 fn range(text: &str) -> Result<RangeInclusive<usize>, String> {
     let number = |text: &str| match text.trim().parse::<usize>() {
-        Ok(number) if number < MOST_SHARES => Ok(number),
-        Ok(number) => Err(format!("rank {number} is too high: {} is the last of {MOST_SHARES}", MOST_SHARES - 1)),
+        Ok(number) if number < MAX_SHARES => Ok(number),
+        Ok(number) => Err(format!("rank {number} is too high: {} is the last of {MAX_SHARES}", MAX_SHARES - 1)),
         Err(_) => Err(format!("\"{}\" is not the number of a rank", text.trim())),
     };
     let (first, last) = match text.split_once('-') {

@@ -10,7 +10,7 @@ pub struct ScenarioError {
 }
 
 /// More than this many problems are counted, not shown.
-const MOST_SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 impl ScenarioError {
     pub(super) fn single(report: String) -> Self {
@@ -20,13 +20,13 @@ impl ScenarioError {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, report) in self.reports.iter().take(MOST_SHOWN).enumerate() {
+        for (position, report) in self.reports.iter().take(MAX_SHOWN).enumerate() {
             if position > 0 {
                 formatter.write_str("\n\n")?;
             }
             formatter.write_str(report.trim_end())?;
         }
-        match self.reports.len().saturating_sub(MOST_SHOWN) {
+        match self.reports.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => write!(formatter, "\n\n… and {more} more"),
         }

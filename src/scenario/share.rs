@@ -11,7 +11,7 @@ use super::{Load, Scenario, Timing, Topology};
 use crate::limits::MAX_PRODUCERS;
 
 /// The most processes that a scenario is divided among.
-pub(super) const MOST_SHARES: usize = 10_000;
+pub(super) const MAX_SHARES: usize = 10_000;
 
 /// This process is the `number`th (from 1) of `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +27,11 @@ impl FromStr for Share {
         let number = |text: &str| text.trim().parse::<usize>().ok();
         let parsed = text.split_once('/').and_then(|(left, right)| Some((number(left)?, number(right)?)));
         match parsed {
-            Some((number, count)) if (1..=count).contains(&number) && count <= MOST_SHARES => {
+            Some((number, count)) if (1..=count).contains(&number) && count <= MAX_SHARES => {
                 Ok(Share { number, count })
             }
             _ => Err(format!(
-                "write which of how many processes this is, as in `2/3`: the first is `1/3`, and {MOST_SHARES} are the most"
+                "write which of how many processes this is, as in `2/3`: the first is `1/3`, and {MAX_SHARES} are the most"
             )),
         }
     }

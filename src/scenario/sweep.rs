@@ -16,7 +16,7 @@ use super::until::{self, Until};
 pub(super) const KEYS: &[&str] = &["over", "trials", "until", "trials_at_most", "order", "seed", "combine", "pause"];
 
 /// More trials than this are a mistake: at a second each they would take a day.
-const MOST_TRIALS: usize = 100_000;
+const MAX_TRIALS: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Sweep {
@@ -85,10 +85,10 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     let path = KeyPath::of(&["sweep"]);
     let Some(value) = scenario.get("sweep") else { return sweep };
     let Some(fields) = (Field { value, path, problems }).fields(KEYS) else { return sweep };
-    if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MOST_TRIALS)) {
+    if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MAX_TRIALS)) {
         sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     }
-    sweep.until = until::read(&fields, MOST_TRIALS, &mut sweep.trials);
+    sweep.until = until::read(&fields, MAX_TRIALS, &mut sweep.trials);
     let orders =
         [("sequential", Order::Sequential), ("interleaved", Order::Interleaved), ("shuffled", Order::Shuffled)];
     if let Some(order) = fields.get("order").and_then(|field| field.one_of(&orders)) {
@@ -242,14 +242,12 @@ fn collect(field: &Field<'_>, like: &Quantity, numbers: impl Iterator<Item = f64
     let tolerance = last.abs() * 1e-9;
     let values: Vec<Value> = numbers
         .take_while(|number| *number <= last + tolerance)
-        .take(MOST_TRIALS + 1)
+        .take(MAX_TRIALS + 1)
         .map(|number| like.write(number))
         .collect();
-    if values.len() > MOST_TRIALS {
-        field.refuse(
-            format!("`{}` has too many values", field.path),
-            format!("at most {MOST_TRIALS} trials make a run"),
-        );
+    if values.len() > MAX_TRIALS {
+        field
+            .refuse(format!("`{}` has too many values", field.path), format!("at most {MAX_TRIALS} trials make a run"));
         return None;
     }
     Some(values)
@@ -280,9 +278,9 @@ impl Sweep {
                 }
             };
             let trials = points.saturating_mul(self.trials as usize);
-            if trials > MOST_TRIALS {
+            if trials > MAX_TRIALS {
                 let message = format!("the sweep has {points} points of {} trials each", self.trials);
-                fields.problems.value(fields.path.clone(), message, format!("at most {MOST_TRIALS} trials make a run"));
+                fields.problems.value(fields.path.clone(), message, format!("at most {MAX_TRIALS} trials make a run"));
             }
         }
     }

@@ -5,10 +5,10 @@ use super::metric_name::metric;
 use super::threshold::{LatencyStatistic, Metric};
 
 /// Fewest trials of a point: the spread of fewer is known so badly that a run would end by luck.
-const LEAST_TRIALS: usize = 6;
+const MIN_TRIALS: usize = 6;
 
 /// Most trials unless the scenario says otherwise.
-const MOST_TRIALS: u32 = 30;
+const MAX_TRIALS: u32 = 30;
 
 const ADVICE: &str = "write a metric and half the width of its interval, as in \"p99 ± 5 %\"";
 
@@ -35,15 +35,15 @@ pub(super) fn read(fields: &Fields<'_>, most: usize, trials: &mut u32) -> Option
         return None;
     };
     let least = match fields.get("trials") {
-        Some(_) if (*trials as usize) < LEAST_TRIALS => {
-            let message = format!("an interval needs {LEAST_TRIALS} trials or more");
+        Some(_) if (*trials as usize) < MIN_TRIALS => {
+            let message = format!("an interval needs {MIN_TRIALS} trials or more");
             field.problems.value(fields.path.key("trials"), message, "with `until`, `trials` is the fewest");
             return None;
         }
         Some(_) => *trials as usize,
-        None => LEAST_TRIALS,
+        None => MIN_TRIALS,
     };
-    let default = (least as u32).max(MOST_TRIALS);
+    let default = (least as u32).max(MAX_TRIALS);
     let at_most = match fields.get("trials_at_most") {
         Some(field) => field.amount(least, most)? as u32,
         None => default,

@@ -4,10 +4,10 @@ use super::trials::{student, variance};
 use super::{Interval, mean};
 
 /// Fewest values of a series that an interval is made from.
-const LEAST_VALUES: usize = 10;
+const MIN_VALUES: usize = 10;
 
 /// A correlation above this is taken for this: a longer memory than 65 values cannot be told from a drift.
-const LARGEST_CORRELATION: f64 = 0.97;
+const MAX_CORRELATION: f64 = 0.97;
 
 /// The mean of a series, and how much its neighbours tell twice.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ pub struct SeriesMean {
 /// half the degrees of freedom of the effective sample size, because the variance comes from blocks. `None` with fewer than ten values.
 pub fn series_mean(values: &[f64]) -> Option<SeriesMean> {
     let number = values.len();
-    if number < LEAST_VALUES {
+    if number < MIN_VALUES {
         return None;
     }
     let estimate = mean(values);
@@ -42,7 +42,7 @@ pub fn series_mean(values: &[f64]) -> Option<SeriesMean> {
     let products: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let found = products / squares;
     let corrected = found + (1.0 + 3.0 * found) / number as f64;
-    let correlation = corrected.clamp(-LARGEST_CORRELATION, LARGEST_CORRELATION);
+    let correlation = corrected.clamp(-MAX_CORRELATION, MAX_CORRELATION);
     let residuals: Vec<f64> = centred.windows(2).map(|pair| pair[1] - correlation * pair[0]).collect();
     let long_run = block_variance(&residuals) / (1.0 - correlation).powi(2);
     let effective_size = (number as f64 * variance(values) / long_run).clamp(2.0, number as f64);

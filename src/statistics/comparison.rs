@@ -7,7 +7,7 @@ use super::{CONFIDENCE, Interval, mean, order, permutation, shift};
 const LEVEL: f64 = 0.05;
 
 /// More trials than this are not advised: the difference is too small to be worth them.
-const MOST_TRIALS: usize = 1_000;
+const MAX_TRIALS: usize = 1_000;
 
 /// How the trials of both sides ran.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,7 +136,7 @@ pub fn conclude(comparison: &Comparison, adjusted_p: f64, points: usize, toleran
     // What trials add to it narrows with the root of their number; what runs add does not.
     let of_trials = ((high - low) / 2.0).powi(2) - floor.powi(2);
     let needed = (comparison.trials as f64 * of_trials / (narrow.powi(2) - floor.powi(2))).ceil();
-    let more_trials = (narrow > floor && needed <= MOST_TRIALS as f64)
+    let more_trials = (narrow > floor && needed <= MAX_TRIALS as f64)
         .then(|| (needed as usize).max(least).saturating_sub(comparison.trials).max(1));
     Conclusion::CannotTell { more_trials }
 }
@@ -147,7 +147,7 @@ fn least_trials(design: Design, points: usize) -> usize {
         Design::Paired => 2.0 * 0.5f64.powi(trials as i32),
         Design::Independent | Design::Separate { .. } => 2.0 / permutation::combinations(2 * trials, trials),
     };
-    (2..MOST_TRIALS).find(|trials| smallest_p(*trials) * (points.max(1) as f64) < LEVEL).unwrap_or(MOST_TRIALS)
+    (2..MAX_TRIALS).find(|trials| smallest_p(*trials) * (points.max(1) as f64) < LEVEL).unwrap_or(MAX_TRIALS)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use super::mean;
 
 /// Up to so many assignments are all tried. Of more, [`DRAWS`] are drawn.
-const MOST_EXACT: f64 = 20_000.0;
+const MAX_EXACT: f64 = 20_000.0;
 
 /// Draws: a p of 0.05 is then certain to 0.003.
 const DRAWS: u32 = 4_999;
@@ -29,7 +29,7 @@ pub fn independent(one: &[f64], other: &[f64]) -> f64 {
     let (number, chosen) = (all.len(), one.len());
     let difference = |sum: f64| (sum / chosen as f64 - (total - sum) / (number - chosen) as f64).abs();
     let found = difference(one.iter().sum()) * (1.0 - ROUNDING) - f64::MIN_POSITIVE;
-    if combinations(number, chosen) <= MOST_EXACT {
+    if combinations(number, chosen) <= MAX_EXACT {
         let (mut extreme, mut tried) = (0.0, 0.0);
         each_sum(&all, chosen, 0.0, &mut |sum| {
             tried += 1.0;
@@ -58,7 +58,7 @@ pub(super) fn paired(differences: &[f64]) -> f64 {
         let sum: f64 = sides.map(|(index, value)| if flips >> (index % 64) & 1 == 1 { -value } else { *value }).sum();
         (sum / number as f64).abs() >= found
     };
-    if number < 64 && 2f64.powi(number as i32) <= MOST_EXACT {
+    if number < 64 && 2f64.powi(number as i32) <= MAX_EXACT {
         let all = 1u64 << number;
         return (0..all).filter(|flips| is_extreme(*flips)).count() as f64 / all as f64;
     }

@@ -7,14 +7,14 @@ use super::trials::normal_quantile;
 use super::{CONFIDENCE, Interval, median};
 
 /// Up to so many values the distribution of ranks is counted; beyond, it is nearly normal.
-const MOST_COUNTED: usize = 40;
+const MAX_COUNTED: usize = 40;
 
 /// By how much `other` lies above `one`. `None` with so few values that no interval of this confidence exists.
 pub(super) fn independent(one: &[f64], other: &[f64]) -> Option<Interval> {
     let mut differences: Vec<f64> = other.iter().flat_map(|other| one.iter().map(move |one| other - one)).collect();
     differences.sort_by(f64::total_cmp);
     let (m, n) = (one.len(), other.len());
-    let place = if m.max(n) <= MOST_COUNTED {
+    let place = if m.max(n) <= MAX_COUNTED {
         lowest_place(&rank_sums(m, n))?
     } else {
         let (product, sum) = ((m * n) as f64, (m + n + 1) as f64);
@@ -32,7 +32,7 @@ pub(super) fn paired(differences: &[f64]) -> Option<Interval> {
     let mut averages: Vec<f64> = averages.collect();
     averages.sort_by(f64::total_cmp);
     let number = differences.len();
-    let place = if number <= MOST_COUNTED {
+    let place = if number <= MAX_COUNTED {
         lowest_place(&signed_ranks(number))?
     } else {
         let n = number as f64;

@@ -4,7 +4,7 @@ use super::trials::variance;
 use super::{mean, series_mean};
 
 /// Fewest values of a series that is judged.
-const LEAST_VALUES: usize = 20;
+const MIN_VALUES: usize = 20;
 
 /// Values of a batch, as the name of the rule says, in a series of ten batches or more. Single values otherwise.
 const BATCH: usize = 5;
@@ -13,7 +13,7 @@ const BATCH: usize = 5;
 const NEARLY_SMALLEST: f64 = 1.5;
 
 /// How many standard errors the begin must lie away from the rest: chance reaches that once in several hundred series.
-const LEAST_SCORE: f64 = 3.0;
+const MIN_SCORE: f64 = 3.0;
 
 /// How many of the first values do not belong to the steady state: 0 where the series is steady from its begin. `None`: it has
 /// too few values, or its halves still differ after that.
@@ -22,7 +22,7 @@ const LEAST_SCORE: f64 = 3.0;
 /// Conference 2000): the truncation that makes the standard error of the remaining mean smallest. The rule truncates
 /// something of most series that are steady, so what it truncates must also differ from the rest by more than chance.
 pub fn steady_from(values: &[f64]) -> Option<usize> {
-    if values.len() < LEAST_VALUES {
+    if values.len() < MIN_VALUES {
         return None;
     }
     let batch = if values.len() >= 10 * BATCH { BATCH } else { 1 };
@@ -42,7 +42,7 @@ fn differs(begin: &[f64], rest: &[f64]) -> bool {
     let worth = known.effective_size / rest.len() as f64;
     // Both are means of few values of the same spread, each worth less by the correlation of its neighbours.
     let error = (variance(rest) / worth * (1.0 / begin.len() as f64 + 1.0 / rest.len() as f64)).sqrt();
-    (mean(begin) - known.interval.estimate).abs() > LEAST_SCORE * error
+    (mean(begin) - known.interval.estimate).abs() > MIN_SCORE * error
 }
 
 #[cfg(test)]

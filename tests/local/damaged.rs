@@ -11,7 +11,7 @@ use crate::harness::shares::run_shares;
 use crate::harness::{Bench, Finished, PATIENCE, Running};
 
 /// The address space that a reader has, in KiB: a debug build with all brokers takes a few hundred megabytes of it.
-const MOST_KIB: u64 = 3_000_000;
+const MAX_KIB: u64 = 3_000_000;
 
 /// Sets a window's title, hides text, and turns its direction round.
 const ESCAPES: &str = "\u{1b}]0;pwned\u{7}\u{1b}[8mhidden\u{9b}31m\u{202e}";
@@ -83,7 +83,7 @@ fn copied(from: &Path, to: PathBuf) -> PathBuf {
 /// Runs `brokermark` with little memory, and checks how it ends: not by a signal, not by a panic, and with text alone.
 fn read(arguments: &[&str]) -> Finished {
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v \"$0\"; exec \"$@\"", &MOST_KIB.to_string(), env!("CARGO_BIN_EXE_brokermark")]);
+    command.args(["-c", "ulimit -v \"$0\"; exec \"$@\"", &MAX_KIB.to_string(), env!("CARGO_BIN_EXE_brokermark")]);
     command.args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100");
     let ended = Running::start(&mut command).finish(PATIENCE);
     assert!(matches!(ended.code, Some(0..=3)), "{arguments:?}: {:?}: {}", ended.code, ended.stderr);

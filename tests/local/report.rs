@@ -7,7 +7,7 @@ use crate::harness::reports::{Case, KINDS, case};
 use crate::harness::{Bench, Finished, PATIENCE, Running, brokermark};
 
 /// Bytes that a page may have.
-const MOST_BYTES: usize = 400_000;
+const MAX_BYTES: usize = 400_000;
 
 fn report(case: &Case, arguments: &[&str]) -> Finished {
     let mut command = brokermark();
@@ -27,7 +27,7 @@ fn every_kind_of_run_has_a_small_page_that_asks_for_nothing_and_is_the_same_each
     for name in KINDS {
         let case = case(base.path(), name);
         let page = page(base.path(), &case);
-        assert!(page.len() < MOST_BYTES, "{}: {} bytes", case.name, page.len());
+        assert!(page.len() < MAX_BYTES, "{}: {} bytes", case.name, page.len());
         for request in ["src=", "url(", "@import", "<link rel=\"stylesheet\"", "fetch(", "href=\"http"] {
             assert!(!page.contains(request), "{} asks for something: {request}", case.name);
         }

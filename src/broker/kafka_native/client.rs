@@ -29,13 +29,13 @@ use crate::load::{PayloadPlace, PayloadPool};
 use crate::measure::Acks;
 
 /// Producers wait while messages of more bytes have no outcome.
-const MOST_BUFFERED_BYTES: usize = 256 << 20;
+const MAX_BUFFERED_BYTES: usize = 256 << 20;
 
 /// Producers that wait are woken when there is room for so much, not for each message.
-const WAKE_BELOW_BYTES: usize = MOST_BUFFERED_BYTES - (16 << 20);
+const WAKE_BELOW_BYTES: usize = MAX_BUFFERED_BYTES - (16 << 20);
 
 /// Smaller payloads cost less to copy than to refer to.
-const LEAST_SHARED_BYTES: usize = 512;
+const MIN_SHARED_BYTES: usize = 512;
 
 /// How long a node may not know of a topic that is to be written to, and the pause before it is asked again.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(20);
@@ -113,7 +113,7 @@ impl Client {
             headers,
             connector: cluster.connector.clone(),
             acks,
-            checksums: PayloadChecksums::new(&payloads, LEAST_SHARED_BYTES),
+            checksums: PayloadChecksums::new(&payloads, MIN_SHARED_BYTES),
             payloads,
             spare: Spare::default(),
             traffic: Traffic::default(),
@@ -225,7 +225,7 @@ impl Client {
             if let Some(fatal) = self.fatal.get() {
                 return Err(fatal.clone());
             }
-            if self.buffered_bytes.load(Ordering::Relaxed) < MOST_BUFFERED_BYTES {
+            if self.buffered_bytes.load(Ordering::Relaxed) < MAX_BUFFERED_BYTES {
                 if let Some(since) = waiting_since {
                     self.traffic.waited(Instant::elapsed(&since));
                 }
@@ -239,7 +239,7 @@ impl Client {
     /// The place of a payload to which its batch refers instead of copying it.
     #[inline]
     pub fn shared(&self, payload: &[u8]) -> Option<PayloadPlace> {
-        if payload.len() < LEAST_SHARED_BYTES || self.options.compression != Compression::None {
+        if payload.len() < MIN_SHARED_BYTES || self.options.compression != Compression::None {
             return None;
         }
         self.payloads.place(payload)

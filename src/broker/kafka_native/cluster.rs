@@ -26,7 +26,7 @@ const INIT_PRODUCER_ID: i16 = 5;
 const UNKNOWN_TOPIC: i16 = 3;
 
 /// How often a node may ask for patience before a request fails.
-const MOST_ATTEMPTS: usize = 50;
+const MAX_ATTEMPTS: usize = 50;
 
 /// How long a node may say nothing before another one is asked as well.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -147,7 +147,7 @@ impl Cluster {
             .with_producer_id((-1).into())
             .with_producer_epoch(-1);
         let mut backoff = Backoff::RECEIVE;
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let response = self.ask(&request, INIT_PRODUCER_ID).await?;
             match response.error_code {
                 0 => return Ok((response.producer_id.0, response.producer_epoch)),

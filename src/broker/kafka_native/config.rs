@@ -13,13 +13,13 @@ use crate::broker::kafka_transactions::TransactionOptions;
 use crate::scenario::deserialize::{duration, size};
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
-const MOST_IDEMPOTENT_IN_FLIGHT: usize = 5;
+const MAX_IDEMPOTENT_IN_FLIGHT: usize = 5;
 
 /// The largest `batch_bytes`: a request of more bytes than `socket.request.max.bytes` ends the connection.
-const MOST_BATCH_BYTES: u64 = 64 << 20;
+const MAX_BATCH_BYTES: u64 = 64 << 20;
 
 /// Of `session_timeout`; a broker's own limit, `group.min.session.timeout.ms`, is 6 s unless it is configured.
-const SHORTEST_SESSION: Duration = Duration::from_millis(100);
+const MIN_SESSION: Duration = Duration::from_millis(100);
 
 /// `session.timeout.ms` of both librdkafka and Kafka's own client.
 const USUAL_SESSION: Duration = Duration::from_secs(45);
@@ -119,8 +119,8 @@ impl KafkaNativeOptions {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.session_timeout() < SHORTEST_SESSION {
-            return Err(format!("`session_timeout` is {SHORTEST_SESSION:?} at least"));
+        if self.session_timeout() < MIN_SESSION {
+            return Err(format!("`session_timeout` is {MIN_SESSION:?} at least"));
         }
         if self.static_members && self.assignment != Some(Assignment::Group) {
             return Err(joins_no_group("`static_members`"));
@@ -128,7 +128,7 @@ impl KafkaNativeOptions {
         if self.max_in_flight == 0 {
             return Err("`max_in_flight` is at least 1".to_owned());
         }
-        if self.batch_bytes == 0 || self.batch_bytes > MOST_BATCH_BYTES {
+        if self.batch_bytes == 0 || self.batch_bytes > MAX_BATCH_BYTES {
             return Err("`batch_bytes` is from 1 B to 64 MiB".to_owned());
         }
         if self.delivery_timeout.is_zero() || self.request_timeout.is_zero() {
@@ -142,8 +142,8 @@ impl KafkaNativeOptions {
         if self.acks != RequiredAcks::All {
             return Err(format!("`{numbering}` needs `acks = \"all\"`"));
         }
-        if self.max_in_flight > MOST_IDEMPOTENT_IN_FLIGHT {
-            return Err(format!("with `{numbering}`, `max_in_flight` is {MOST_IDEMPOTENT_IN_FLIGHT} at most"));
+        if self.max_in_flight > MAX_IDEMPOTENT_IN_FLIGHT {
+            return Err(format!("with `{numbering}`, `max_in_flight` is {MAX_IDEMPOTENT_IN_FLIGHT} at most"));
         }
         Ok(())
     }

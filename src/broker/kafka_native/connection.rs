@@ -17,7 +17,7 @@ use super::outcome::{self, Answer};
 use super::partition::Partition;
 use super::pending::{Pending, Sealing};
 use super::produce::{self, Envelope, ProduceRequest};
-use super::sequential::{MOST_RESPONSE_BYTES, MOST_THROTTLE, SequentialConnection, take_header};
+use super::sequential::{MAX_RESPONSE_BYTES, MAX_THROTTLE, SequentialConnection, take_header};
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
@@ -29,7 +29,7 @@ const ZSTD_VERSION: i16 = 7;
 const READ_BYTES: usize = 16 << 10;
 
 /// The time for which a connection is full is counted so often at least.
-const LONGEST_UNCOUNTED: Duration = Duration::from_secs(1);
+const MAX_UNCOUNTED: Duration = Duration::from_secs(1);
 
 /// The deadline of a connection that waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -231,7 +231,7 @@ impl<'a> Connection<'a> {
         let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
         let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
         // A broker that stops is seen while it does, not only when it goes on.
-        let counted = self.full_since.map(|since| since + LONGEST_UNCOUNTED);
+        let counted = self.full_since.map(|since| since + MAX_UNCOUNTED);
         overdue.into_iter().chain(due).chain(counted).min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 
@@ -245,7 +245,7 @@ impl<'a> Connection<'a> {
 
     fn take_responses(&mut self) -> Result<(), CallError> {
         while let Some(length) = self.inbox.first_chunk().map(|length| u32::from_be_bytes(*length) as usize) {
-            if length > MOST_RESPONSE_BYTES {
+            if length > MAX_RESPONSE_BYTES {
                 return Err(CallError::Malformed(format!("a response of {length} bytes")));
             }
             if self.inbox.len() < 4 + length {
@@ -283,7 +283,7 @@ impl<'a> Connection<'a> {
     fn answered(&mut self, sent: Instant, request: ProduceRequest, (answers, throttled_ms): (Vec<Answer>, u64)) {
         self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
         if throttled_ms > 0 {
-            let throttled = Duration::from_millis(throttled_ms).min(MOST_THROTTLE);
+            let throttled = Duration::from_millis(throttled_ms).min(MAX_THROTTLE);
             self.requests.throttled_until = Some(Instant::now() + throttled);
         }
         let answers = request.batches.into_iter().zip(answers);

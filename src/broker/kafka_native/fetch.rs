@@ -23,7 +23,7 @@ use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
 use super::fetch_session::{FetchSession, SessionFetch};
 use super::inbox::{Fetched, Inbox};
-use super::sequential::{MOST_THROTTLE, SequentialConnection};
+use super::sequential::{MAX_THROTTLE, SequentialConnection};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
 use crate::net::backoff::Backoff;
@@ -35,13 +35,13 @@ const OUT_OF_RANGE: i16 = 1;
 const UNKNOWN_TOPIC: i16 = 3;
 
 /// Between a partition's failure and the look for its leader. The pause doubles while there is always one that has failed.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// As Kafka's own client asks: `fetch.max.wait.ms`, `fetch.max.bytes` and `max.partition.fetch.bytes`.
-const MOST_WAIT: Duration = Duration::from_millis(500);
-const MOST_BYTES: i32 = 50 << 20;
-const MOST_PARTITION_BYTES: i32 = 1 << 20;
+const MAX_WAIT: Duration = Duration::from_millis(500);
+const MAX_BYTES: i32 = 50 << 20;
+const MAX_PARTITION_BYTES: i32 = 1 << 20;
 
 /// What a member reads from.
 pub struct Fetcher {
@@ -106,7 +106,7 @@ impl Progress {
     async fn follow_leaders(self: Arc<Self>) {
         // They end with this task.
         let mut nodes = JoinSet::new();
-        let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
         loop {
             if let Err(error) = self.place(&mut nodes).await {
                 self.report(&error);
@@ -115,7 +115,7 @@ impl Progress {
             while self.places.lock().displaced.is_empty() {
                 self.displaced.notified().await;
             }
-            if placed.elapsed() > LONGEST_PAUSE {
+            if placed.elapsed() > MAX_PAUSE {
                 backoff.succeeded();
             }
             // The other partitions are fetched meanwhile.
@@ -201,10 +201,10 @@ impl Progress {
             // Until then, the broker does not read from this connection (KIP-219).
             if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
                 let asked = Duration::from_millis(throttled);
-                if asked > MOST_THROTTLE {
+                if asked > MAX_THROTTLE {
                     self.fetcher.inbox.fail(throttled_for(asked));
                 }
-                sleep(asked.min(MOST_THROTTLE)).await;
+                sleep(asked.min(MAX_THROTTLE)).await;
             }
         }
     }
@@ -234,13 +234,13 @@ impl Progress {
                 .with_partition(partition as i32)
                 .with_current_leader_epoch(-1)
                 .with_fetch_offset(next)
-                .with_partition_max_bytes(MOST_PARTITION_BYTES)
+                .with_partition_max_bytes(MAX_PARTITION_BYTES)
         };
         let mut request = FetchRequest::default()
             .with_replica_id((-1).into())
-            .with_max_wait_ms(MOST_WAIT.as_millis() as i32)
+            .with_max_wait_ms(MAX_WAIT.as_millis() as i32)
             .with_min_bytes(1)
-            .with_max_bytes(MOST_BYTES)
+            .with_max_bytes(MAX_BYTES)
             .with_isolation_level(self.fetcher.isolation as i8)
             .with_session_id(id)
             .with_session_epoch(epoch);
@@ -301,9 +301,8 @@ fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
 
 /// A throttle that no quota of a default configuration comes near: it is told, because the consumer would only look idle.
 fn throttled_for(asked: Duration) -> ReceiveError {
-    let message = format!(
-        "the broker throttles this client for {asked:?} (its quota); it is asked again after {MOST_THROTTLE:?}"
-    );
+    let message =
+        format!("the broker throttles this client for {asked:?} (its quota); it is asked again after {MAX_THROTTLE:?}");
     ReceiveError { class: FailureClass::Refused, message }
 }
 

@@ -11,7 +11,7 @@ use super::codec::records::{self, ReadBatch, ReadRecord};
 use crate::broker::ReceiveError;
 
 /// Nothing more is fetched while so much has not been taken.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// Between the task that fetches and the consumer that takes.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Inbox {
         loop {
             // Created before the look, so that a notification in between is not missed.
             let taken = self.taken.notified();
-            if self.state.lock().bytes < MOST_BYTES {
+            if self.state.lock().bytes < MAX_BYTES {
                 return;
             }
             taken.await;

@@ -9,7 +9,7 @@ use super::partition::{Leader, Limits, Partition, Turn};
 use super::pending::Pending;
 
 /// Most bytes of the batches of a request, unless one has more: `max.request.size` of Kafka's own client.
-const MOST_REQUEST_BYTES: usize = 1 << 20;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// A node of the cluster.
 pub struct Node {
@@ -40,7 +40,7 @@ impl Node {
         }
         let (mut batches, mut more) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        while bytes < MOST_REQUEST_BYTES {
+        while bytes < MAX_REQUEST_BYTES {
             let Some(partition) = self.schedule.next() else { break };
             match partition.take(&self.schedule, limits, now, expired) {
                 Turn::Batch(pending, has_more) => {

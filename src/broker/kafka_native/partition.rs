@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::codec::batch::{Author, MOST_RECORD_OVERHEAD, Record};
+use super::codec::batch::{Author, MAX_RECORD_OVERHEAD, Record};
 use super::pending::{Pending, Spare};
 use super::schedule::Schedule;
 use crate::measure::{AckRecorder, PartitionIndex, SendTag};
@@ -117,7 +117,7 @@ impl Partition {
         let state = &mut *guard;
         let (mut has_closed, mut begun) = (false, None);
         for (record, send_tag, payload_bytes) in messages {
-            let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MOST_RECORD_OVERHEAD;
+            let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MAX_RECORD_OVERHEAD;
             let is_full = |open: &mut Pending| open.batch.len() + bytes > limits.batch_bytes;
             if let Some(full) = state.open.take_if(is_full) {
                 state.closed.push_back(full);

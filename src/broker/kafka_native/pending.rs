@@ -12,7 +12,7 @@ use crate::load::PayloadPool;
 use crate::measure::{SendRun, SendRuns, SendTag};
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
-const MOST_SPARE_BYTES: usize = 64 << 20;
+const MAX_SPARE_BYTES: usize = 64 << 20;
 
 /// How the batches of a client are sealed.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,7 @@ impl Spare {
         let memory = (memory, sent);
         let bytes = bytes_of(&memory);
         let mut kept = self.0.lock();
-        if kept.bytes + bytes <= MOST_SPARE_BYTES {
+        if kept.bytes + bytes <= MAX_SPARE_BYTES {
             kept.bytes += bytes;
             kept.memory.push(memory);
         }

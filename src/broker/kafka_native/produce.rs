@@ -16,7 +16,7 @@ pub const KEY: i16 = 0;
 
 /// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). A socket to a broker on the same machine accepts fewer
 /// of payloads of 1 KiB and their records, so that a longer list is built in vain.
-const MOST_SLICES: usize = 512;
+const MAX_SLICES: usize = 512;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.
 pub const OLDEST: i16 = 3;
@@ -98,9 +98,9 @@ impl ProduceRequest {
             .iter()
             .map(|(_, pending)| pending.batch.pieces() + 1)
             .sum();
-        let mut slices = Vec::with_capacity((parts + 1).min(MOST_SLICES));
+        let mut slices = Vec::with_capacity((parts + 1).min(MAX_SLICES));
         let mut next = self.next;
-        while next.batch <= self.batches.len() && slices.len() < MOST_SLICES {
+        while next.batch <= self.batches.len() && slices.len() < MAX_SLICES {
             let part = &self.part(next, payloads)[next.skip..];
             if !part.is_empty() {
                 slices.push(IoSlice::new(part));
@@ -249,7 +249,7 @@ mod tests {
             let (mut written, mut steps) = (Vec::new(), steps.into_iter().cycle());
             loop {
                 let slices = request.unwritten(&payloads);
-                prop_assert!(!slices.is_empty() && slices.len() <= MOST_SLICES);
+                prop_assert!(!slices.is_empty() && slices.len() <= MAX_SLICES);
                 let mut room = steps.next().unwrap();
                 let before = written.len();
                 for slice in slices {

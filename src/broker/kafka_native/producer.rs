@@ -13,7 +13,7 @@ const END: u32 = u32::MAX;
 
 /// The largest message: `socket.request.max.bytes` of a broker is 100 MiB in its default configuration, and a request of more bytes
 /// would end the connection. Up to there, the broker decides.
-const MOST_MESSAGE_BYTES: usize = 96 << 20;
+const MAX_MESSAGE_BYTES: usize = 96 << 20;
 
 /// A sender to one topic.
 pub struct KafkaNativeProducer {
@@ -139,17 +139,17 @@ impl KafkaNativeProducer {
 fn fitting(batch: &[Outgoing<'_>]) -> usize {
     let bytes = |outgoing: &Outgoing<'_>| outgoing.payload.len() + outgoing.key.map_or(0, <[u8]>::len);
     // In most batches, no message can be too large, for all of them together are not.
-    if batch.iter().map(bytes).sum::<usize>() <= MOST_MESSAGE_BYTES {
+    if batch.iter().map(bytes).sum::<usize>() <= MAX_MESSAGE_BYTES {
         return batch.len();
     }
-    batch.iter().position(|outgoing| bytes(outgoing) > MOST_MESSAGE_BYTES).unwrap_or(batch.len())
+    batch.iter().position(|outgoing| bytes(outgoing) > MAX_MESSAGE_BYTES).unwrap_or(batch.len())
 }
 
 impl Producer for KafkaNativeProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let fitting = fitting(batch);
         if fitting == 0 && !batch.is_empty() {
-            let message = format!("a message has at most {MOST_MESSAGE_BYTES} bytes");
+            let message = format!("a message has at most {MAX_MESSAGE_BYTES} bytes");
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         self.client.admit().await?;

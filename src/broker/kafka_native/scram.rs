@@ -13,11 +13,11 @@ pub enum Hash {
 }
 
 /// A server that asks for more rounds wants to keep the client busy.
-const MOST_ROUNDS: u32 = 1 << 20;
+const MAX_ROUNDS: u32 = 1 << 20;
 
 /// A server that asks for fewer makes it cheap to guess the password from what it hears (RFC 7677, section 4; `ScramMechanism` of Kafka has
 /// the same minimum).
-const LEAST_ROUNDS: u32 = 4096;
+const MIN_ROUNDS: u32 = 4096;
 
 /// A login that has begun.
 pub struct Scram<'a> {
@@ -55,7 +55,7 @@ impl<'a> Scram<'a> {
         let nonce = attribute("r=").filter(|nonce| nonce.starts_with(&self.nonce)).ok_or(malformed)?;
         let salt = attribute("s=").and_then(|salt| STANDARD.decode(salt).ok()).ok_or(malformed)?;
         let rounds = attribute("i=").and_then(|rounds| rounds.parse::<u32>().ok()).ok_or(malformed)?;
-        if !(LEAST_ROUNDS..=MOST_ROUNDS).contains(&rounds) {
+        if !(MIN_ROUNDS..=MAX_ROUNDS).contains(&rounds) {
             return Err("the server asks for a number of SCRAM rounds that is not between 4096 and 1048576");
         }
         let salted = self.salted(&salt, rounds);

@@ -17,13 +17,13 @@ use crate::broker::kafka_identity::MetadataLevels;
 use crate::net::foreign;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
-pub const MOST_RESPONSE_BYTES: usize = 256 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
 
 /// How long a broker's throttle is kept at most: a quota's window is 11 seconds by default, and the throttle at most as long.
-pub const MOST_THROTTLE: Duration = Duration::from_secs(60);
+pub const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
 /// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
-const MOST_AHEAD: usize = 8 << 20;
+const MAX_AHEAD: usize = 8 << 20;
 
 /// `UNSUPPORTED_VERSION`.
 const UNSUPPORTED_VERSION: i16 = 35;
@@ -206,18 +206,18 @@ pub fn request_frame<R: Request>(
 /// The next response, without its length.
 ///
 /// # Errors
-/// When the connection ends, or the response is larger than [`MOST_RESPONSE_BYTES`].
+/// When the connection ends, or the response is larger than [`MAX_RESPONSE_BYTES`].
 pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, CallError> {
     let length = reader.read_u32().await?;
     if let Some(port) = foreign::of_size(length) {
         return Err(CallError::Malformed(port.to_owned()));
     }
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length > MOST_RESPONSE_BYTES {
+    if length > MAX_RESPONSE_BYTES {
         return Err(CallError::Malformed(format!("a response of {length} bytes")));
     }
     // What is announced takes room for so much at once, of which the system provides what is written to.
-    let mut frame = BytesMut::with_capacity(length.min(MOST_AHEAD));
+    let mut frame = BytesMut::with_capacity(length.min(MAX_AHEAD));
     let mut rest = reader.take(length as u64);
     while frame.len() < length {
         if rest.read_buf(&mut frame).await? == 0 {

@@ -131,7 +131,7 @@ impl Protocol for Publishing {
     type Scratch = Vec<Sent>;
 
     /// `unanswered` limits what is in flight.
-    const MOST_UNWRITTEN: usize = usize::MAX;
+    const MAX_UNWRITTEN: usize = usize::MAX;
 
     fn pending(in_flight: &InFlight) -> usize {
         in_flight.sent.len()

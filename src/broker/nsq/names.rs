@@ -1,7 +1,7 @@
 //! Names that nsqd takes: 1 to 64 of `.a-zA-Z0-9_-`.
 
 /// nsqd's limit for topics and channels (`internal/protocol/names.go`).
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// The end of the names of topics and channels that nsqd does not store (`internal/protocol/names.go`).
 pub const EPHEMERAL: &str = "#ephemeral";
@@ -11,7 +11,7 @@ const HASH_DIGITS: usize = 16;
 
 /// `name` if it is short enough, else its beginning and a hash of all of it: the same for the same name, everywhere.
 pub fn shorten(name: &str) -> String {
-    shorten_to(name, MOST)
+    shorten_to(name, MAX)
 }
 
 fn shorten_to(name: &str, most: usize) -> String {
@@ -34,7 +34,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 pub fn ephemeral(name: &str) -> String {
     match name.strip_suffix(EPHEMERAL) {
         Some(_) => name.to_owned(),
-        None => format!("{}{EPHEMERAL}", shorten_to(name, MOST - EPHEMERAL.len())),
+        None => format!("{}{EPHEMERAL}", shorten_to(name, MAX - EPHEMERAL.len())),
     }
 }
 

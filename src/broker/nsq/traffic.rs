@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::broker::Wire;
 
 /// Most round trips that are kept from one look to the next.
-const MOST_ROUND_TRIPS: usize = 8192;
+const MAX_ROUND_TRIPS: usize = 8192;
 
 /// Counts since the last look. One command at a time has its round trip timed, so that most commands cost no look at the clock.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Traffic {
         self.wire.raw_bytes += taken;
         if let Some((_, since)) = self.timed.filter(|(number, _)| *number <= self.answered) {
             self.timed = None;
-            if self.round_trips.len() < MOST_ROUND_TRIPS {
+            if self.round_trips.len() < MAX_ROUND_TRIPS {
                 self.round_trips.push(since.elapsed().as_nanos() as u64);
             }
         }

@@ -13,7 +13,7 @@ use super::message::Queued;
 use crate::broker::Received;
 
 /// Messages of one topic that members may be behind before its producers are made to wait.
-const MOST_BACKLOG: usize = 100_000;
+const MAX_BACKLOG: usize = 100_000;
 
 /// How far a topic's members are behind, all together.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub struct Backlog {
 impl Backlog {
     /// Waits until the members have caught up enough.
     pub async fn capacity(&self) {
-        let is_beyond = || self.messages.load(Ordering::Acquire) > MOST_BACKLOG + self.waiting.load(Ordering::Acquire);
+        let is_beyond = || self.messages.load(Ordering::Acquire) > MAX_BACKLOG + self.waiting.load(Ordering::Acquire);
         while is_beyond() {
             let changed = self.changed.notified();
             if is_beyond() {

@@ -19,7 +19,7 @@ use crate::printable::printable;
 const WORKERS: usize = 16;
 
 /// Times a broker may send us on to another.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// `MessageId.earliest` (Pulsar, `MessageIdImpl.java` and `PersistentTopics.createSubscription`).
 const EARLIEST: &str = r#"{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}"#;
@@ -169,7 +169,7 @@ impl Admin {
     /// redirect to it.
     async fn call(&self, method: &'static str, path: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
         let mut url = format!("{}/admin/v2/{path}", self.url);
-        for _ in 0..MOST_REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let answer = self.call_at(method, &url, body).await?;
             match (answer.status, &answer.location) {
                 (401 | 403, _) => {
@@ -185,7 +185,7 @@ impl Admin {
                 _ => return Ok(answer),
             }
         }
-        Err(self.unreachable(format!("it redirected {MOST_REDIRECTS} times without a response")))
+        Err(self.unreachable(format!("it redirected {MAX_REDIRECTS} times without a response")))
     }
 
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {

@@ -17,7 +17,7 @@ const WELL_KNOWN: &str = ".well-known/openid-configuration";
 const USED: f64 = 0.9;
 
 /// A year, in seconds: what an issuer claims beyond it is not believed.
-const LONGEST: u64 = 365 * 24 * 3600;
+const MAX: u64 = 365 * 24 * 3600;
 
 /// Whom tokens are asked for, and of whom.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ impl OAuth2 {
         }
         let asked = Instant::now();
         let issued = self.ask().await?;
-        *fresh_until = Some(asked + Duration::from_secs(issued.expires_in.min(LONGEST)).mul_f64(USED));
+        *fresh_until = Some(asked + Duration::from_secs(issued.expires_in.min(MAX)).mul_f64(USED));
         Ok(Some(issued.access_token))
     }
 

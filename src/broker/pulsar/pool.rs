@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_millis(100);
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Times a broker may send us on to another: `maxLookupRedirects` of the Java client.
-const MOST_REDIRECTS: usize = 20;
+const MAX_REDIRECTS: usize = 20;
 
 /// A broker to connect to, directly or through a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ impl Pool {
     pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, RequestError> {
         let (entrance, mut via) = self.entrance(index).await?;
         let mut authoritative = false;
-        for _ in 0..MOST_REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let answer = self.look_up(&via, topic, authoritative).await?;
             if answer.response() == LookupType::Failed {
                 let words = answer.message.as_deref().unwrap_or_default();
@@ -114,7 +114,7 @@ impl Pool {
             }
             authoritative = answer.authoritative();
         }
-        Err(RequestError::lost(format!("the cluster redirected the lookup of {topic} {MOST_REDIRECTS} times")))
+        Err(RequestError::lost(format!("the cluster redirected the lookup of {topic} {MAX_REDIRECTS} times")))
     }
 
     /// A connection to one of the scenario's addresses: the one that answered last is asked first, and one that is silent does not hold up

@@ -9,10 +9,10 @@ pub use super::codec::compression::Compression;
 use crate::scenario::deserialize::{duration, size};
 
 /// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
-pub const LEAST_FRAME_BYTES: u64 = 1 << 10;
+pub const MIN_FRAME_BYTES: u64 = 1 << 10;
 
 /// The longest name that a publisher may have.
-const MOST_NAME_BYTES: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// How streams are created, written and read. An omitted key leaves the server's own setting, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -225,19 +225,17 @@ impl RabbitmqStreamOptions {
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(deserializer)?;
-    match (1..=MOST_NAME_BYTES).contains(&name.len()) {
+    match (1..=MAX_NAME_BYTES).contains(&name.len()) {
         true => Ok(Some(name)),
-        false => Err(serde::de::Error::custom(format!("a publisher's name has 1 to {MOST_NAME_BYTES} bytes"))),
+        false => Err(serde::de::Error::custom(format!("a publisher's name has 1 to {MAX_NAME_BYTES} bytes"))),
     }
 }
 
 fn filters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let filters = Vec::<String>::deserialize(deserializer)?;
-    match filters.iter().all(|value| (1..=MOST_NAME_BYTES).contains(&value.len())) && !filters.is_empty() {
+    match filters.iter().all(|value| (1..=MAX_NAME_BYTES).contains(&value.len())) && !filters.is_empty() {
         true => Ok(filters),
-        false => {
-            Err(serde::de::Error::custom(format!("write one value or more, each of 1 to {MOST_NAME_BYTES} bytes")))
-        }
+        false => Err(serde::de::Error::custom(format!("write one value or more, each of 1 to {MAX_NAME_BYTES} bytes"))),
     }
 }
 
@@ -284,7 +282,7 @@ fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Offset>, D
 
 fn frame_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let bytes: u64 = size(deserializer)?;
-    match (LEAST_FRAME_BYTES..=u64::from(u32::MAX)).contains(&bytes) {
+    match (MIN_FRAME_BYTES..=u64::from(u32::MAX)).contains(&bytes) {
         true => Ok(Some(bytes)),
         false => Err(serde::de::Error::custom("frames have limits from 1KiB to 4GiB - 1B")),
     }

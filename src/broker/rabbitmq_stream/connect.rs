@@ -13,7 +13,7 @@ use super::codec::frame::{ConsumerUpdate, Frame, decode};
 use super::codec::response::{read_highest_version, read_pairs, read_strings};
 use super::codec::{FILTERED, VERSION};
 use super::codec::{Malformed, code, key};
-use super::config::{ConnectTo, LEAST_FRAME_BYTES, RabbitmqStreamOptions};
+use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
 use super::incoming;
 use crate::broker::BrokerError;
@@ -27,10 +27,10 @@ use crate::scenario::{BrokerConfig, Sasl, SaslMechanism};
 const GUEST: &str = "guest";
 
 /// Larger than any chunk of a server, which ends a chunk at this size or at 4096 entries.
-const MOST_FRAME_BYTES: usize = 512 << 20;
+const MAX_FRAME_BYTES: usize = 512 << 20;
 
 /// The time that the first attempts to recover a connection have.
-const SHORTEST_RECOVERY: Duration = Duration::from_secs(2);
+const MIN_RECOVERY: Duration = Duration::from_secs(2);
 
 /// Between attempts to reach a node through a load balancer.
 const BALANCER_PAUSE: Duration = Duration::from_millis(5);
@@ -201,7 +201,7 @@ impl Connector {
     /// How long an attempt to recover a connection may take: so short at first that a node which does not answer delays the
     /// others little, and longer each time, so that a slow one is reached in the end.
     pub fn recovery_limit(&self, attempt: usize) -> Duration {
-        SHORTEST_RECOVERY.saturating_mul(1 << (attempt / 4).min(8)).min(self.timeout)
+        MIN_RECOVERY.saturating_mul(1 << (attempt / 4).min(8)).min(self.timeout)
     }
 
     async fn open(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, ConnectError> {
@@ -289,7 +289,7 @@ impl Connector {
             theirs => theirs.min(u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX)),
         });
         command::tune(&mut session.write_buffer.bytes, frame_max, seconds);
-        if frame_max != 0 && u64::from(frame_max) < LEAST_FRAME_BYTES {
+        if frame_max != 0 && u64::from(frame_max) < MIN_FRAME_BYTES {
             let reason = format!("the server takes frames of {frame_max} bytes at most: raise its `stream.frame_max`");
             return Err(ConnectError::Incompatible(reason));
         }
@@ -308,7 +308,7 @@ impl Session {
     pub fn over(transport: Transport) -> Self {
         Session {
             transport,
-            read_buffer: ReadBuffer::new(MOST_FRAME_BYTES),
+            read_buffer: ReadBuffer::new(MAX_FRAME_BYTES),
             write_buffer: WriteBuffer::default(),
             frame_max: 0,
             heartbeat: None,

@@ -26,7 +26,7 @@ use crate::broker::{BrokerError, Consumer, Offsets, ReceiveError, Received};
 use crate::net::backoff::Backoff;
 
 /// The longest interval between checks for silence.
-const LONGEST_BEAT: Duration = Duration::from_secs(5);
+const MAX_BEAT: Duration = Duration::from_secs(5);
 
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
@@ -83,7 +83,7 @@ impl RabbitmqStreamConsumer {
             membership,
             recovering: None,
             pause: Backoff::RECONNECT,
-            beat: beat(LONGEST_BEAT),
+            beat: beat(MAX_BEAT),
             scratch: Vec::new(),
             recovery,
         };
@@ -132,7 +132,7 @@ impl RabbitmqStreamConsumer {
                 self.connections.push(connection);
             }
             let heartbeats = self.connections.iter().filter_map(Subscriptions::heartbeat);
-            self.beat = beat(heartbeats.map(|heartbeat| heartbeat / 2).fold(LONGEST_BEAT, Duration::min));
+            self.beat = beat(heartbeats.map(|heartbeat| heartbeat / 2).fold(MAX_BEAT, Duration::min));
         }
         match recovered.failure {
             Some(_) => drop(self.pause.failed()),

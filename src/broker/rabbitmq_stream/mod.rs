@@ -72,7 +72,7 @@ use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 const KIND: &str = "rabbitmq-stream";
 
 /// The longest name of a group (the server's `IS_INVALID_REF`).
-const MOST_GROUP_NAME_BYTES: usize = 255;
+const MAX_GROUP_NAME_BYTES: usize = 255;
 
 /// A RabbitMQ node or cluster, reached over stream connections.
 pub struct RabbitmqStreamBroker {
@@ -268,9 +268,9 @@ impl RabbitmqStreamBroker {
             return Ok(None);
         }
         let name = subscription.group.clone();
-        if name.len() > MOST_GROUP_NAME_BYTES {
+        if name.len() > MAX_GROUP_NAME_BYTES {
             let reason =
-                format!("the name of a group has {MOST_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
+                format!("the name of a group has {MAX_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
             return Err(BrokerError::Configuration { broker: KIND, reason });
         }
         let sharing = is_shared.then(|| {

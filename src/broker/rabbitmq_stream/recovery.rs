@@ -18,7 +18,7 @@ use super::tail;
 use crate::net::connect::within;
 
 /// The protocol numbers subscriptions in one byte.
-pub const MOST_SUBSCRIPTIONS: usize = 256;
+pub const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// The result of an attempt to subscribe.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Recovery {
                 recovered.failed.push((source, place));
                 continue;
             };
-            match groups.iter_mut().find(|(known, group)| *known == address && group.len() < MOST_SUBSCRIPTIONS) {
+            match groups.iter_mut().find(|(known, group)| *known == address && group.len() < MAX_SUBSCRIPTIONS) {
                 Some((_, group)) => group.push((source, place)),
                 None => groups.push((address, vec![(source, place)])),
             }

@@ -12,7 +12,7 @@ use super::codec::command::Offset;
 use super::connect::{Connector, Session};
 use super::error::ConnectError;
 use super::nodes::Nodes;
-use super::recovery::MOST_SUBSCRIPTIONS;
+use super::recovery::MAX_SUBSCRIPTIONS;
 use super::stream_progress::{Numbered, StreamProgress};
 use super::tail;
 
@@ -71,7 +71,7 @@ impl StreamEnds {
             Some(session) => session,
             None => self.connector.connect_without_heartbeat(address, limit).await?,
         };
-        for part in group.chunks_mut(MOST_SUBSCRIPTIONS) {
+        for part in group.chunks_mut(MAX_SUBSCRIPTIONS) {
             tail::locate(&mut session, part, limit).await?;
         }
         Ok((session, group))

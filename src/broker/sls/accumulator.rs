@@ -17,13 +17,13 @@ use super::batch::{Batch, Group, LogDestination, Staged};
 use super::chunks::{Chunks, SparePieces};
 use super::codec::Tag;
 use super::compressor::Compressors;
-use super::config::{MOST_BATCH_BYTES, MOST_BATCH_LOGS};
+use super::config::{MAX_BATCH_BYTES, MAX_BATCH_LOGS};
 use super::queue::Queue;
 use super::sign::hex;
 use crate::measure::SendTag;
 
 /// With this many groups, those without a batch are removed.
-const MOST_IDLE_GROUPS: usize = 4096;
+const MAX_IDLE_GROUPS: usize = 4096;
 
 /// When a batch is queued.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ impl Accumulator {
         if let Some(group) = groups.get(key) {
             return group.clone();
         }
-        if groups.len() >= MOST_IDLE_GROUPS {
+        if groups.len() >= MAX_IDLE_GROUPS {
             groups.retain(|_, group| Arc::strong_count(group) > 1 || group.open.lock().is_some());
         }
         let mut digest = Md5::new();
@@ -95,7 +95,7 @@ impl Accumulator {
             let encoded = log.end - counted;
             let full = |batch: &Batch| {
                 let bytes = (batch.raw_bytes + log.raw_bytes).max(batch.body.len() + counted - copied + encoded);
-                bytes > MOST_BATCH_BYTES || batch.logs.len() >= MOST_BATCH_LOGS
+                bytes > MAX_BATCH_BYTES || batch.logs.len() >= MAX_BATCH_LOGS
             };
             if open.as_ref().is_some_and(full) {
                 self.enqueue(&mut open, &staged.bytes[copied..counted]);
@@ -208,10 +208,10 @@ mod tests {
     #[test]
     fn no_batch_is_larger_than_the_service_takes() {
         let (accumulator, group) = accumulator(usize::MAX, usize::MAX);
-        submit(&accumulator, &group, &[MOST_BATCH_BYTES - 10, 11, MOST_BATCH_BYTES]);
-        assert_eq!(queued(&accumulator), [(1, MOST_BATCH_BYTES - 10), (1, 11)]);
-        submit(&accumulator, &group, &vec![1; MOST_BATCH_LOGS + 1]);
-        assert_eq!(queued(&accumulator)[1..], [(MOST_BATCH_LOGS, MOST_BATCH_LOGS)]);
+        submit(&accumulator, &group, &[MAX_BATCH_BYTES - 10, 11, MAX_BATCH_BYTES]);
+        assert_eq!(queued(&accumulator), [(1, MAX_BATCH_BYTES - 10), (1, 11)]);
+        submit(&accumulator, &group, &vec![1; MAX_BATCH_LOGS + 1]);
+        assert_eq!(queued(&accumulator)[1..], [(MAX_BATCH_LOGS, MAX_BATCH_LOGS)]);
     }
 
     #[tokio::test]

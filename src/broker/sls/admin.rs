@@ -6,10 +6,10 @@ use super::connect::{Client, HttpRequest, HttpResponse};
 use super::error::{ServiceError, accepted};
 
 /// Most bytes of a response without logs.
-const MOST_RESPONSE_BYTES: usize = 4 << 20;
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
 /// Most bytes of logs in one response, compressed and uncompressed: the service sends at most 10 MB.
-const MOST_PULLED_BYTES: usize = 64 << 20;
+const MAX_PULLED_BYTES: usize = 64 << 20;
 
 /// Most groups asked for at once.
 const GROUPS_AT_ONCE: &str = "1000";
@@ -48,7 +48,7 @@ impl Admin {
     }
 
     async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
-        let most_response_bytes = request.most_response_bytes.max(MOST_RESPONSE_BYTES);
+        let most_response_bytes = request.most_response_bytes.max(MAX_RESPONSE_BYTES);
         accepted(self.client.send(HttpRequest { most_response_bytes, ..request }).await?)
     }
 
@@ -126,14 +126,14 @@ impl Admin {
             path: &path,
             query: &query,
             headers,
-            most_response_bytes: MOST_PULLED_BYTES,
+            most_response_bytes: MAX_PULLED_BYTES,
             ..HttpRequest::default()
         };
         let response = self.send(request).await?;
         let size = response.header("x-log-bodyrawsize").parse().unwrap_or(response.body.len());
         let list = match response.header("x-log-compresstype") {
             _ if response.body.is_empty() => Vec::new(),
-            "lz4" if size <= MOST_PULLED_BYTES => lz4_flex::block::decompress(&response.body, size)
+            "lz4" if size <= MAX_PULLED_BYTES => lz4_flex::block::decompress(&response.body, size)
                 .map_err(|error| bad(&format!("the logs do not decompress: {error}")))?,
             "lz4" => return Err(bad("more logs than a response may hold")),
             _ => response.body.to_vec(),

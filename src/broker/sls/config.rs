@@ -10,9 +10,9 @@ use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.
-pub const MOST_BATCH_BYTES: usize = 8 << 20;
+pub const MAX_BATCH_BYTES: usize = 8 << 20;
 /// Most logs of one request.
-pub const MOST_BATCH_LOGS: usize = 40_960;
+pub const MAX_BATCH_LOGS: usize = 40_960;
 
 /// The embedded endpoint's credentials when the scenario gives none.
 pub const EMBEDDED_KEY: (&str, &str) = ("brokermark", "brokermark");
@@ -151,9 +151,9 @@ impl SlsOptions {
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("`{name}` must be at least 1"));
         }
-        if self.batch_size > MOST_BATCH_BYTES || self.batch_count > MOST_BATCH_LOGS {
+        if self.batch_size > MAX_BATCH_BYTES || self.batch_count > MAX_BATCH_LOGS {
             return Err(format!(
-                "a request holds at most {MOST_BATCH_BYTES} bytes (`batch_size`) and {MOST_BATCH_LOGS} logs (`batch_count`)"
+                "a request holds at most {MAX_BATCH_BYTES} bytes (`batch_size`) and {MAX_BATCH_LOGS} logs (`batch_count`)"
             ));
         }
         if self.io_threads > 1024 {

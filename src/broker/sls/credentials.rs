@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::config::Credentials;
 
 /// How old credentials may be when a request is signed.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX: Duration = Duration::from_secs(5);
 
 type Read = Box<dyn Fn() -> Option<Credentials> + Send + Sync>;
 
@@ -22,7 +22,7 @@ pub struct CredentialSource {
 impl CredentialSource {
     /// `first` were read now; `read` reads them again.
     pub fn new(first: Credentials, read: Read) -> Self {
-        CredentialSource { read, longest: LONGEST, last: Mutex::new((Instant::now(), Arc::new(first))) }
+        CredentialSource { read, longest: MAX, last: Mutex::new((Instant::now(), Arc::new(first))) }
     }
 
     /// The credentials; the last ones while they cannot be read.

@@ -12,12 +12,12 @@ use tokio::sync::SemaphorePermit;
 use super::accumulator::Accumulator;
 use super::batch::{Group, LogDestination, Staged, StagedLog};
 use super::codec::{Record, write_log};
-use super::config::MOST_BATCH_BYTES;
+use super::config::MAX_BATCH_BYTES;
 use super::sign::hex;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
 /// Groups that a producer caches. Beyond it, the cache is cleared.
-const MOST_CACHED: usize = 1024;
+const MAX_CACHED: usize = 1024;
 
 /// Shards are distinguished by this many bits of a key's hash, so that keys do not each get a batch of their own: as the
 /// service's own Java producer does.
@@ -102,7 +102,7 @@ impl SlsProducer {
         for index in self.touched.drain(..) {
             self.groups[index].1.clear();
         }
-        if self.groups.len() > MOST_CACHED {
+        if self.groups.len() > MAX_CACHED {
             self.known.clear();
             self.groups.clear();
         }
@@ -153,7 +153,7 @@ impl Producer for SlsProducer {
         let Some((first, rest)) = batch.split_first() else { return Ok(0) };
         let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
         let (_, taken_bytes) = self.stage(first, unix_seconds);
-        let most = MOST_BATCH_BYTES.min(self.total_bytes);
+        let most = MAX_BATCH_BYTES.min(self.total_bytes);
         if taken_bytes > most {
             self.reset();
             let message = format!("a log of {taken_bytes} bytes is larger than the {most} that can be sent");

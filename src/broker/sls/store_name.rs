@@ -6,7 +6,7 @@ use super::sign::hex;
 use crate::broker::Topic;
 
 /// Letters of a log store's name.
-const MOST_NAME_LETTERS: usize = 63;
+const MAX_NAME_LETTERS: usize = 63;
 
 /// The store of a topic. Names that brokermark chose begin with the run's id and are changed to fit the service's rules. A
 /// name that the scenario gives is never changed.
@@ -16,12 +16,12 @@ pub fn store_name(topic: &str, run_id: &str) -> String {
     }
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = topic.chars().map(plain).collect();
-    if name.len() <= MOST_NAME_LETTERS && is_store_name(&name) {
+    if name.len() <= MAX_NAME_LETTERS && is_store_name(&name) {
         return name;
     }
     // The end of the name distinguishes topics of one run.
     let digest = hex(&Md5::digest(topic)[..8]);
-    let kept: String = name.chars().filter(char::is_ascii).take(MOST_NAME_LETTERS - digest.len() - 3).collect();
+    let kept: String = name.chars().filter(char::is_ascii).take(MAX_NAME_LETTERS - digest.len() - 3).collect();
     format!("b-{}-{digest}", kept.trim_matches('-'))
 }
 
@@ -33,7 +33,7 @@ pub fn refused_name<'a>(topics: &'a [Topic], run_id: &str) -> Option<&'a str> {
 /// Whether the service accepts the name.
 fn is_store_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (2..=MOST_NAME_LETTERS).contains(&name.len())
+    (2..=MAX_NAME_LETTERS).contains(&name.len())
         && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'_')
         && name.bytes().next().is_some_and(plain)
         && name.bytes().last().is_some_and(plain)

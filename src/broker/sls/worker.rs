@@ -19,7 +19,7 @@ use crate::measure::{AckRecorder, SendTag};
 use crate::net::backoff::Backoff;
 
 /// Most bytes of a response to logs, which holds an error at most.
-const MOST_RESPONSE_BYTES: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// What crossed the wire since it was last asked for.
 #[derive(Default)]
@@ -165,7 +165,7 @@ impl Worker {
             query: query.as_ref().map_or(&[], |query| &query[..]),
             headers,
             body: sealed.body.clone(),
-            most_response_bytes: MOST_RESPONSE_BYTES,
+            most_response_bytes: MAX_RESPONSE_BYTES,
         };
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
         let response = self.client.send(request).await.map_err(ServiceError::from).and_then(accepted);

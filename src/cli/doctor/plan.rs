@@ -2,12 +2,12 @@
 
 use super::{Finding, bad, doubtful, good};
 use crate::engine;
-use crate::evaluate::verdict::limits::LEAST_DURATION_NS;
+use crate::evaluate::verdict::limits::MIN_DURATION_NS;
 use crate::record::readable::duration;
 use crate::scenario::{Load, Plan};
 
 /// From this many trials on, intervals can be compared.
-const LEAST_TRIALS: usize = 4;
+const MIN_TRIALS: usize = 4;
 
 pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
     let scenarios = || plan.trials.iter().map(|trial| &trial.scenario);
@@ -15,7 +15,7 @@ pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
     let mut found =
         vec![good("scenario", format!("{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len()))];
     let shortest = scenarios().filter_map(|scenario| scenario.run.stop.duration).min();
-    if let Some(window) = shortest.filter(|window| (window.as_nanos() as u64) < LEAST_DURATION_NS) {
+    if let Some(window) = shortest.filter(|window| (window.as_nanos() as u64) < MIN_DURATION_NS) {
         let text = format!("{} is too short for a valid record", duration(window.as_nanos() as f64));
         found.push(bad("duration", text, "--set run.duration=30s"));
     }
@@ -30,7 +30,7 @@ pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
         let text = "without a rate, latency is only the length of the queue";
         found.push(doubtful("load", text, "for latencies, set a rate: --set load.rate=10k/s"));
     }
-    if plan.trials.len() / points < LEAST_TRIALS {
+    if plan.trials.len() / points < MIN_TRIALS {
         let text = format!("{} trial(s) of a point: too few to compare runs by", plan.trials.len() / points);
         found.push(doubtful("trials", text, "to compare, --set sweep.trials=10"));
     }

@@ -4,7 +4,7 @@ use super::{Finding, doubtful, good};
 use crate::scenario::{Plan, Trial};
 
 /// Examining one makes its topics.
-const MOST: usize = 8;
+const MAX: usize = 8;
 
 /// A trial that is examined, as the first of those with its broker and its topics.
 pub(super) struct Examinee<'a> {
@@ -47,7 +47,7 @@ impl<'a> Examinees<'a> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Examinee<'a>> {
         let is_alone = self.all.len() == 1;
-        let examined = self.all.iter().copied().take(MOST);
+        let examined = self.all.iter().copied().take(MAX);
         examined.map(move |trial| Examinee { trial, name: (!is_alone).then(|| values(trial)) })
     }
 
@@ -61,7 +61,7 @@ impl<'a> Examinees<'a> {
             let text = format!("the {points} points have the same broker and topics, which are examined once");
             return Some(good("points", text));
         }
-        match self.all.get(MOST) {
+        match self.all.get(MAX) {
             None => {
                 let text =
                     format!("{distinct} of {points} differ in their broker, topics or pipeline: each is examined");
@@ -69,7 +69,7 @@ impl<'a> Examinees<'a> {
             }
             Some(left) => {
                 let text =
-                    format!("{distinct} of {points} differ in their broker, topics or pipeline: {MOST} are examined");
+                    format!("{distinct} of {points} differ in their broker, topics or pipeline: {MAX} are examined");
                 Some(doubtful("points", text, format!("to examine another one: {}", overrides(left))))
             }
         }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn too_many_are_not_examined_and_the_others_have_a_command() {
         let (names, finding) = examined("sweep.over = { \"topology.partitions\" = { from = 1, to = 20, step = 1 } }");
-        assert_eq!(names.len(), MOST);
+        assert_eq!(names.len(), MAX);
         let finding = finding.unwrap();
         assert!(finding.found.starts_with("20 of 20 differ"), "{finding:?}");
         assert_eq!(finding.remedy.unwrap(), "to examine another one: --set 'topology.partitions=9'");

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::scenario::{OutputFormat, Plan, Share, units};
 
 /// The longest name of a run: names of topics and groups begin with it.
-const LONGEST_RUN_ID: usize = 100;
+const MAX_RUN_ID: usize = 100;
 
 #[derive(Debug, Args)]
 pub struct ShareArguments {
@@ -123,9 +123,9 @@ impl ShareArguments {
 
 fn parse_run_id(text: &str) -> Result<String, String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
-    match !text.is_empty() && text.len() <= LONGEST_RUN_ID && text.chars().all(is_name) {
+    match !text.is_empty() && text.len() <= MAX_RUN_ID && text.chars().all(is_name) {
         true => Ok(text.to_owned()),
-        false => Err(format!("write 1 to {LONGEST_RUN_ID} letters, digits, dots, hyphens and underscores")),
+        false => Err(format!("write 1 to {MAX_RUN_ID} letters, digits, dots, hyphens and underscores")),
     }
 }
 

@@ -25,8 +25,8 @@ use crate::scenario::{Load, Plan, ProducerMode, Scenario, Setting, WhenInvalid, 
 use crate::statistics::search::Range;
 
 /// The rates that are probed unless the user says otherwise.
-const LEAST: f64 = 100.0;
-const MOST: f64 = 10e6;
+const MIN: f64 = 100.0;
+const MAX: f64 = 10e6;
 
 /// The first rate, unless the scenario has one.
 const FIRST: f64 = 10e3;
@@ -36,8 +36,8 @@ const WRITE_LIMIT: &str = "100GiB";
 
 /// How much of the search a probe takes by default, and within which bounds.
 const PROBES_OF_A_SEARCH: u32 = 60;
-const SHORTEST_PROBE: Duration = Duration::from_secs(5);
-const LONGEST_PROBE: Duration = Duration::from_secs(30);
+const MIN_PROBE: Duration = Duration::from_secs(5);
+const MAX_PROBE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub struct SearchArguments {
@@ -124,7 +124,7 @@ impl Planned {
 impl SearchArguments {
     /// How long a probe is measured: whole periods of the load.
     fn window(&self, period: Option<Duration>) -> Result<Duration, String> {
-        let share = (self.within / PROBES_OF_A_SEARCH).clamp(SHORTEST_PROBE, LONGEST_PROBE);
+        let share = (self.within / PROBES_OF_A_SEARCH).clamp(MIN_PROBE, MAX_PROBE);
         // In whole milliseconds: it becomes part of the scenario.
         let window = Duration::from_millis(self.probe.unwrap_or(share).as_millis().max(1) as u64);
         let Some(period) = period else { return Ok(window) };
@@ -144,7 +144,7 @@ impl SearchArguments {
     /// # Errors
     /// For everything that is not right.
     pub fn plan(&self) -> Result<Planned, String> {
-        let Between { least, most } = self.between.unwrap_or(Between { least: LEAST, most: MOST });
+        let Between { least, most } = self.between.unwrap_or(Between { least: MIN, most: MAX });
         let lasting =
             |window: Duration| Setting::typed_as("--probe", format!("run.duration=\"{}ms\"", window.as_millis()));
         // What is wrong with the scenario is said below.

@@ -36,7 +36,7 @@ const WARM_UP_PART: u32 = 5;
 const RECOVERY_PART: u32 = 4;
 
 /// The shortest wait for what an overloaded broker has not answered.
-const SHORTEST_DRAIN: Duration = Duration::from_secs(5);
+const MIN_DRAIN: Duration = Duration::from_secs(5);
 
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ pub(super) fn warm_up(scenario: &Scenario, window: Duration) -> Duration {
 
 /// The scenario of a probe.
 pub(super) fn probe_scenario(scenario: &Scenario, schedule: Schedule, warm_up: Duration, window: Duration) -> Scenario {
-    let drain = window.max(SHORTEST_DRAIN);
+    let drain = window.max(MIN_DRAIN);
     let mut scenario = scenario.clone();
     scenario.load = Load::Open(schedule);
     (scenario.run.warm_up, scenario.run.stop) = (warm_up, stop(window));

@@ -12,13 +12,13 @@ use crate::printable::{printable, printable_paint};
 /// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
 /// Narrower than this, words do not fit.
-const LEAST_WIDTH: usize = 20;
+const MIN_WIDTH: usize = 20;
 /// Text beside a label has so much room; with less, it stands below the label.
-const LEAST_BESIDE: usize = 24;
+const MIN_BESIDE: usize = 24;
 /// Indentation of such text.
 const INDENT_BELOW: usize = 2;
 /// Wider than this, lines are hard to read.
-const MOST_WIDTH: usize = 120;
+const MAX_WIDTH: usize = 120;
 /// Columns that labels at the left take.
 pub(in crate::cli) const LABEL_WIDTH: usize = 13;
 
@@ -68,7 +68,7 @@ impl View {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || of_kind(&["dumb"]);
         let width = if terminal { terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)) } else { None };
         View {
-            width: width.unwrap_or(WIDTH_OF_A_FILE).clamp(LEAST_WIDTH, MOST_WIDTH),
+            width: width.unwrap_or(WIDTH_OF_A_FILE).clamp(MIN_WIDTH, MAX_WIDTH),
             colour: terminal && !plain,
             // The fonts of Linux' own console have no braille.
             charts: terminal && !of_kind(&["dumb", "linux"]),
@@ -158,7 +158,7 @@ impl Page {
     /// A lead, and text wrapped beside it.
     pub(in crate::cli) fn led(&mut self, lead: &str, tone: Tone, text: &str) {
         let indent = lead.chars().count();
-        if indent > INDENT_BELOW && !text.is_empty() && self.view.width < indent + LEAST_BESIDE {
+        if indent > INDENT_BELOW && !text.is_empty() && self.view.width < indent + MIN_BESIDE {
             let lead = self.paint(tone, lead.trim_end());
             self.line(&lead);
             return self.paragraph(INDENT_BELOW, text);

@@ -12,7 +12,7 @@ use crate::record::readable::duration;
 const ROWS: usize = 6;
 
 /// Most characters in a line of it.
-const MOST_COLUMNS: usize = 60;
+const MAX_COLUMNS: usize = 60;
 
 /// Columns that the latencies at the right take.
 const SCALE_WIDTH: usize = 12;
@@ -26,7 +26,7 @@ pub(super) fn draw(page: &mut Page, record: &Record) {
     let Ok(histogram) = latency.decode_histogram() else { return };
     let named = || NAMED.into_iter().filter(|(quantile, _)| *quantile == 0.0 || latency.supports(*quantile));
     let Some((last, _)) = named().next_back().filter(|(quantile, _)| *quantile > 0.0) else { return };
-    let columns = page.width().saturating_sub(LABEL_WIDTH + SCALE_WIDTH).clamp(10, MOST_COLUMNS);
+    let columns = page.width().saturating_sub(LABEL_WIDTH + SCALE_WIDTH).clamp(10, MAX_COLUMNS);
     let mut canvas = Canvas::new(columns, ROWS);
     let nines = -(1.0 - last).log10();
     let last_dot = (canvas.width() - 1) as f64;

@@ -63,9 +63,9 @@ fn probes(page: &mut Page, probes: &[ProbeRecord]) {
 /// The first of several reasons; all of them are in the record.
 fn short(outcome: &str) -> String {
     /// What still fits beside the figures on a usual terminal.
-    const MOST: usize = 60;
+    const MAX: usize = 60;
     let first = outcome.split(';').next().unwrap_or_default();
-    match first.char_indices().nth(MOST) {
+    match first.char_indices().nth(MAX) {
         Some((end, _)) => format!("{}…", &first[..end]),
         None => first.to_owned(),
     }

@@ -17,7 +17,7 @@ const SPARKLINE_WIDTH: usize = 16;
 const SHOWN_SPREAD: f64 = 0.01;
 
 /// Trials of a point from which on its quartiles are shown.
-const LEAST_FOR_QUARTILES: usize = 5;
+const MIN_FOR_QUARTILES: usize = 5;
 
 pub(super) fn table(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     heading(page, records);
@@ -212,7 +212,7 @@ fn points(page: &mut Page, records: &[&Record]) {
     columns.push(Column { title: "trials".to_owned(), cells: counts, align: Align::Right, rank: Column::KEEP });
     columns.push(column("median messages/s", Column::KEEP, &throughput, &|spread| rate(spread.median)));
     // Of fewer, they are the lowest and the highest, or nearly.
-    if points.iter().any(|point| point.trials.len() >= LEAST_FOR_QUARTILES) {
+    if points.iter().any(|point| point.trials.len() >= MIN_FOR_QUARTILES) {
         columns.push(column("quartiles", 8, &throughput, &|spread| {
             format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))
         }));

@@ -1,10 +1,10 @@
 //! Reads a body of logs: decompresses it and checks every field, within bounds that its headers cannot widen.
 
 /// Most bytes of logs in one request.
-pub const MOST_RAW_BYTES: usize = 10 << 20;
+pub const MAX_RAW_BYTES: usize = 10 << 20;
 
 /// Most logs in one request.
-const MOST_LOGS: u64 = 40_960;
+const MAX_LOGS: u64 = 40_960;
 
 /// Why a body is refused: the service's code, and a sentence.
 pub type Refusal = (&'static str, String);
@@ -20,10 +20,10 @@ pub struct Contents {
 
 /// The protobuf in a body that is compressed by `kind` and claims to be of `raw_size`.
 pub fn unfold(body: &[u8], kind: &str, raw_size: usize) -> Result<Vec<u8>, Refusal> {
-    if raw_size > MOST_RAW_BYTES {
+    if raw_size > MAX_RAW_BYTES {
         return Err((
             "PostBodyTooLarge",
-            format!("{raw_size} bytes of logs, but at most {MOST_RAW_BYTES} are taken at once"),
+            format!("{raw_size} bytes of logs, but at most {MAX_RAW_BYTES} are taken at once"),
         ));
     }
     let broken = |reason: String| ("PostBodyUncompressError", reason);
@@ -70,7 +70,7 @@ fn walk(group: &[u8]) -> Result<Contents, &'static str> {
             (_, kind) => cursor.skip(kind)?,
         }
     }
-    if contents.logs > MOST_LOGS {
+    if contents.logs > MAX_LOGS {
         return Err("more logs than a request may hold");
     }
     Ok(contents)

@@ -12,19 +12,19 @@ use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
 
 use super::account::Account;
-use super::decode::{MOST_RAW_BYTES, Refusal, examine, unfold};
+use super::decode::{MAX_RAW_BYTES, Refusal, examine, unfold};
 use super::faults::{FaultKind, Faults};
 use super::management::{denied, listed, management};
 use super::options::{EmulatorOptions, Key};
 use super::signature::{Asked, SignatureCheck};
-use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
+use super::stores::{MAX_SHARDS, NotMade, Store, Stores, Written};
 
 /// How long a request without a response is held.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// Most groups of one response, and most bytes of several groups.
-const MOST_GROUPS: usize = 1000;
-const MOST_READ_BYTES: usize = 8 << 20;
+const MAX_GROUPS: usize = 1000;
+const MAX_READ_BYTES: usize = 8 << 20;
 
 /// The connection ends without a response.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ impl Endpoint {
     pub async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Silence> {
         let (head, body) = request.into_parts();
         // Refused before anything is read: a client that claims too much, or is not let in, need not send it.
-        if body.size_hint().lower() > MOST_RAW_BYTES as u64 {
+        if body.size_hint().lower() > MAX_RAW_BYTES as u64 {
             return Ok(self.refuse(&too_large(), true));
         }
         let query = head.uri.query().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Endpoint {
 
     /// The body, within the endpoint's patience.
     async fn take(&self, body: Incoming) -> Result<Result<Bytes, Refusal>, Silence> {
-        match tokio::time::timeout(self.patience, Limited::new(body, MOST_RAW_BYTES).collect()).await {
+        match tokio::time::timeout(self.patience, Limited::new(body, MAX_RAW_BYTES).collect()).await {
             Ok(Ok(body)) => Ok(Ok(body.to_bytes())),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Ok(Err(too_large())),
             Ok(Err(_)) => Err(Silence),
@@ -209,7 +209,7 @@ impl Endpoint {
             Ok(()) => Ok(self.done()),
             Err(NotMade::Exists) => Err(("LogStoreAlreadyExist", format!("logstore {} already exists", wanted.name))),
             Err(NotMade::Limit) => {
-                Err(invalid(format!("a store has 1 to {MOST_SHARDS} shards, and there are not too many stores")))
+                Err(invalid(format!("a store has 1 to {MAX_SHARDS} shards, and there are not too many stores")))
             }
             Err(NotMade::Name) => Err(invalid("this is not the name of a log store".to_owned())),
         }
@@ -237,8 +237,8 @@ impl Endpoint {
         let invalid = || ("InvalidCursor", "no cursor of this endpoint".to_owned());
         let from = STANDARD.decode(parameter("cursor")).ok().and_then(|text| String::from_utf8(text).ok());
         let from = from.and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
-        let most = parameter("count").parse().unwrap_or(MOST_GROUPS).min(MOST_GROUPS);
-        let (read, next) = found.read(shard, from, most, MOST_READ_BYTES);
+        let most = parameter("count").parse().unwrap_or(MAX_GROUPS).min(MAX_GROUPS);
+        let (read, next) = found.read(shard, from, most, MAX_READ_BYTES);
         let list = group_list(&read)?;
         let raw_size = list.len();
         let compressed = !list.is_empty() && asked.header("accept-encoding").contains("lz4");
@@ -335,7 +335,7 @@ fn plain(status: u16, body: &'static str) -> Reply {
 }
 
 fn too_large() -> Refusal {
-    ("PostBodyTooLarge", format!("a body of more than {MOST_RAW_BYTES} bytes"))
+    ("PostBodyTooLarge", format!("a body of more than {MAX_RAW_BYTES} bytes"))
 }
 
 fn unknown_store(name: &str) -> Refusal {

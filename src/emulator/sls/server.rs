@@ -14,7 +14,7 @@ use super::patient::Patient;
 use super::request::Endpoint;
 
 /// Connections at the same time; more wait to be accepted.
-const MOST_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 
 /// After an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Accepts connections for ever. `patience` is for a handshake, for the head of a request, between two
 /// requests, and for a response that the client does not take.
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
-    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else {
             // The semaphore is never closed.

@@ -15,7 +15,7 @@ use super::options::Key;
 use crate::net::percent::percent_encoded;
 
 /// How far a client's clock may be off, in seconds.
-const MOST_SKEW_SECONDS: i64 = 15 * 60;
+const MAX_SKEW_SECONDS: i64 = 15 * 60;
 
 /// The only version of the interface that there is.
 const API_VERSION: &str = "0.6.0";
@@ -153,7 +153,7 @@ fn known(claimed: &str, id: &str) -> Result<(), Refusal> {
 
 fn timely(date: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
     let date = date.ok_or(("InvalidDateFormat", "the date is missing or malformed".to_owned()))?;
-    if date.as_second().abs_diff(now.as_second()) > MOST_SKEW_SECONDS as u64 {
+    if date.as_second().abs_diff(now.as_second()) > MAX_SKEW_SECONDS as u64 {
         return Err(("RequestTimeExpired", "the request's date is more than 15 minutes off".to_owned()));
     }
     Ok(())

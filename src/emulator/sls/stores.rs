@@ -10,14 +10,14 @@ use parking_lot::{Mutex, RwLock};
 use super::options::{Basis, EmulatorOptions};
 
 /// Most shards of one store, and most stores.
-pub const MOST_SHARDS: u32 = 256;
-const MOST_STORES: usize = 10_000;
+pub const MAX_SHARDS: u32 = 256;
+const MAX_STORES: usize = 10_000;
 
 /// Most shards of all stores: each costs memory even without logs.
-const MOST_SHARDS_OF_ALL: usize = 16_384;
+const MAX_SHARDS_OF_ALL: usize = 16_384;
 
 /// Letters of a store's name.
-const MOST_NAME_LETTERS: usize = 63;
+const MAX_NAME_LETTERS: usize = 63;
 
 /// What keeping a body costs beside its bytes.
 const KEEPING_BYTES: u64 = size_of::<Written>() as u64 + 32;
@@ -44,7 +44,7 @@ impl Written {
 fn is_name(name: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();
-    (2..=MOST_NAME_LETTERS).contains(&bytes.len())
+    (2..=MAX_NAME_LETTERS).contains(&bytes.len())
         && bytes.iter().all(|byte| plain(byte) || b"-_".contains(byte))
         && bytes.first().is_some_and(plain)
         && bytes.last().is_some_and(plain)
@@ -132,8 +132,8 @@ impl Stores {
             return Err(NotMade::Name);
         }
         let of_all: usize = stores.values().map(|store| store.shards()).sum();
-        let is_too_many = stores.len() >= MOST_STORES || of_all + shards as usize > MOST_SHARDS_OF_ALL;
-        if is_too_many || shards == 0 || shards > MOST_SHARDS {
+        let is_too_many = stores.len() >= MAX_STORES || of_all + shards as usize > MAX_SHARDS_OF_ALL;
+        if is_too_many || shards == 0 || shards > MAX_SHARDS {
             return Err(NotMade::Limit);
         }
         stores.insert(name.to_owned(), Arc::new(Store::new(shards)));
@@ -195,7 +195,7 @@ impl Shard {
 
 impl Store {
     fn new(shards: u32) -> Self {
-        let shards = shards.clamp(1, MOST_SHARDS) as usize;
+        let shards = shards.clamp(1, MAX_SHARDS) as usize;
         let layout = Layout { shards: (0..shards).map(|_| Shard::new()).collect(), writable: (0..shards).collect() };
         Store { layout: RwLock::new(layout), next: Mutex::new(0) }
     }
@@ -220,7 +220,7 @@ impl Store {
         let mut layout = self.layout.write();
         let all = layout.shards.len();
         let Some(position) = layout.writable.iter().position(|one| *one == shard) else { return false };
-        if all + 2 > MOST_SHARDS as usize {
+        if all + 2 > MAX_SHARDS as usize {
             return false;
         }
         layout.shards.extend([Shard::new(), Shard::new()]);
@@ -352,9 +352,9 @@ mod tests {
         for name in ["", "s", "Store", "-store", "store_", "a store", &"x".repeat(64)] {
             assert!(matches!(stores.make(name, 1), Err(NotMade::Name)), "{name}");
         }
-        let most = MOST_SHARDS_OF_ALL / MOST_SHARDS as usize;
+        let most = MAX_SHARDS_OF_ALL / MAX_SHARDS as usize;
         for number in 0..most {
-            assert!(stores.make(&format!("store-{number}"), MOST_SHARDS).is_ok());
+            assert!(stores.make(&format!("store-{number}"), MAX_SHARDS).is_ok());
         }
         assert!(matches!(stores.make("one-more", 1), Err(NotMade::Limit)));
         assert!(stores.remove("store-0") && stores.make("one-more", 1).is_ok());

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::load::WorkTimes;
 
 /// Most messages that a consumer takes at once to make up for a late wake-up.
-const MOST_AT_ONCE: u64 = 1024;
+const MAX_AT_ONCE: u64 = 1024;
 
 /// What the consumers of one group share: at most so many messages per second.
 pub struct RateLimit {
@@ -56,7 +56,7 @@ impl Pace {
         let work_ns = self.work.as_ref().map_or(0, WorkTimes::mean_ns);
         let interval_ns = self.limit.as_ref().map_or(0, |limit| limit.interval_ns as u64);
         let behind = now_ns.saturating_sub(self.next_ns()) / work_ns.max(interval_ns).max(1);
-        (1 + behind).min(MOST_AT_ONCE) as usize
+        (1 + behind).min(MAX_AT_ONCE) as usize
     }
 
     /// Begins with messages that the client hands over at once. The others of the group wait meanwhile.

@@ -11,7 +11,7 @@ use crate::record::{LoadModel, Record, SinkRecord};
 use crate::statistics::median;
 
 /// Sides whose machines were busy with other work by shares that differ by more than this had other conditions.
-const LARGEST_LOAD_DIFFERENCE: f64 = 0.1;
+const MAX_LOAD_DIFFERENCE: f64 = 0.1;
 
 /// Keys of a scenario that do not change what is measured.
 const INDIFFERENT: [&str; 5] = ["name", "output", "sweep", "thresholds", "broker.watch"];
@@ -133,7 +133,7 @@ fn host_load(a: &[&Record], b: &[&Record]) -> Option<Difference> {
     };
     let middle = |records: &[&Record]| median(&records.iter().filter_map(others).collect::<Vec<_>>());
     let (a, b) = (middle(a)?, middle(b)?);
-    ((a - b).abs() > LARGEST_LOAD_DIFFERENCE).then(|| Difference {
+    ((a - b).abs() > MAX_LOAD_DIFFERENCE).then(|| Difference {
         what: "other processes' share of the machine".to_owned(),
         a: percent(a),
         b: percent(b),

@@ -10,7 +10,7 @@ use crate::record::Status;
 use crate::statistics;
 
 /// Runs a side from which on the runs themselves show what differs between them: of fewer, no order of them is rarer than 1 in 20.
-const LEAST_RUNS: usize = 4;
+const MIN_RUNS: usize = 4;
 
 /// What a comparison takes for a unit of chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub(super) fn of(pairs: &mut [Pair<'_>]) -> Design {
         }
         return Design::InTurn;
     }
-    match pairs.iter().all(|(a, b)| a.runs().min(b.runs()) >= LEAST_RUNS) {
+    match pairs.iter().all(|(a, b)| a.runs().min(b.runs()) >= MIN_RUNS) {
         true => Design::SeveralRuns,
         false => Design::SingleRuns,
     }

@@ -141,7 +141,7 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let all = counts.acknowledged.saturating_add(messages);
     let share = messages as f64 / all as f64;
-    let found = if share > limits::LARGEST_MISSING_SHARE { against } else { note };
+    let found = if share > limits::MAX_MISSING_SHARE { against } else { note };
     let listed: Vec<String> = kinds
         .iter()
         .filter(|(_, messages)| *messages > 0)

@@ -34,8 +34,8 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
     let pauses = client.pauses.unwrap_or_default();
     let reported_ns = evidence.headline().and_then(|latency| latency.p99_ns).unwrap_or(0);
     let late = is_much(wake_up.p99_ns, reported_ns);
-    let paused = pauses.p99_ns > limits::LARGEST_PAUSE_P99_NS
-        || pauses.p99_ns > limits::LEAST_PAUSE_P99_NS && is_much(pauses.p99_ns, reported_ns);
+    let paused = pauses.p99_ns > limits::MAX_PAUSE_P99_NS
+        || pauses.p99_ns > limits::MIN_PAUSE_P99_NS && is_much(pauses.p99_ns, reported_ns);
     let mut found = Found::default();
     if late {
         found.add(late_wake_ups("1 in 100 messages", wake_up.p99_ns, timers.p99_ns), true);
@@ -44,7 +44,7 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
         let text = "1 in 100 wake-ups of a thread that only sleeps came";
         // A closed loop is there for its throughput; its service time depends on the window and on the load of the machine as well as on
         // the broker.
-        let long = pauses.p99_ns > limits::LARGEST_PAUSE_P99_NS;
+        let long = pauses.p99_ns > limits::MAX_PAUSE_P99_NS;
         found.add(format!("{text} {} late or later", duration(pauses.p99_ns as f64)), is_open || long);
     }
     let pressure = evidence.host_load.and_then(|load| load.cpu_pressure_share);
@@ -78,7 +78,7 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn is_much(delay_ns: u64, reported_ns: u64) -> bool {
-    reported_ns > 0 && delay_ns as f64 > limits::LARGEST_OWN_DELAY_SHARE * reported_ns as f64
+    reported_ns > 0 && delay_ns as f64 > limits::MAX_OWN_DELAY_SHARE * reported_ns as f64
 }
 
 /// Both parts of a delay: the timer's, and what the scenario chose.
@@ -127,7 +127,7 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
     let Some((quantile, value_ns)) = beyond().last() else { return };
     let pauses = evidence.client.pauses.unwrap_or_default();
     let pause_ns = if quantile > 0.999 { pauses.p99_99_ns } else { pauses.p99_9_ns };
-    if pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns, value_ns) {
+    if pause_ns > limits::MIN_PAUSE_P99_NS && is_much(pause_ns, value_ns) {
         let name = percentile(quantile);
         found.add(
             format!(
@@ -175,7 +175,7 @@ fn outages(evidence: &Evidence<'_>, found: &mut Found) {
 /// High percentiles that another run may not have, for they come from one event or a few. What the client itself made is said as that.
 fn few_events(evidence: &Evidence<'_>) -> Option<Finding> {
     // A window that is too short has few seconds anyhow.
-    if evidence.throughput.window_ns < limits::LEAST_WINDOW_NS {
+    if evidence.throughput.window_ns < limits::MIN_WINDOW_NS {
         return None;
     }
     let headline = evidence.load_model.headline().to_string();

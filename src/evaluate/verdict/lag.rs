@@ -75,14 +75,14 @@ fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Gr
     let longer_ns = stretches(&rows).into_iter().filter_map(|stretch| {
         let trend = |values: &[Option<f64>]| {
             let known: Vec<f64> = values[stretch.clone()].iter().flatten().copied().collect();
-            Trend::of(&[known]).filter(|_| stretch.len() >= limits::LEAST_BINS_FOR_LAG)
+            Trend::of(&[known]).filter(|_| stretch.len() >= limits::MIN_BINS_FOR_LAG)
         };
         // A lag is one look a second, so by chance alone it rises in a few of a thousand groups: the messages that came must say so, too.
-        let is_confirmed = trend(&medians).is_none_or(|medians| medians.score >= limits::LEAST_SCORE_OF_A_SECOND_TREND);
+        let is_confirmed = trend(&medians).is_none_or(|medians| medians.score >= limits::MIN_SCORE_OF_A_SECOND_TREND);
         let has_grown = |trend: &Trend| {
-            trend.score >= limits::LEAST_TREND_SCORE
-                && trend.relative_change > limits::LARGEST_TAIL_DRIFT
-                && trend.change > limits::LEAST_LAG_GROWTH_NS
+            trend.score >= limits::MIN_TREND_SCORE
+                && trend.relative_change > limits::MAX_TAIL_DRIFT
+                && trend.change > limits::MIN_LAG_GROWTH_NS
         };
         trend(&waits).filter(|trend| is_confirmed && has_grown(trend)).map(|trend| trend.change)
     });
@@ -122,7 +122,7 @@ fn stretches(rows: &[&SeriesRow]) -> Vec<Range<usize>> {
         found.push(begin..begin + chunk.len());
         begin += chunk.len();
     }
-    found.retain(|stretch| stretch.len() >= limits::LEAST_BINS_FOR_LAG);
+    found.retain(|stretch| stretch.len() >= limits::MIN_BINS_FOR_LAG);
     if found.is_empty() {
         found.push(0..rows.len());
     }

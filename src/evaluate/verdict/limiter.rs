@@ -52,7 +52,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
 /// Whether answers did not come inside the window at the rate of the schedule.
 fn is_behind(evidence: &Evidence<'_>) -> bool {
     let throughput = evidence.throughput;
-    let wanted = throughput.target_per_second.map(|target| target * limits::LEAST_ANSWERED_SHARE);
+    let wanted = throughput.target_per_second.map(|target| target * limits::MIN_ANSWERED_SHARE);
     wanted.is_some_and(|wanted| throughput.messages_per_second < wanted)
 }
 
@@ -114,7 +114,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     let late = match evidence.throughput.target_per_second {
         Some(target)
             if pace::rate_missed(evidence).is_some()
-                && evidence.throughput.sent_per_second >= target * limits::LEAST_RATE_SHARE =>
+                && evidence.throughput.sent_per_second >= target * limits::MIN_RATE_SHARE =>
         {
             " The wanted rate was sent, but not in time.".to_owned()
         }
@@ -193,8 +193,7 @@ impl InFlight {
         let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
         let counts = evidence.counts;
         let missing = counts.without_acknowledgement() as f64
-            > limits::LARGEST_MISSING_SHARE
-                * counts.acknowledged.saturating_add(counts.without_acknowledgement()) as f64;
+            > limits::MAX_MISSING_SHARE * counts.acknowledged.saturating_add(counts.without_acknowledgement()) as f64;
         let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
         let messages = if whole { by_law.or(counted) } else { counted.or(by_law) }?;
         let shown =

@@ -17,7 +17,7 @@ fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
         Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
         None => (evidence.throughput.window_ns, evidence.counts.acknowledged, "acknowledged"),
     };
-    let advice = match (duration_ns < limits::LEAST_WINDOW_NS, messages < limits::LEAST_MESSAGES) {
+    let advice = match (duration_ns < limits::MIN_WINDOW_NS, messages < limits::MIN_MESSAGES) {
         (false, false) => return None,
         (true, _) => {
             "Measure for 5 s or more (`run.duration`, or a larger `run.messages`); 30 s and several trials are better."
@@ -50,8 +50,8 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     let unsent_share = if due > 0 { unsent as f64 / due as f64 } else { 0.0 };
     let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
     let seconds = evidence.throughput.window_ns as f64 / 1e9;
-    let not_late = target * limits::LARGEST_SCHEDULE_DELAY_P99_NS as f64 / 1e9;
-    let short = sent * seconds + not_late < limits::LEAST_RATE_SHARE * target * seconds;
+    let not_late = target * limits::MAX_SCHEDULE_DELAY_P99_NS as f64 / 1e9;
+    let short = sent * seconds + not_late < limits::MIN_RATE_SHARE * target * seconds;
     let mut found = Vec::new();
     if short {
         let share = if target > 0.0 { sent / target } else { 1.0 };
@@ -62,7 +62,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
             percent(share)
         ));
     }
-    if unsent_share > 1.0 - limits::LEAST_RATE_SHARE {
+    if unsent_share > 1.0 - limits::MIN_RATE_SHARE {
         found.push(format!(
             "{} of {} messages that were due were never sent ({})",
             count(unsent),
@@ -70,7 +70,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
             percent(unsent_share)
         ));
     }
-    if delay_ns > limits::LARGEST_SCHEDULE_DELAY_P99_NS {
+    if delay_ns > limits::MAX_SCHEDULE_DELAY_P99_NS {
         found.push(format!("1 message in 100 left {} late or later", duration(delay_ns as f64)));
     }
     if found.is_empty() {
@@ -114,7 +114,7 @@ fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
     let begin = evidence.measured_rows().next()?;
     let first = begin.p99_ns?;
     let mut later: Vec<u64> = evidence.measured_rows().skip(1).filter_map(|row| row.p99_ns).collect();
-    if later.len() + 1 < limits::LEAST_BINS_FOR_STEADINESS {
+    if later.len() + 1 < limits::MIN_BINS_FOR_STEADINESS {
         return None;
     }
     later.sort_unstable();
@@ -143,7 +143,7 @@ fn rates_differ(evidence: &Evidence<'_>) -> Option<Finding> {
     let whole = evidence.throughput.until_last_acknowledgement?;
     let larger = inside.max(whole.messages_per_second);
     let difference = (inside - whole.messages_per_second).abs();
-    if larger == 0.0 || difference / larger <= limits::LARGEST_RATE_DIFFERENCE {
+    if larger == 0.0 || difference / larger <= limits::MAX_RATE_DIFFERENCE {
         return None;
     }
     let (of_warm_up, advice) = match evidence.throughput.warm_up_messages {

@@ -34,7 +34,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
         ));
     }
     let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
-    if lateness_ns > limits::LARGEST_TIMER_LATENESS_P99_NS
+    if lateness_ns > limits::MAX_TIMER_LATENESS_P99_NS
         && machine_is_full(evidence)
         && client_share_of_busy(evidence) > 0.5
     {
@@ -79,12 +79,12 @@ fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
     let load = evidence.host_load?;
     let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
     let causes = [
-        (load.steal > limits::LARGEST_STEAL_SHARE)
+        (load.steal > limits::MAX_STEAL_SHARE)
             .then(|| format!("the hypervisor withheld {} of the machine's time", percent(load.steal))),
-        (throttled > limits::LARGEST_THROTTLED_SHARE).then(|| {
+        (throttled > limits::MAX_THROTTLED_SHARE).then(|| {
             format!("a CPU quota kept this process from running for {} of its cores' time", percent(throttled))
         }),
-        (memory > limits::LARGEST_MEMORY_PRESSURE_SHARE)
+        (memory > limits::MAX_MEMORY_PRESSURE_SHARE)
             .then(|| format!("tasks waited for memory for {} of the time", percent(memory))),
     ];
     let found: Vec<String> = causes.into_iter().flatten().collect();

@@ -15,13 +15,13 @@ pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
     let bins = bins(&rows, evidence.period_ns);
     let mut found = Vec::new();
     let mut figures = vec![("bins", bins.len() as f64)];
-    if bins.len() >= limits::LEAST_BINS_FOR_STEADINESS {
+    if bins.len() >= limits::MIN_BINS_FOR_STEADINESS {
         throughput(&bins, &mut found, &mut figures);
     }
     if evidence.load_model == LoadModel::Open {
         for (name, percentile, largest) in [
-            ("median", median_of as fn(&SeriesRow) -> Option<u64>, limits::LARGEST_LATENCY_DRIFT),
-            ("99th percentile", |row| row.p99_ns, limits::LARGEST_TAIL_DRIFT),
+            ("median", median_of as fn(&SeriesRow) -> Option<u64>, limits::MAX_LATENCY_DRIFT),
+            ("99th percentile", |row| row.p99_ns, limits::MAX_TAIL_DRIFT),
         ] {
             found.extend(drift(&rows, name, percentile, largest, &mut figures));
         }
@@ -83,12 +83,12 @@ fn throughput(bins: &[Bin], found: &mut Vec<String>, figures: &mut Vec<(&'static
     };
     let relative: Vec<f64> =
         bins.iter().filter(|bin| expected(bin) > 0.0).map(|bin| bin.acknowledged / expected(bin)).collect();
-    if relative.len() < limits::LEAST_BINS_FOR_STEADINESS {
+    if relative.len() < limits::MIN_BINS_FOR_STEADINESS {
         return;
     }
     let each = acknowledged / relative.len() as f64;
     let steadiness = Steadiness::of(&relative);
-    if steadiness.variation > allowed(limits::LARGEST_VARIATION, 1.0, each) {
+    if steadiness.variation > allowed(limits::MAX_VARIATION, 1.0, each) {
         found.push(format!(
             "the rate of single stretches of {} varied by {} (standard deviation / mean)",
             duration(seconds / bins.len() as f64 * 1e9),
@@ -98,14 +98,14 @@ fn throughput(bins: &[Bin], found: &mut Vec<String>, figures: &mut Vec<(&'static
     // Both halves' counts vary by chance, so a difference of 3 standard deviations is allowed on top.
     let chance = 3.0 * 2.0 / (relative.len() as f64).sqrt();
     let mean = acknowledged / seconds;
-    if steadiness.halves() > allowed(limits::LARGEST_HALVES_DIFFERENCE, chance, each) {
+    if steadiness.halves() > allowed(limits::MAX_HALVES_DIFFERENCE, chance, each) {
         found.push(format!(
             "the first half carried {}/s and the second {}/s",
             rate(mean * steadiness.first_half),
             rate(mean * steadiness.second_half)
         ));
     }
-    let empty = bins.iter().filter(|bin| bin.acknowledged == 0.0 && expected(bin) >= limits::LEAST_EXPECTED_OF_EMPTY);
+    let empty = bins.iter().filter(|bin| bin.acknowledged == 0.0 && expected(bin) >= limits::MIN_EXPECTED_OF_EMPTY);
     let empty_seconds: f64 = empty.map(|bin| bin.seconds).sum();
     if empty_seconds > 0.0 {
         found.push(format!("{} passed without an acknowledgement", duration(empty_seconds * 1e9)));
@@ -131,10 +131,10 @@ fn drift(
         .chunk_by(|one, other| same_rate(one, other))
         .map(|stretch| stretch.iter().filter_map(|row| percentile(row)).map(|value| value as f64).collect())
         .collect();
-    let enough = stretches.iter().map(Vec::len).sum::<usize>() >= limits::LEAST_BINS_FOR_TREND;
+    let enough = stretches.iter().map(Vec::len).sum::<usize>() >= limits::MIN_BINS_FOR_TREND;
     let trend = Trend::of(&stretches).filter(|_| enough)?;
-    let far = trend.relative_change.abs() > largest && trend.change.abs() > limits::LEAST_DRIFT_NS;
-    if !far || trend.score.abs() < limits::LEAST_TREND_SCORE {
+    let far = trend.relative_change.abs() > largest && trend.change.abs() > limits::MIN_DRIFT_NS;
+    if !far || trend.score.abs() < limits::MIN_TREND_SCORE {
         return None;
     }
     figures.push(if name == "median" { ("p50_change_ns", trend.change) } else { ("p99_change_ns", trend.change) });
@@ -152,7 +152,7 @@ fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -
     let target = evidence.throughput.target_per_second?;
     let response = evidence.latency.response.as_ref()?;
     let longest_ns = response.max_ns as f64;
-    if longest_ns <= limits::LARGEST_STANDSTILL_SHARE * evidence.throughput.window_ns as f64 {
+    if longest_ns <= limits::MAX_STANDSTILL_SHARE * evidence.throughput.window_ns as f64 {
         return None;
     }
     let histogram = response.decode_histogram().ok()?;

@@ -52,12 +52,12 @@ struct Stretch {
 }
 
 /// Figures of a stretch that are compared pair by pair: the pairs of a day of seconds would take 30 GB.
-const MOST_FIGURES: usize = 600;
+const MAX_FIGURES: usize = 600;
 
 impl Stretch {
     /// Of many figures, neighbours are taken together.
     fn of(values: &[f64]) -> Option<Self> {
-        let together = values.chunks(values.len().div_ceil(MOST_FIGURES).max(1));
+        let together = values.chunks(values.len().div_ceil(MAX_FIGURES).max(1));
         let values: Vec<f64> = together.map(|few| few.iter().sum::<f64>() / few.len() as f64).collect();
         let median = median(values.to_vec()).filter(|median| *median > 0.0)?;
         let n = values.len() as f64;

@@ -86,7 +86,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 }
 
 fn behind(verification: &Verification) -> Option<Finding> {
-    let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::LONGEST_CATCH_UP_NS);
+    let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::MAX_CATCH_UP_NS);
     let described = of_groups(
         verification,
         |group| late(group).is_some(),

@@ -20,19 +20,19 @@ const COURSES: [Course; 3] = [
     Course {
         name: "messages/s",
         of: |row| Some(row.acknowledged as f64 / row.seconds()),
-        largest: limits::LARGEST_BEGIN_DIFFERENCE,
+        largest: limits::MAX_BEGIN_DIFFERENCE,
         readable: rate,
     },
     Course {
         name: "p50",
         of: |row| median_of(row).map(|value| value as f64),
-        largest: limits::LARGEST_BEGIN_DIFFERENCE,
+        largest: limits::MAX_BEGIN_DIFFERENCE,
         readable: duration,
     },
     Course {
         name: "p99",
         of: |row| row.p99_ns.map(|value| value as f64),
-        largest: limits::LARGEST_TAIL_DRIFT,
+        largest: limits::MAX_TAIL_DRIFT,
         readable: duration,
     },
 ];

@@ -9,13 +9,13 @@ use crate::load::random::{Purpose, generator};
 use crate::scenario::Size;
 
 /// The longest head of a `bin`: its mark and a length of 32 bits.
-const LONGEST_HEAD: usize = 5;
+const MAX_HEAD: usize = 5;
 
 /// Each payload is one value of the type `bin` with as many random bytes as the size asks for.
 pub(super) fn message_pack(size: &Size, count: usize, seed: u64) -> Result<Draft, LoadError> {
     let sizes = size::draw(size, count, seed)?;
     let mut generator = generator(seed, Purpose::Content, 0);
-    let mut draft = Draft::with_capacity(count, size::total(&sizes) + (count * LONGEST_HEAD) as u128)?;
+    let mut draft = Draft::with_capacity(count, size::total(&sizes) + (count * MAX_HEAD) as u128)?;
     for size in sizes {
         let length = u32::try_from(size).unwrap_or(u32::MAX);
         draft.push(|bytes| {

@@ -307,7 +307,7 @@ fn every_consumer_has_figures_of_its_own_that_add_up_to_those_of_all() {
 #[test]
 fn latencies_of_single_consumers_are_kept_of_so_many_only() {
     let arrivals = verified(1);
-    let _recorders: Vec<_> = (0..=MOST_TIMED).map(|member| arrivals.recorder_of(SUBSCRIPTION, member)).collect();
+    let _recorders: Vec<_> = (0..=MAX_TIMED).map(|member| arrivals.recorder_of(SUBSCRIPTION, member)).collect();
     let timed: Vec<bool> = arrivals.consumers().iter().map(|of| of.end_to_end.is_some()).collect();
-    assert_eq!((timed.len(), timed.iter().filter(|timed| **timed).count()), (MOST_TIMED + 1, MOST_TIMED));
+    assert_eq!((timed.len(), timed.iter().filter(|timed| **timed).count()), (MAX_TIMED + 1, MAX_TIMED));
 }

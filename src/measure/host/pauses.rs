@@ -18,14 +18,14 @@ use super::{ProcessUsage, timers};
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// The most milliseconds from one wake-up of a process to its next: with fewer values a second, the upper percentiles would say little.
-const MOST_MILLISECONDS: usize = 10;
+const MAX_MILLISECONDS: usize = 10;
 
 /// A pause of this length or longer is kept with its begin: many times what a thread waits for a core on a healthy machine, and a tenth of
 /// the shortest outage.
-const LEAST_LONG: Duration = Duration::from_millis(20);
+const MIN_LONG: Duration = Duration::from_millis(20);
 
 /// Most pauses that are kept with their begin. Where there are more, the shortest are dropped.
-const MOST_LONG: usize = 1_000;
+const MAX_LONG: usize = 1_000;
 
 /// The probe's own use is read so often, in wake-ups: what is missing of it is less than any figure shows.
 const OWN_EVERY: u32 = 16;
@@ -44,7 +44,7 @@ impl HostShare {
 
     /// From one wake-up of this process to the next.
     fn interval(self) -> Duration {
-        INTERVAL * self.count.clamp(1, MOST_MILLISECONDS) as u32
+        INTERVAL * self.count.clamp(1, MAX_MILLISECONDS) as u32
     }
 
     /// From `now` to its first wake-up. All processes of a host read one wall clock, by which each has milliseconds of its own.
@@ -111,7 +111,7 @@ pub struct Noted {
 impl Noted {
     fn keep(&mut self, pause: LongPause) {
         self.long.push(pause);
-        if self.long.len() > MOST_LONG {
+        if self.long.len() > MAX_LONG {
             let shortest = self.long.iter().enumerate().min_by_key(|(_, pause)| pause.end_ns - pause.begin_ns);
             if let Some((index, _)) = shortest {
                 self.long.remove(index);
@@ -122,7 +122,7 @@ impl Noted {
 
 impl Probed {
     fn note_until(&mut self, woken: Instant, interval: Duration, clock: Clock) {
-        if woken.saturating_duration_since(self.due) >= LEAST_LONG {
+        if woken.saturating_duration_since(self.due) >= MIN_LONG {
             let [begin_ns, end_ns] = [self.due, woken].map(|moment| clock.since_epoch_ns(moment));
             self.noted.keep(LongPause { begin_ns, end_ns });
         }
@@ -165,7 +165,7 @@ impl PauseProbe {
     pub fn noted(&self) -> Noted {
         let mut state = self.shared.state.lock();
         let now = Instant::now();
-        if now.saturating_duration_since(state.due) >= LEAST_LONG {
+        if now.saturating_duration_since(state.due) >= MIN_LONG {
             state.note_until(now, self.shared.interval, self.shared.clock);
         }
         let own = state.own_before.map_or(state.noted.own, |before| state.noted.own.since(before));
@@ -284,10 +284,10 @@ mod tests {
     #[test]
     fn of_too_many_pauses_the_longest_are_kept() {
         let mut noted = Noted::default();
-        for number in 0..2 * MOST_LONG as u64 {
+        for number in 0..2 * MAX_LONG as u64 {
             noted.keep(LongPause { begin_ns: number * 1_000, end_ns: number * 1_000 + number % 100 });
         }
-        assert_eq!(noted.long.len(), MOST_LONG);
+        assert_eq!(noted.long.len(), MAX_LONG);
         assert!(noted.long.iter().all(|pause| pause.end_ns - pause.begin_ns >= 50), "{:?}", noted.long);
         assert!(noted.long.is_sorted_by_key(|pause| pause.begin_ns));
     }

@@ -21,7 +21,7 @@ const ONE_IN: u64 = 32;
 const LONG: Duration = Duration::from_micros(10);
 
 /// A task is judged by so many timed polls at least.
-const LEAST_TIMED: u64 = 30;
+const MIN_TIMED: u64 = 30;
 
 /// What a task is, and its number among those that are alive.
 type Place = (&'static str, usize);
@@ -110,7 +110,7 @@ impl TaskTimes {
     pub fn busiest_since(&self, begin: &TaskTimes, elapsed: Duration) -> Option<BusiestTask> {
         let since = |(place, (busy, timed)): (&Place, &(Duration, u64))| {
             let (busy_before, timed_before) = begin.0.get(place).copied().unwrap_or_default();
-            (timed - timed_before >= LEAST_TIMED).then(|| (busy.saturating_sub(busy_before), *place))
+            (timed - timed_before >= MIN_TIMED).then(|| (busy.saturating_sub(busy_before), *place))
         };
         let (busy, (kind, number)) = self.0.iter().filter_map(since).max()?;
         Some(BusiestTask { name: format!("{kind} {number}"), cores: super::cores(busy, elapsed).min(1.0) })
@@ -189,9 +189,9 @@ mod tests {
     async fn a_task_with_few_timed_polls_is_not_judged() {
         let begin = TaskTimes::now();
         let long = Duration::from_micros(20);
-        watched("seldom", 0, work(LEAST_TIMED as usize - 2, long)).await;
+        watched("seldom", 0, work(MIN_TIMED as usize - 2, long)).await;
         assert_eq!(busy_since(&begin, ("seldom", 0), Duration::from_millis(1)), None);
-        watched("seldom", 0, work(LEAST_TIMED as usize, long)).await;
+        watched("seldom", 0, work(MIN_TIMED as usize, long)).await;
         assert!(busy_since(&begin, ("seldom", 0), Duration::from_millis(1)).is_some());
     }
 
@@ -199,7 +199,7 @@ mod tests {
     async fn polling_is_not_work_of_a_task() {
         let begin = TaskTimes::now();
         let polls = async {
-            for _ in 0..LEAST_TIMED {
+            for _ in 0..MIN_TIMED {
                 polling::during(|| spin(Duration::from_millis(1)));
                 yield_now().await;
                 spin(LONG);

@@ -109,7 +109,7 @@ mod tests {
         type Error = ();
         type Scratch = ();
 
-        const MOST_UNWRITTEN: usize = 1;
+        const MAX_UNWRITTEN: usize = 1;
 
         fn pending((): &()) -> usize {
             0

@@ -8,10 +8,10 @@ use super::Transport;
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
 /// What an empty read buffer keeps of what it grew to: one frame that is far larger than the others does not hold its memory until the end.
-const MOST_KEPT_BYTES: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// With less free space than this at its end, the buffer moves its unread bytes to its beginning.
-const LEAST_FREE_BYTES: usize = 64 << 10;
+const MIN_FREE_BYTES: usize = 64 << 10;
 
 /// Bytes to write.
 #[derive(Default)]
@@ -87,13 +87,13 @@ impl ReadBuffer {
     pub fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            if self.bytes.len() > MOST_KEPT_BYTES {
+            if self.bytes.len() > MAX_KEPT_BYTES {
                 self.bytes = vec![0; READ_BUFFER_BYTES];
             }
-        } else if self.bytes.len() - self.end < LEAST_FREE_BYTES {
+        } else if self.bytes.len() - self.end < MIN_FREE_BYTES {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            if self.bytes.len() - self.end < LEAST_FREE_BYTES {
+            if self.bytes.len() - self.end < MIN_FREE_BYTES {
                 // A single frame fills nearly all of it. Decoding rejects a frame that is too large before it has arrived.
                 self.bytes.resize(self.bytes.len() * 2, 0);
             }

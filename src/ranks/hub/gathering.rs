@@ -15,10 +15,10 @@ use crate::ranks::message::{FromRoot, Hello};
 use crate::ranks::{JOIN, RanksError, SILENCE, frame};
 
 /// The longest first message: the names and sums of payload files are the most of it.
-const LONGEST_HELLO: u32 = 1 << 20;
+const MAX_HELLO: u32 = 1 << 20;
 
 /// Connections beside those of the ranks that may be open before they have said who they are.
-const MOST_STRANGERS: usize = 64;
+const MAX_STRANGERS: usize = 64;
 
 /// Before connections are taken again after an error, such as too many open files.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -126,7 +126,7 @@ impl Ungathered {
 async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
     let mut strangers = JoinSet::new();
     loop {
-        while strangers.len() >= size + MOST_STRANGERS {
+        while strangers.len() >= size + MAX_STRANGERS {
             strangers.join_next().await;
         }
         let (stream, _) = next_of(|| listener.accept()).await;
@@ -152,7 +152,7 @@ pub(super) async fn next_of<T, F: Future<Output = io::Result<T>>>(mut take: impl
 
 async fn welcome(mut stream: TcpStream, token: u64, size: usize) -> io::Result<(Hello, TcpStream)> {
     stream.set_nodelay(true)?;
-    let hello: Hello = frame::read_up_to(LONGEST_HELLO, &mut stream, SILENCE).await?;
+    let hello: Hello = frame::read_up_to(MAX_HELLO, &mut stream, SILENCE).await?;
     if hello.token != token || hello.rank >= size {
         return Err(io::ErrorKind::PermissionDenied.into());
     }

@@ -220,7 +220,7 @@ async fn a_stranger_that_announces_much_is_refused_at_once() {
     let address = listener.local_addr().unwrap();
     let _gathering = tokio::spawn(Hub::gather(listener, 1, TOKEN, 0));
     let mut stranger = TcpStream::connect(address).await.unwrap();
-    stranger.write_all(&frame::LONGEST.to_be_bytes()).await.unwrap();
+    stranger.write_all(&frame::MAX.to_be_bytes()).await.unwrap();
     let ended = timeout(SILENCE / 3, stranger.read_to_end(&mut Vec::new())).await;
     assert!(ended.is_ok(), "rank 0 waits for a gigabyte");
 }

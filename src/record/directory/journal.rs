@@ -15,7 +15,7 @@ use crate::record::hlog::{self, HlogLines};
 use crate::record::{Record, SeriesRow};
 
 /// Seconds that may wait for a slow disk: a quarter of an hour, about 14 MB with an interval log.
-const MOST_WAITING: usize = 1000;
+const MAX_WAITING: usize = 1000;
 
 /// How much of a trial a power cut may cost.
 const SYNCHRONISE_EVERY: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ enum Entry {
 impl Journal {
     /// Begins to write into `directory`, whose series is `series`.
     pub(super) fn begin(directory: &Path, series: Appender) -> Result<Self, DirectoryError> {
-        let (entries, received) = sync_channel(MOST_WAITING);
+        let (entries, received) = sync_channel(MAX_WAITING);
         let (notify, notices) = channel();
         let path = series.path.clone();
         let writer = Writer {
@@ -235,8 +235,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let series = Appender::open(directory.path().join(SERIES_FILE)).unwrap();
         let mut journal = Journal::begin(directory.path(), series).unwrap();
-        let rows = rows(5 * MOST_WAITING as u64);
-        for written in rows.chunks(MOST_WAITING) {
+        let rows = rows(5 * MAX_WAITING as u64);
+        for written in rows.chunks(MAX_WAITING) {
             written.iter().for_each(|row| journal.second(row, HlogLines::default()));
             // More seconds than may wait in all, so that they cannot be anywhere but on disk.
             journal.settle().unwrap();

@@ -56,7 +56,7 @@ pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 pub const SEARCH_FILE: &str = "search.json";
 
 /// Directories of one name and second that are tried before giving up.
-const MOST_OF_ONE_SECOND: u32 = 1000;
+const MAX_OF_ONE_SECOND: u32 = 1000;
 
 /// A run's directory, open for appending.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl RunDirectory {
 }
 
 fn make_new(base: &Path, stem: &str) -> Result<PathBuf, DirectoryError> {
-    for attempt in 1..=MOST_OF_ONE_SECOND {
+    for attempt in 1..=MAX_OF_ONE_SECOND {
         let path = match attempt {
             1 => base.join(stem),
             _ => base.join(format!("{stem}-{attempt}")),
@@ -180,7 +180,7 @@ fn make_new(base: &Path, stem: &str) -> Result<PathBuf, DirectoryError> {
             Err(error) => return Err(DirectoryError::io("make", &path, error)),
         }
     }
-    Err(DirectoryError::Taken { path: base.join(stem), attempts: MOST_OF_ONE_SECOND })
+    Err(DirectoryError::Taken { path: base.join(stem), attempts: MAX_OF_ONE_SECOND })
 }
 
 /// Writes a file that must not be there yet, and brings it to disk.

@@ -13,7 +13,7 @@ use crate::notices::notice;
 use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
 /// A full row that lasted so long was a whole second, as samples come a little early or late.
-const LEAST_WHOLE_SECONDS: f64 = 0.9;
+const MIN_WHOLE_SECONDS: f64 = 0.9;
 
 /// How a record of any version begins, and the name of its schema without the version.
 const RECORD_BEGIN: &str = "{\"schema\":\"brokermark.record/";
@@ -206,7 +206,7 @@ fn begins_anew(last: &SeriesRow, row: &SeriesRow) -> bool {
     };
     let (before, now) = (order(last.phase), order(row.phase));
     // Of a short window, several rows begin in one second.
-    let was_whole = last.full && last.seconds() >= LEAST_WHOLE_SECONDS;
+    let was_whole = last.full && last.seconds() >= MIN_WHOLE_SECONDS;
     row.second < last.second || row.second == last.second && (now < before || now == before && now < 2 && was_whole)
 }
 

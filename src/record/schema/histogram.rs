@@ -16,11 +16,11 @@ const HEAD_BYTES: usize = 40;
 const COMPRESSED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
 const PLAIN: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
 
-/// The most bytes of counts: with [`MOST_DIGITS`], a histogram of all 63 bits has 56,320 counts of at most 9 bytes.
-const MOST_BYTES: usize = 1 << 20;
+/// The most bytes of counts: with [`MAX_DIGITS`], a histogram of all 63 bits has 56,320 counts of at most 9 bytes.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The significant digits of brokermark's histograms. With each more, a histogram takes ten times the memory.
-const MOST_DIGITS: u8 = 3;
+const MAX_DIGITS: u8 = 3;
 
 /// The histogram in HdrHistogram's compressed V2 encoding, as base64.
 ///
@@ -47,7 +47,7 @@ pub fn decode_histogram(text: &str) -> Result<Histogram<u64>, HistogramError> {
         None => bytes,
         Some(compressed) => {
             let mut plain = Vec::new();
-            let mut unpacked = ZlibDecoder::new(compressed).take((HEAD_BYTES + MOST_BYTES) as u64);
+            let mut unpacked = ZlibDecoder::new(compressed).take((HEAD_BYTES + MAX_BYTES) as u64);
             unpacked.read_to_end(&mut plain).map_err(|error| damaged(error.to_string()))?;
             plain
         }
@@ -61,8 +61,8 @@ pub fn decode_histogram(text: &str) -> Result<Histogram<u64>, HistogramError> {
     if announced as usize > there {
         return Err(damaged(format!("it announces {announced} bytes, and has {there}")));
     }
-    if digits > u32::from(MOST_DIGITS) {
-        return Err(damaged(format!("it has {digits} significant digits, more than {MOST_DIGITS}")));
+    if digits > u32::from(MAX_DIGITS) {
+        return Err(damaged(format!("it has {digits} significant digits, more than {MAX_DIGITS}")));
     }
     Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| damaged(format!("{error:?}")))
 }
@@ -96,7 +96,7 @@ mod tests {
         let mut plain = Vec::new();
         V2Serializer::new().serialize(&filled(), &mut plain).unwrap();
         assert_eq!(decode_histogram(&format!("{}\n", STANDARD.encode(plain))).unwrap(), filled());
-        let widest = Histogram::<u64>::new_with_bounds(1, i64::MAX as u64, MOST_DIGITS).unwrap();
+        let widest = Histogram::<u64>::new_with_bounds(1, i64::MAX as u64, MAX_DIGITS).unwrap();
         assert_eq!(decode_histogram(&encode_histogram(&widest)).unwrap(), widest);
     }
 

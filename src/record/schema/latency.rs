@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{HistogramError, decode_histogram, encode_histogram};
-use super::tail::{LEAST_EXCEEDANCES, SlowestMessages, Tail};
+use super::tail::{MIN_EXCEEDANCES, SlowestMessages, Tail};
 
 /// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -133,7 +133,7 @@ impl Latency {
         self.independent.unwrap_or(self.count.saturating_add(self.beyond_range))
     }
 
-    /// Whether `quantile` (0 to 1) can be stated: at least `LEAST_EXCEEDANCES` independent values lie beyond it, and lag did not grow.
+    /// Whether `quantile` (0 to 1) can be stated: at least `MIN_EXCEEDANCES` independent values lie beyond it, and lag did not grow.
     pub fn supports(&self, quantile: f64) -> bool {
         !self.lag_grew && self.independent_values() >= independent_values_needed(quantile)
     }
@@ -153,7 +153,7 @@ pub fn independent_values_needed(quantile: f64) -> u64 {
     // 1 − 0.9999 is not exactly 0.0001: rounded to where it makes no difference.
     match ((1.0 - quantile) * 1e9).round() as u64 {
         0 => u64::MAX,
-        beyond => (LEAST_EXCEEDANCES * 1_000_000_000).div_ceil(beyond),
+        beyond => (MIN_EXCEEDANCES * 1_000_000_000).div_ceil(beyond),
     }
 }
 

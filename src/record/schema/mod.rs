@@ -54,7 +54,7 @@ pub use pipeline::{
 pub use series::{GroupRow, Phase, SeriesRow};
 pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
-pub use tail::{Exceedances, LEAST_TAIL_SECONDS, SlowestMessages, Tail};
+pub use tail::{Exceedances, MIN_TAIL_SECONDS, SlowestMessages, Tail};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};

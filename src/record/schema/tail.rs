@@ -8,11 +8,11 @@ use super::histogram::{HistogramError, decode_histogram, encode_histogram};
 
 /// Fewest independent values beyond a percentile for it to be stated: the number of values beyond it varies by its square
 /// root, so with ten the percentile's rank is certain to about a third.
-pub const LEAST_EXCEEDANCES: u64 = 10;
+pub const MIN_EXCEEDANCES: u64 = 10;
 
 /// Fewest seconds from which the messages beyond a percentile must come for it not to be the figure of one event. A stall that ends at the
 /// turn of a second is in two.
-pub const LEAST_TAIL_SECONDS: u64 = 3;
+pub const MIN_TAIL_SECONDS: u64 = 3;
 
 /// The slowest message of each tenth of a second and of each second in which measured messages were answered. However many messages,
 /// connections or batches one stall of the broker holds up, their answers come in one tenth of a second or a few.
@@ -50,7 +50,7 @@ pub struct Exceedances {
 impl Exceedances {
     /// Whether they are enough events for a percentile to be more than the figure of one of them.
     pub fn are_enough(self) -> bool {
-        self.tenths >= LEAST_EXCEEDANCES && self.seconds >= LEAST_TAIL_SECONDS
+        self.tenths >= MIN_EXCEEDANCES && self.seconds >= MIN_TAIL_SECONDS
     }
 }
 

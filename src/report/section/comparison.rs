@@ -16,18 +16,18 @@ use crate::report::svg::escape;
 use crate::report::svg::forest::{Forest, Ratio};
 
 /// Rows of a forest plot.
-const MOST_ROWS: usize = 24;
+const MAX_ROWS: usize = 24;
 
 /// Differences that are named beside A and B, and the longest text of one, in letters.
-const MOST_NAMED: usize = 2;
-const LONGEST_NAMED: usize = 40;
+const MAX_NAMED: usize = 2;
+const MAX_NAMED_CHARACTERS: usize = 40;
 
 /// What a comparison answers, where its runs can be trusted.
 const WORSE: &str = "Is B worse than A?";
 
 /// Figures that the sentence of one point tells, and those that have a tile.
-const MOST_TOLD: usize = 3;
-const MOST_TILES: usize = 5;
+const MAX_TOLD: usize = 3;
+const MAX_TILES: usize = 5;
 
 /// The head of the page.
 pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
@@ -51,7 +51,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         number(Outcome::CannotTell)
     );
     let evidence = match comparison.points.as_slice() {
-        [point] if (1..=MOST_TOLD).contains(&point.figures.len()) => {
+        [point] if (1..=MAX_TOLD).contains(&point.figures.len()) => {
             capital(&listed(&point.figures.iter().collect::<Vec<_>>(), comparison.tolerance)) + "."
         }
         _ => numbers,
@@ -104,7 +104,7 @@ fn trust(comparison: &Comparison, untrusted: usize, of_a: &[&Record], of_b: &[&R
 fn first_reasons<'a>(records: impl Iterator<Item = &'a &'a Record>) -> String {
     let invalid = records.filter(|record| !record.verdict.valid);
     let found = by_frequency(invalid.filter_map(|record| Some(reason_title(record.verdict.reasons.first()?.kind))));
-    let told = found.iter().take(MOST_NAMED).map(|(title, trials)| format!("{} ({trials})", uncapital(title)));
+    let told = found.iter().take(MAX_NAMED).map(|(title, trials)| format!("{} ({trials})", uncapital(title)));
     told.collect::<Vec<_>>().join(", ")
 }
 
@@ -124,7 +124,7 @@ fn limit(of_a: &[&Record], of_b: &[&Record]) -> Word {
 /// The figures and counts that are worse, by their names where there is one point and they are few.
 fn worse_figures(comparison: &Comparison, worse: usize) -> String {
     match comparison.points.as_slice() {
-        [point] if worse <= MOST_NAMED => {
+        [point] if worse <= MAX_NAMED => {
             let counts =
                 point.counts.iter().filter(|count| count.regression).map(|count| format!("\"{}\"", count.count));
             let figures =
@@ -141,7 +141,7 @@ fn worse_figures(comparison: &Comparison, worse: usize) -> String {
 /// What went wrong more often in B, a sentence each.
 fn worse_counts(comparison: &Comparison) -> impl Iterator<Item = String> {
     let counts = comparison.points.iter().flat_map(|point| &point.counts).filter(|count| count.regression);
-    counts.take(MOST_NAMED).map(|count| format!("{}: {}.", capital(&count.count.to_string()), both_sides(count)))
+    counts.take(MAX_NAMED).map(|count| format!("{}: {}.", capital(&count.count.to_string()), both_sides(count)))
 }
 
 fn both_sides(count: &CountComparison) -> String {
@@ -154,7 +154,7 @@ fn side_count(count: Option<Count>) -> String {
 
 /// Which runs these are, with what differs between them where that is short.
 fn context(a: &Run, b: &Run, comparison: &Comparison) -> String {
-    let named: Vec<&Difference> = short_differences(comparison).take(MOST_NAMED).collect();
+    let named: Vec<&Difference> = short_differences(comparison).take(MAX_NAMED).collect();
     let side = |name: &str, value: fn(&Difference) -> &String| {
         let settings: Vec<String> =
             named.iter().map(|difference| format!("{} = {}", difference.what, value(difference))).collect();
@@ -165,7 +165,7 @@ fn context(a: &Run, b: &Run, comparison: &Comparison) -> String {
 
 fn short_differences(comparison: &Comparison) -> impl Iterator<Item = &Difference> {
     let is_short = |difference: &&Difference| {
-        [&difference.what, &difference.a, &difference.b].iter().all(|text| text.chars().count() <= LONGEST_NAMED)
+        [&difference.what, &difference.a, &difference.b].iter().all(|text| text.chars().count() <= MAX_NAMED_CHARACTERS)
     };
     comparison.differences.iter().filter(is_short)
 }
@@ -203,7 +203,7 @@ fn sentence(comparison: &Comparison) -> String {
 
 fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String {
     let [a, b] = sides(comparison);
-    let figures: Vec<&FigureComparison> = point.figures.iter().take(MOST_TOLD).collect();
+    let figures: Vec<&FigureComparison> = point.figures.iter().take(MAX_TOLD).collect();
     let is = |outcome: Outcome| move |figure: &&FigureComparison| figure.outcome == outcome;
     let (better, worse) = (figures.iter().any(is(Outcome::Better)), figures.iter().any(is(Outcome::Worse)));
     let is_changed = |figure: &&FigureComparison| matches!(figure.outcome, Outcome::Better | Outcome::Worse);
@@ -262,7 +262,7 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
             amount(figure, figure.b.median)
         ),
     };
-    point.figures.iter().take(MOST_TILES).map(tile).collect()
+    point.figures.iter().take(MAX_TILES).map(tile).collect()
 }
 
 pub fn sections(a: &Run, b: &Run, comparison: &Comparison) -> Vec<Section> {
@@ -320,7 +320,7 @@ fn forest(comparison: &Comparison) -> Figure {
         .points
         .iter()
         .flat_map(|point| point.figures.iter().filter(|figure| is_shown(figure)).map(move |figure| (point, figure)));
-    let forest = Forest { rows: all.take(MOST_ROWS).map(|(point, figure)| row(point, figure)).collect() };
+    let forest = Forest { rows: all.take(MAX_ROWS).map(|(point, figure)| row(point, figure)).collect() };
     let changed = comparison
         .points
         .iter()

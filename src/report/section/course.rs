@@ -1,6 +1,6 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
-use super::timeline::{MOST_OUTAGES, Timeline, events, figure};
+use super::timeline::{MAX_OUTAGES, Timeline, events, figure};
 use super::{Part, Section, lag, resources};
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Phase, Record, SeriesRow};
@@ -25,8 +25,8 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
     if let Some(Part::Figure(first)) = parts.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
         let outages = record.outages.len();
-        if outages > MOST_OUTAGES {
-            first.sentence += &format!(" Flagged are the {MOST_OUTAGES} longest of {outages} outages.");
+        if outages > MAX_OUTAGES {
+            first.sentence += &format!(" Flagged are the {MAX_OUTAGES} longest of {outages} outages.");
         }
     }
     Section::of("course", "Over time", parts)

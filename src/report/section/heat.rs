@@ -19,11 +19,11 @@ use crate::report::svg::unit::{Unit, moment};
 const PER_DECADE: f64 = 20.0;
 const DECADES: usize = 9;
 const ROWS: usize = PER_DECADE as usize * DECADES;
-const LOWEST_NS: f64 = 1e3;
+const MIN_NS: f64 = 1e3;
 
 /// Columns at most, and seconds at least.
 const COLUMNS: usize = 150;
-const LEAST_COLUMNS: usize = 10;
+const MIN_COLUMNS: usize = 10;
 
 /// Messages by time and latency.
 struct Cells {
@@ -39,7 +39,7 @@ pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option
     let timeline = Timeline::of(record, series)?;
     let seconds = (timeline.until / COLUMNS as f64).ceil();
     let columns = (timeline.until / seconds).ceil() as usize;
-    if columns < LEAST_COLUMNS {
+    if columns < MIN_COLUMNS {
         return None;
     }
     let empty = Cells { columns, seconds, numbers: vec![0; columns * ROWS] };
@@ -81,7 +81,7 @@ fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: C
 
 /// The latency at which a row begins.
 fn begin_of(row: usize) -> f64 {
-    LOWEST_NS * 10f64.powf(row as f64 / PER_DECADE)
+    MIN_NS * 10f64.powf(row as f64 / PER_DECADE)
 }
 
 impl Cells {
@@ -95,7 +95,7 @@ impl Cells {
                 break;
             }
             for value in histogram.iter_recorded() {
-                let row = ((value.value_iterated_to() as f64 / LOWEST_NS).max(1.0).log10() * PER_DECADE) as usize;
+                let row = ((value.value_iterated_to() as f64 / MIN_NS).max(1.0).log10() * PER_DECADE) as usize;
                 let number = (value.count_at_value() as f64 * share).round() as u64;
                 self.numbers[column * ROWS + row.min(ROWS - 1)] += number;
             }

@@ -8,7 +8,7 @@ use crate::report::svg::lines::Line;
 use crate::report::svg::unit::Unit;
 
 /// Groups that have a line each; of more, only the worst is drawn.
-const MOST_LINES: u32 = 4;
+const MAX_LINES: u32 = 4;
 
 /// Messages that groups lack at the end of each second; `None`: that is not known.
 pub(super) fn behind(timeline: &Timeline<'_>) -> Option<Figure> {
@@ -55,7 +55,7 @@ fn worst(row: &SeriesRow, figure: impl Fn(&GroupRow) -> Option<f64>) -> Option<f
 
 fn lines(timeline: &Timeline<'_>, of: impl Fn(&GroupRow) -> Option<f64>) -> Vec<Line> {
     let last = timeline.rows.iter().flat_map(|(_, row)| &row.groups).map(|of| of.group).max().unwrap_or(0);
-    if last >= MOST_LINES {
+    if last >= MAX_LINES {
         return vec![timeline.line("the worst group", 2, |row| worst(row, &of))];
     }
     let line = |group: u32| {

@@ -23,7 +23,7 @@ pub const TRUST: &str = "Can it be trusted?";
 pub const LIMIT: &str = "What limited it?";
 
 /// Notes of a valid trial that are named with its verdict.
-const MOST_NOTES: usize = 2;
+const MAX_NOTES: usize = 2;
 
 /// A word with its evidence.
 #[derive(Debug, Clone, PartialEq)]
@@ -262,10 +262,10 @@ fn valid(record: &Record) -> String {
 /// The first notes, by their titles.
 fn notes(record: &Record) -> String {
     let notes = &record.verdict.notes;
-    let titles = notes.iter().take(MOST_NOTES).map(|note| uncapital(reason_title(note.kind)));
+    let titles = notes.iter().take(MAX_NOTES).map(|note| uncapital(reason_title(note.kind)));
     match (titles.collect::<Vec<_>>().join("; "), notes.len()) {
         (_, 0) => String::new(),
-        (titles, all) if all > MOST_NOTES => format!(" To note: {titles}; {} more below.", all - MOST_NOTES),
+        (titles, all) if all > MAX_NOTES => format!(" To note: {titles}; {} more below.", all - MAX_NOTES),
         (titles, _) => format!(" To note: {titles}."),
     }
 }

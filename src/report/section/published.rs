@@ -15,7 +15,7 @@ use crate::report::svg::unit::Unit;
 use crate::statistics::median;
 
 /// Fewer rows than this are a table only.
-const LEAST_OF_CHART: usize = 3;
+const MIN_OF_CHART: usize = 3;
 
 const SHAPES: (Shape, Shape) = (Shape { height: 300.0, ..WIDE }, Shape { height: 280.0, ..PHONE });
 
@@ -42,7 +42,7 @@ pub fn section(records: &[&Record]) -> Option<Section> {
     }
     let sentence = sentence(publication, &pairs);
     let table = table(publication, &pairs);
-    let parts = if pairs.len() < LEAST_OF_CHART {
+    let parts = if pairs.len() < MIN_OF_CHART {
         vec![Part::Html(format!("<p>{}</p><p class=\"note\">{}</p>{}", escape(&sentence), escape(&note), table.html()))]
     } else {
         let chart = Part::figure(chart(publication, &pairs, sentence));

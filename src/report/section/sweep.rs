@@ -14,9 +14,9 @@ use crate::report::svg::heat::{Grid, level};
 use crate::report::svg::unit::Unit;
 
 /// Bars of a chart; more points become dots in their order.
-const MOST_BARS: usize = 24;
+const MAX_BARS: usize = 24;
 /// Curves of percentiles.
-const MOST_CURVES: usize = 5;
+const MAX_CURVES: usize = 5;
 
 const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };
 
@@ -56,10 +56,10 @@ fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
         Axes::Two(one, other) => heat(points, (one, other), &spots, measure, sentence),
         Axes::One(keys) => match points::places(points, &keys[0]) {
             Some(places) => curve(places, spots.clone(), keys.join(", "), true, measure, sentence),
-            None if points.len() <= MOST_BARS => bars(&spots, measure, sentence),
+            None if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
             None => ordered(&spots, measure, sentence),
         },
-        Axes::Many(_) if points.len() <= MOST_BARS => bars(&spots, measure, sentence),
+        Axes::Many(_) if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
         Axes::Many(_) => ordered(&spots, measure, sentence),
     };
     figure.table = if *axes == Axes::None { of_trials(points, measure) } else { of_spots(&spots, measure) };
@@ -251,7 +251,7 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
         .iter()
         .filter(|point| point.counted().iter().any(|record| record.headline_latency().is_some()))
         .collect();
-    let number = known.len().min(MOST_CURVES);
+    let number = known.len().min(MAX_CURVES);
     let index = |place: usize| if number < 2 { 0 } else { place * (known.len() - 1) / (number - 1) };
     let names = match axes {
         Axes::One(keys) => keys[..1].to_vec(),

@@ -11,7 +11,7 @@ use crate::report::svg::unit::Unit;
 use crate::statistics::median;
 
 /// Rows of a table.
-const MOST_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 
 /// The points of a chart.
 pub fn of_spots(spots: &[Spot], measure: &Measure) -> Table {
@@ -27,7 +27,7 @@ pub fn of_spots(spots: &[Spot], measure: &Measure) -> Table {
         ]
     };
     let heads = texts(&["point", "trials", "median", "95 % interval of the middle"]);
-    Table { note: cut(spots.len()), heads, rows: spots.iter().take(MOST_ROWS).map(row).collect() }
+    Table { note: cut(spots.len()), heads, rows: spots.iter().take(MAX_ROWS).map(row).collect() }
 }
 
 /// The trials of a chart, where there is a single point.
@@ -39,16 +39,16 @@ pub fn of_trials(points: &[Point<'_>], measure: &Measure) -> Table {
     };
     Table {
         heads: texts(&["trial", &measure.name, "verdict"]),
-        rows: records.take(MOST_ROWS).map(row).collect(),
+        rows: records.take(MAX_ROWS).map(row).collect(),
         ..Table::default()
     }
 }
 
 fn cut(all: usize) -> String {
-    if all <= MOST_ROWS {
+    if all <= MAX_ROWS {
         return String::new();
     }
-    format!("The first {MOST_ROWS} of {all} points; `brokermark show --format csv` has them all.")
+    format!("The first {MAX_ROWS} of {all} points; `brokermark show --format csv` has them all.")
 }
 
 /// Every point with its medians.
@@ -67,7 +67,7 @@ pub fn table(points: &[Point<'_>], axes: &Axes) -> Table {
         texts(&["valid trials", "messages/s", "payload/s", &p50, "p99", "p99.9", "client CPU a message", "limited by"]);
     let heads = std::iter::once("point".to_owned()).chain(names.iter().cloned()).chain(fixed).collect();
     let note = "Medians over the valid trials; where none is valid, over those that were completed.";
-    let rows = points.iter().enumerate().take(MOST_ROWS).map(|(index, point)| row(index, point, &names)).collect();
+    let rows = points.iter().enumerate().take(MAX_ROWS).map(|(index, point)| row(index, point, &names)).collect();
     Table { note: format!("{note} {}", cut(points.len())), heads, rows }
 }
 

@@ -12,8 +12,8 @@ const TABLE_ROWS: usize = 60;
 const VALUES: usize = 240;
 
 /// More events than this are not flagged one by one.
-const MOST_EVENTS: usize = 12;
-pub(super) const MOST_OUTAGES: usize = 8;
+const MAX_EVENTS: usize = 12;
+pub(super) const MAX_OUTAGES: usize = 8;
 
 /// The seconds of a trial, with when each began.
 pub struct Timeline<'a> {
@@ -81,7 +81,7 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     // Of many outages, the longest.
     let mut longest: Vec<&Outage> = timeline.record.outages.iter().collect();
     longest.sort_by_key(|outage| std::cmp::Reverse(outage.longest_gap_ns));
-    let outages = longest.into_iter().take(MOST_OUTAGES).map(|outage| Event {
+    let outages = longest.into_iter().take(MAX_OUTAGES).map(|outage| Event {
         at: at(outage.begin_ns),
         until: Some(outage.recovered_ns.map_or(timeline.measured.1, |recovered| at(outage.begin_ns + recovered))),
         text: outage_text(outage),
@@ -95,7 +95,7 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     let received = timeline.record.receive_errors.iter().map(|found| error("errors while receiving", found));
     let mut events: Vec<Event> = outages.chain(failed).chain(received).collect();
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
-    events.truncate(MOST_EVENTS);
+    events.truncate(MAX_EVENTS);
     events
 }
 

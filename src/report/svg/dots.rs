@@ -41,7 +41,7 @@ pub struct Dots {
 }
 
 /// With more points than this, intervals become a band.
-const MOST_WHISKERS: usize = 60;
+const MAX_WHISKERS: usize = 60;
 
 impl Dots {
     fn scale(&self) -> Scale {
@@ -104,7 +104,7 @@ impl Dots {
                     not_valid += &mark(Mark::Cross, x, y);
                 }
             }
-            if let Some(middle) = spot.middle.filter(|_| spots.len() <= MOST_WHISKERS && spot.trials.len() > 1) {
+            if let Some(middle) = spot.middle.filter(|_| spots.len() <= MAX_WHISKERS && spot.trials.len() > 1) {
                 let (x, y) = at(*place, middle);
                 middles += &mark(Mark::Diamond, x, y);
             }
@@ -120,7 +120,7 @@ impl Dots {
             Some((frame.x(inside(*place)), frame.y(scale.place(low)), frame.y(scale.place(high))))
         });
         let known: Vec<(f64, f64, f64)> = known.collect();
-        if spots.len() <= MOST_WHISKERS {
+        if spots.len() <= MAX_WHISKERS {
             let whisker = |(x, low, high): &(f64, f64, f64)| {
                 // An end beyond the axis has no cap.
                 let cap = |y: f64| {

@@ -28,8 +28,8 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
 
 /// The axis reaches at least so far from 1, and at most so far.
-const LEAST_REACH: f64 = 1.1;
-const MOST_REACH: f64 = 32.0;
+const MIN_REACH: f64 = 1.1;
+const MAX_REACH: f64 = 32.0;
 
 impl Forest {
     pub fn shape(&self, width: f64) -> Shape {
@@ -43,7 +43,7 @@ impl Forest {
             let (low, high) = row.interval.unwrap_or((row.ratio, row.ratio));
             far(low).max(far(high)).max(far(row.ratio)).max(1.0 + row.band)
         };
-        self.rows.iter().map(ends).fold(LEAST_REACH, f64::max).powf(1.08).min(MOST_REACH)
+        self.rows.iter().map(ends).fold(MIN_REACH, f64::max).powf(1.08).min(MAX_REACH)
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {

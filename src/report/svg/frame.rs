@@ -16,7 +16,7 @@ const FLAGS: f64 = 8.0;
 const TICK_DISTANCE: f64 = 42.0;
 
 /// With more ticks, only those with a name have a mark.
-const MOST_MARKS: usize = 40;
+const MAX_MARKS: usize = 40;
 
 /// Where values lie.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,7 +105,7 @@ impl Frame {
             // A long name at an end is not centred: it stays inside the drawing.
             let middle = x.min(self.right() + RIGHT - half).max(half);
             let has_room = middle - half >= free_from;
-            if has_room || ticks.len() <= MOST_MARKS {
+            if has_room || ticks.len() <= MAX_MARKS {
                 canvas.line("axis", (x, self.bottom()), (x, self.bottom() + 4.0));
             }
             if has_room {

@@ -46,7 +46,7 @@ pub struct Course {
 }
 
 /// By what factor the warm-up may exceed what was measured before it is cut off.
-const LARGEST_APART: f64 = 2.0;
+const MAX_APART: f64 = 2.0;
 const LABEL_DISTANCE: f64 = 15.0;
 
 impl Course {
@@ -57,7 +57,7 @@ impl Course {
         let all: Vec<f64> = points().filter_map(|point| point.1).collect();
         let measured: Vec<f64> = points().filter(|point| !is_apart(point.0)).filter_map(|point| point.1).collect();
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-        let is_cut = !measured.is_empty() && largest(&all) > LARGEST_APART * largest(&measured);
+        let is_cut = !measured.is_empty() && largest(&all) > MAX_APART * largest(&measured);
         let shown = if is_cut { measured } else { all }.into_iter();
         // A number that falls to 0 has no place on a logarithmic axis.
         (if self.unit == Unit::Nanoseconds { Scale::fitting(shown) } else { Scale::from_zero(shown) }, is_cut)

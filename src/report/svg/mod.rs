@@ -180,19 +180,19 @@ pub fn text_width(text: &str) -> f64 {
 }
 
 /// With more characters, a name in a chart is shortened; the table below it has the whole.
-const LONGEST_NAME: usize = 18;
+const MAX_NAME: usize = 18;
 
 /// A name that stands beside a chart.
 pub fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
+    if name.chars().count() <= MAX_NAME {
         return name.to_owned();
     }
-    name.chars().take(LONGEST_NAME - 1).chain(['…']).collect()
+    name.chars().take(MAX_NAME - 1).chain(['…']).collect()
 }
 
 /// A name below an axis, of which the end tells one from the next: topics with their partitions.
 pub fn end_of(name: &str) -> String {
-    let beyond = name.chars().count().saturating_sub(LONGEST_NAME);
+    let beyond = name.chars().count().saturating_sub(MAX_NAME);
     if beyond == 0 { name.to_owned() } else { ['…'].into_iter().chain(name.chars().skip(beyond + 1)).collect() }
 }
 
@@ -238,7 +238,7 @@ mod tests {
     fn the_end_of_a_long_name_is_kept() {
         assert_eq!(end_of("orders-of-the-eastern-region-3/4"), "…astern-region-3/4");
         assert_eq!((end_of("orders/4").as_str(), shortened("orders/4").as_str()), ("orders/4", "orders/4"));
-        assert_eq!(end_of(&"é".repeat(40)).chars().count(), LONGEST_NAME);
+        assert_eq!(end_of(&"é".repeat(40)).chars().count(), MAX_NAME);
     }
 
     #[test]

@@ -69,12 +69,12 @@ const PASSED_OVER: [&str; 10] = [
 ];
 
 /// The highest `request.timeout.ms` of librdkafka. Java's client has no limit, and the driver's files ask for 20 minutes.
-const LONGEST_REQUEST_TIMEOUT_MS: u64 = 900_000;
+const MAX_REQUEST_TIMEOUT_MS: u64 = 900_000;
 
 /// A property's value as librdkafka accepts it.
 fn accepted(key: &str, setting: &str) -> String {
     match setting.parse::<u64>() {
-        Ok(milliseconds) if key == "request.timeout.ms" => milliseconds.min(LONGEST_REQUEST_TIMEOUT_MS).to_string(),
+        Ok(milliseconds) if key == "request.timeout.ms" => milliseconds.min(MAX_REQUEST_TIMEOUT_MS).to_string(),
         _ => setting.to_owned(),
     }
 }

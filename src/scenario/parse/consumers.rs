@@ -10,7 +10,7 @@ use crate::scenario::{ConsumerGroup, Consumers, Pipeline, ProducerMode, StartFro
 pub(super) const KEYS: &[&str] =
     &["groups", "members", "from", "end_to_end", "timing", "verify", "properties", "group", "backlog"];
 
-const MOST: usize = 100_000;
+const MAX: usize = 100_000;
 
 pub(super) fn read(
     root: &Fields<'_>,
@@ -55,7 +55,7 @@ pub(super) fn read(
 }
 
 fn amount(fields: &Fields<'_>, key: &str) -> usize {
-    fields.get(key).and_then(|field| field.amount(1, MOST)).unwrap_or(1)
+    fields.get(key).and_then(|field| field.amount(1, MAX)).unwrap_or(1)
 }
 
 fn forbid_for_pipelines(fields: &Fields<'_>) {

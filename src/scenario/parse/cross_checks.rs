@@ -15,9 +15,9 @@ use crate::scenario::{
 /// Windows are chosen so that all producers together have this many messages in flight, …
 const IN_FLIGHT_OF_ALL: usize = 100_000;
 /// … but one producer of a closed loop no more than this many, …
-const MOST_IN_FLIGHT_CLOSED: usize = 1_000;
+const MAX_IN_FLIGHT_CLOSED: usize = 1_000;
 /// … and one of an open loop no fewer.
-const LEAST_IN_FLIGHT_OPEN: usize = 100;
+const MIN_IN_FLIGHT_OPEN: usize = 100;
 
 /// Sets what is left to set, and adds a problem for each disagreement. `window` is the window the scenario asks for.
 pub(super) fn settle(
@@ -78,8 +78,8 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
     let share = IN_FLIGHT_OF_ALL / producers.count;
     producers.in_flight = window.unwrap_or_else(|| match open {
         _ if producers.round_barrier => producers.batch,
-        true => share.max(LEAST_IN_FLIGHT_OPEN).max(producers.batch),
-        false => share.clamp(1, MOST_IN_FLIGHT_CLOSED).max(producers.batch),
+        true => share.max(MIN_IN_FLIGHT_OPEN).max(producers.batch),
+        false => share.clamp(1, MAX_IN_FLIGHT_CLOSED).max(producers.batch),
     });
     if producers.in_flight < producers.batch {
         let message = format!("a batch of {} does not fit a window of {}", producers.batch, producers.in_flight);

@@ -16,9 +16,9 @@ const FASTEST: f64 = 1e9;
 
 /// Times of work whose mean is longer say more about a timer than about consumers; brokers also take a consumer for dead that is silent
 /// for a minute.
-const LONGEST_WORK: Duration = Duration::from_secs(10);
+const MAX_WORK: Duration = Duration::from_secs(10);
 
-const MOST_GROUPS: usize = 1_000;
+const MAX_GROUPS: usize = 1_000;
 
 /// Twice the time in which any broker's consumers receive what was just sent.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_millis(100);
@@ -43,8 +43,8 @@ const KINDS: [(&str, Kind); 4] = [
 /// The groups of `[[consumers.group]]`; `common`: the properties that all of them have.
 pub(super) fn read(field: &Field<'_>, common: &[(String, String)], context: &Context<'_>) -> Vec<ConsumerGroup> {
     let groups = field.elements("write a table `[[consumers.group]]` for each group").unwrap_or_default();
-    if groups.len() > MOST_GROUPS {
-        field.refuse(format!("`{}` has {} groups", field.path, groups.len()), format!("at most {MOST_GROUPS} fit"));
+    if groups.len() > MAX_GROUPS {
+        field.refuse(format!("`{}` has {} groups", field.path, groups.len()), format!("at most {MAX_GROUPS} fit"));
     }
     groups.iter().filter_map(|field| group(field, common, context)).collect()
 }
@@ -104,7 +104,7 @@ fn work(field: &Field<'_>) -> Option<Work> {
 
 fn mean(field: &Field<'_>) -> Option<Duration> {
     let mean = field.duration_above_zero()?;
-    if mean > LONGEST_WORK {
+    if mean > MAX_WORK {
         let advice = "write at most \"10s\": a broker takes consumers for dead that are silent for much longer";
         field.refuse(format!("`{}` is too long", field.path), advice);
         return None;

@@ -14,7 +14,7 @@ pub(super) const KEYS: &[&str] =
     &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed", "tombstones"];
 
 /// No broker takes messages beyond this.
-const LARGEST: u64 = 1 << 30;
+const MAX: u64 = 1 << 30;
 /// What a pool takes by default.
 const POOL_BYTES: usize = 64 << 20;
 const POOL: usize = 1024;
@@ -129,7 +129,7 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
             (Content::MessagePack { size }, sizes, default_pool(sizes))
         }
         Kind::Vector => {
-            let most = usize::try_from(LARGEST / 4).unwrap_or(usize::MAX);
+            let most = usize::try_from(MAX / 4).unwrap_or(usize::MAX);
             let dimension =
                 fields.require("dimension", "write how many floats a vector has, as in 512")?.amount(1, most)?;
             let sizes = of_size(&Size::Fixed(dimension * 4));
@@ -269,5 +269,5 @@ fn size(field: &Field<'_>) -> Option<Size> {
 }
 
 fn bytes(field: &Field<'_>) -> Option<usize> {
-    field.size(LARGEST).and_then(|bytes| usize::try_from(bytes).ok())
+    field.size(MAX).and_then(|bytes| usize::try_from(bytes).ok())
 }

@@ -28,9 +28,9 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Beyond it a batch would be one of the host's memory.
-const LARGEST_BATCH: usize = 1_000_000;
-const MOST_WRITERS: usize = 10_000;
-const MOST_INSTANCES: usize = 10_000;
+const MAX_BATCH: usize = 1_000_000;
+const MAX_WRITERS: usize = 10_000;
+const MAX_INSTANCES: usize = 10_000;
 
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline> {
     let fields = root.get("pipeline")?.fields(KEYS)?;
@@ -63,10 +63,10 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
         parse,
         timestamp,
         broker_timestamp: broker_timestamp.unwrap_or(false),
-        batch: amount("batch", LARGEST_BATCH, 3000),
+        batch: amount("batch", MAX_BATCH, 3000),
         linger: fields.get("linger").and_then(|field| field.duration()).unwrap_or(Duration::from_millis(50)),
-        writers: amount("writers", MOST_WRITERS, 2),
-        instances: amount("instances", MOST_INSTANCES, 1),
+        writers: amount("writers", MAX_WRITERS, 2),
+        instances: amount("instances", MAX_INSTANCES, 1),
         group: group(&fields),
         sinks_run: fields.get("sinks_run").and_then(|field| field.one_of(&order)).unwrap_or(SinksRun::InOrder),
         commit: fields.get("commit").and_then(|field| field.one_of(&commits)).unwrap_or(CommitPolicy::AfterWrite),

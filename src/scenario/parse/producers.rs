@@ -11,10 +11,10 @@ use crate::scenario::{Confirm, Keys, Partitioning, Placement, Producers};
 pub(super) const KEYS: &[&str] =
     &["count", "placement", "partitioning", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
 
-const MOST_IN_FLIGHT: usize = 100_000_000;
+const MAX_IN_FLIGHT: usize = 100_000_000;
 
 /// Different lists of headers. Each is prepared before the load.
-const MOST_HEADER_SETS: usize = 1000;
+const MAX_HEADER_SETS: usize = 1000;
 
 /// The producers, and their window where the scenario gives one: its default depends on other tables.
 pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
@@ -44,7 +44,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     if let Some(partitioning) = fields.get("partitioning").and_then(|field| field.one_of(&partitionings)) {
         producers.partitioning = partitioning;
     }
-    if let Some(batch) = fields.get("batch").and_then(|field| field.amount(1, MOST_IN_FLIGHT)) {
+    if let Some(batch) = fields.get("batch").and_then(|field| field.amount(1, MAX_IN_FLIGHT)) {
         producers.batch = batch;
     }
     let confirms = [("message", Confirm::Message), ("batch", Confirm::Batch)];
@@ -60,7 +60,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     if let Some(field) = fields.get("headers") {
         producers.header_sets = header_sets(&field, headers(&field));
     }
-    (producers, fields.get("in_flight").and_then(|field| field.amount(1, MOST_IN_FLIGHT)))
+    (producers, fields.get("in_flight").and_then(|field| field.amount(1, MAX_IN_FLIGHT)))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -141,10 +141,10 @@ fn headers(field: &Field<'_>) -> Vec<(String, Vec<String>)> {
 fn header_sets(field: &Field<'_>, headers: Vec<(String, Vec<String>)>) -> Vec<Vec<(String, String)>> {
     let length = headers.iter().try_fold(1, |length, (_, values)| {
         let common = least_common_multiple(length, values.len());
-        (common <= MOST_HEADER_SETS).then_some(common)
+        (common <= MAX_HEADER_SETS).then_some(common)
     });
     let Some(length) = length else {
-        let message = format!("the lists in `{}` combine to more than {MOST_HEADER_SETS} sets of headers", field.path);
+        let message = format!("the lists in `{}` combine to more than {MAX_HEADER_SETS} sets of headers", field.path);
         field.refuse(message, "give lists the same length, or lengths that divide each other");
         return vec![Vec::new()];
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::LONGEST_LATENCY_NS;
+use crate::limits::MAX_LATENCY_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{Load, RunLimits, SchedulingPolicy, Stop, Threads};
 
@@ -19,13 +19,13 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// More than any machine has cores.
-const MOST_THREADS: u64 = 4096;
+const MAX_THREADS: u64 = 4096;
 
 /// How the kernel may schedule the threads.
 const SCHEDULING_POLICIES: [SchedulingPolicy; 2] = [SchedulingPolicy::Batch, SchedulingPolicy::Other];
 
 /// The histograms of latencies end here: what took longer is only counted.
-const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
+const MAX_DRAIN: Duration = Duration::from_nanos(MAX_LATENCY_NS);
 
 /// The limits, and the threads that carry the load.
 pub(super) fn read(root: &Fields<'_>, load: &Load) -> (RunLimits, Threads) {
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Fields<'_>, load: &Load) -> (RunLimits, Threads) {
     if let Some(field) = fields.get("drain_deadline")
         && let Some(deadline) = field.duration_above_zero()
     {
-        if deadline >= LONGEST_DRAIN {
+        if deadline >= MAX_DRAIN {
             field.refuse("`run.drain_deadline` is too long", "set it below 10m: longer latencies are not recorded");
         }
         run.drain_deadline = deadline;
@@ -60,7 +60,7 @@ pub(super) fn read(root: &Fields<'_>, load: &Load) -> (RunLimits, Threads) {
     if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
         run.stall_deadline = deadline;
     }
-    threads.count = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS)).map(|count| count as usize);
+    threads.count = fields.get("threads").and_then(|field| field.count(1, MAX_THREADS)).map(|count| count as usize);
     if let Some(policy) = fields
         .get("scheduling_policy")
         .and_then(|field| field.one_of(&SCHEDULING_POLICIES.map(|policy| (policy.name(), policy))))

@@ -24,7 +24,7 @@ use super::Interval;
 
 /// Between two rates while nothing has missed, and where a part of the machine is nearly full.
 const GROWTH: f64 = 2.0;
-const LEAST_GROWTH: f64 = 1.25;
+const MIN_GROWTH: f64 = 1.25;
 
 /// How busy a part of the machine may become by the next rate while nothing has missed.
 const FULL: f64 = 0.9;
@@ -45,7 +45,7 @@ const PRECISION_OF_LONG_PROBES: f64 = 0.03;
 const NEAR: f64 = 0.1;
 
 /// How many probes must have held near the edge, and how many missed.
-const LEAST_NEAR: usize = 2;
+const MIN_NEAR: usize = 2;
 
 /// The same for a capacity that may have changed.
 const NEAR_A_CHANGE: f64 = 0.2;
@@ -57,7 +57,7 @@ const LINES: [f64; 3] = [0.33, 0.5, 0.67];
 const CHANGE_BY_CHANCE: f64 = 0.005;
 
 /// No more probes than this.
-const MOST_PROBES: usize = 100;
+const MAX_PROBES: usize = 100;
 
 /// A miss at this many times a rate overloads the broker for the probe that comes next.
 const OVERLOAD: f64 = 1.25;
@@ -66,7 +66,7 @@ const OVERLOAD: f64 = 1.25;
 const LONG_MISSES: usize = 2;
 
 /// Probes in a row that are repeated because time was withheld from the machine.
-const MOST_REPEATED: usize = 3;
+const MAX_REPEATED: usize = 3;
 
 /// From a long probe that missed to the next one, before any has held.
 const STEP_DOWN: f64 = 0.85;
@@ -232,7 +232,7 @@ impl Search {
     /// Takes a probe into account.
     pub fn record(&mut self, mut probe: Probe) {
         if probe.outcome == ProbeOutcome::Withheld && self.is_near_what_held(probe.rate) {
-            if self.repeated < MOST_REPEATED {
+            if self.repeated < MAX_REPEATED {
                 self.repeated += 1;
                 self.again = Some((probe.rate, probe.length));
                 return;
@@ -275,7 +275,7 @@ impl Search {
                         Length::Long => budget.fits_long(LAST_PROBES, rate.max(rate_of_last)),
                         Length::Short => budget.after(rate, length).fits_long(LAST_PROBES, rate_of_last),
                     };
-                    self.probes.len() < MOST_PROBES && budget.fits(rate, length) && to_confirm.is_none_or(is_kept)
+                    self.probes.len() < MAX_PROBES && budget.fits(rate, length) && to_confirm.is_none_or(is_kept)
                 };
                 if allows(budget) {
                     return wanted;
@@ -310,7 +310,7 @@ impl Search {
             (None, Some(missed)) => match missed > least {
                 true if self.long_only => probe((missed * STEP_DOWN).max(least), usual),
                 true => probe(self.below_what_missed().clamp(least, missed), usual),
-                false if self.misses_at(least) < LEAST_NEAR => probe(least, usual),
+                false if self.misses_at(least) < MIN_NEAR => probe(least, usual),
                 false if self.is_limited() => Step::End(self.answer(End::Limited)),
                 false => Step::End(self.answer(End::NothingHeld)),
             },
@@ -320,7 +320,7 @@ impl Search {
 
     fn narrow(&self, usual: Length) -> Step {
         let Range { least, most, .. } = self.range;
-        if self.beliefs.quantile(0.9) <= least && self.misses_at(least) >= LEAST_NEAR {
+        if self.beliefs.quantile(0.9) <= least && self.misses_at(least) >= MIN_NEAR {
             return Step::End(self.answer(End::NothingHeld));
         }
         if self.beliefs.quantile(0.1) >= most && self.held_long_at(most) {
@@ -343,7 +343,7 @@ impl Search {
     /// Beyond it, a probe would only overload the broker, although a capacity there is not impossible.
     fn highest_safe(&self) -> f64 {
         match (self.highest_held(), self.lowest_missed()) {
-            (Some(held), Some(missed)) if held < missed => missed * LEAST_GROWTH,
+            (Some(held), Some(missed)) if held < missed => missed * MIN_GROWTH,
             (Some(held), _) => held * GROWTH,
             (None, _) => self.range.most,
         }
@@ -352,7 +352,7 @@ impl Search {
     /// How much the rate may grow while nothing has missed: as much as the busiest part of the machine bears.
     fn growth(&self) -> f64 {
         let busy = self.probes.last().map_or(0.0, |last| last.busy);
-        (FULL / busy.max(FULL / GROWTH)).max(LEAST_GROWTH)
+        (FULL / busy.max(FULL / GROWTH)).max(MIN_GROWTH)
     }
 
     /// The next rate while nothing has held.
@@ -365,7 +365,7 @@ impl Search {
     fn is_narrow(&self) -> bool {
         let known = self.beliefs.interval();
         let (precision, least_near) =
-            if self.long_only { (PRECISION_OF_LONG_PROBES, 1) } else { (PRECISION, LEAST_NEAR) };
+            if self.long_only { (PRECISION_OF_LONG_PROBES, 1) } else { (PRECISION, MIN_NEAR) };
         let near = |held: bool| {
             let probes = self.probes.iter().filter(|probe| self.counts(probe) || !held);
             let probes = probes.filter(|probe| probe.outcome != ProbeOutcome::Withheld);
@@ -381,7 +381,7 @@ impl Search {
         let above = self.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::Held && probe.rate >= held);
         let near: Vec<&Probe> = above.filter(|probe| probe.rate <= held * OVERLOAD).collect();
         let is = |outcome| near.iter().filter(move |probe| probe.outcome == outcome).count();
-        is(ProbeOutcome::Limited) >= LEAST_NEAR && is(ProbeOutcome::Missed) == 0
+        is(ProbeOutcome::Limited) >= MIN_NEAR && is(ProbeOutcome::Missed) == 0
     }
 
     fn is_near_what_held(&self, rate: f64) -> bool {

@@ -259,7 +259,7 @@ unsafe fn configure(configuration: *mut rd::rd_kafka_conf_t, callbacks: &Arc<Cal
 }
 
 /// Secrets are not shorter than this, in bytes.
-const SHORTEST_SECRET: usize = 4;
+const MIN_SECRET: usize = 4;
 
 fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Result<(), String> {
     let nul = |_| format!("property '{key}' contains a NUL byte");
@@ -278,7 +278,7 @@ fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Resul
 /// librdkafka's sentence quotes the value, which may be a secret. A short value is also part of other words.
 fn without(value: &str, reason: String) -> String {
     let hidden = reason.replace(&format!("\"{value}\""), "\"…\"");
-    if value.len() < SHORTEST_SECRET { hidden } else { hidden.replace(value, "…") }
+    if value.len() < MIN_SECRET { hidden } else { hidden.replace(value, "…") }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub const TRANSACTIONAL: u8 = 0x10;
 pub const BEFORE_LENGTH_ENDS: usize = 12;
 
 /// More than what a record has beside its key, value and headers.
-pub const MOST_RECORD_OVERHEAD: usize = 1 + 5 * varint::MOST_BYTES;
+pub const MAX_RECORD_OVERHEAD: usize = 1 + 5 * varint::MAX_BYTES;
 
 /// Who wrote a batch, where the producer is idempotent. Numbers are −1 where it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ impl Batch {
             && timestamp_delta.unsigned_abs() < varint::SHORT as u64
             && self.records < varint::SHORT as i32;
         let (end, copied) = (self.end, if record.shared.is_some() { &[] } else { value });
-        let out = self.room(MOST_RECORD_OVERHEAD + content - value.len() + copied.len());
+        let out = self.room(MAX_RECORD_OVERHEAD + content - value.len() + copied.len());
         let mut at = if is_short { begin(numbers, key, content, out) } else { begin_long(numbers, key, content, out) };
         out[at..at + copied.len()].copy_from_slice(copied);
         at += copied.len();

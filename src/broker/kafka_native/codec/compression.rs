@@ -24,10 +24,10 @@ pub enum Compression {
 }
 
 /// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
-pub const MOST_UNPACKED: usize = 256 << 20;
+pub const MAX_UNPACKED: usize = 256 << 20;
 
 /// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
-const MOST_WINDOW_LOG: u32 = 23;
+const MAX_WINDOW_LOG: u32 = 23;
 
 /// Level of Kafka's own client.
 const ZSTD_LEVEL: i32 = 3;
@@ -60,7 +60,7 @@ impl Compression {
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
     ///
     /// # Errors
-    /// When it is not compressed like this, or more than [`MOST_UNPACKED`].
+    /// When it is not compressed like this, or more than [`MAX_UNPACKED`].
     pub fn decompress(self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
         match self {
@@ -70,7 +70,7 @@ impl Compression {
             Compression::Lz4 => read_all(FrameDecoder::new(content), out)?,
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
-                decoder.window_log_max(MOST_WINDOW_LOG).map_err(|_| BROKEN)?;
+                decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| BROKEN)?;
                 read_all(decoder, out)?;
             }
         }
@@ -79,8 +79,8 @@ impl Compression {
 }
 
 fn read_all(from: impl Read, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    from.take(MOST_UNPACKED as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
-    if out.len() > MOST_UNPACKED { Err(BROKEN) } else { Ok(()) }
+    from.take(MAX_UNPACKED as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
+    if out.len() > MAX_UNPACKED { Err(BROKEN) } else { Ok(()) }
 }
 
 /// Clients that do not use xerial's library write one block without a length before it.
@@ -102,7 +102,7 @@ fn read_block(decoder: &mut snap::raw::Decoder, block: &[u8], out: &mut Vec<u8>)
     let length = snap::raw::decompress_len(block).map_err(|_| BROKEN)?;
     let begin = out.len();
     // Three bytes copy 64 at most.
-    if length > block.len().saturating_mul(64) || begin + length > MOST_UNPACKED {
+    if length > block.len().saturating_mul(64) || begin + length > MAX_UNPACKED {
         return Err(BROKEN);
     }
     out.resize(begin + length, 0);

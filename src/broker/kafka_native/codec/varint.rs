@@ -5,7 +5,7 @@
 use super::Malformed;
 
 /// Most bytes of an encoded integer.
-pub const MOST_BYTES: usize = 10;
+pub const MAX_BYTES: usize = 10;
 
 /// The bytes that `value` takes.
 #[inline]
@@ -61,7 +61,7 @@ pub fn short(value: i64) -> Short {
 
 /// Appends `value`.
 pub fn append(value: i64, out: &mut Vec<u8>) {
-    let mut bytes = [0; MOST_BYTES];
+    let mut bytes = [0; MAX_BYTES];
     let length = write(value, &mut bytes);
     out.extend_from_slice(&bytes[..length]);
 }
@@ -110,9 +110,9 @@ pub fn read_unsigned(bytes: &mut &[u8]) -> Result<u32, Malformed> {
 /// Of more bytes than one, or none.
 fn read_long(bytes: &mut &[u8]) -> Result<i64, Malformed> {
     let mut value = 0_u64;
-    for (index, byte) in bytes.iter().take(MOST_BYTES).enumerate() {
+    for (index, byte) in bytes.iter().take(MAX_BYTES).enumerate() {
         let bits = u64::from(byte & 0x7f);
-        if index == MOST_BYTES - 1 && bits > 1 {
+        if index == MAX_BYTES - 1 && bits > 1 {
             break;
         }
         value |= bits << (7 * index);

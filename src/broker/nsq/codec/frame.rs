@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MOST: usize = 1 << 20;
+    const MAX: usize = 1 << 20;
 
     fn every_frame(
         data: &[u8],
@@ -156,10 +156,10 @@ mod tests {
                 frame.encode(&mut bytes);
                 let length = bytes.len();
                 for cut in 0..length {
-                    assert_eq!(decode(&bytes[..cut], MOST), Ok(None));
+                    assert_eq!(decode(&bytes[..cut], MAX), Ok(None));
                 }
                 bytes.extend(&tail);
-                assert_eq!(decode(&bytes, MOST), Ok(Some((frame, length))));
+                assert_eq!(decode(&bytes, MAX), Ok(Some((frame, length))));
             });
         }
 
@@ -182,15 +182,15 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_refused_before_it_is_all_there() {
-        assert_eq!(decode(&[0, 0, 0, 3], MOST), Err(Malformed::Size(3)));
-        assert_eq!(decode(&[0xff, 0xff, 0xff, 0xff], MOST), Err(Malformed::Size(-1)));
-        let oversized = Malformed::Oversized { size: MOST + 1, most: MOST };
-        assert_eq!(decode(&(MOST as u32 + 1).to_be_bytes(), MOST), Err(oversized));
-        assert_eq!(decode(&[0, 0, 0, 4, 0, 0, 0, 3], MOST), Err(Malformed::Type(3)));
-        let foreign = decode(b"HTTP/1.1 400 Bad Request", MOST).unwrap_err().to_string();
+        assert_eq!(decode(&[0, 0, 0, 3], MAX), Err(Malformed::Size(3)));
+        assert_eq!(decode(&[0xff, 0xff, 0xff, 0xff], MAX), Err(Malformed::Size(-1)));
+        let oversized = Malformed::Oversized { size: MAX + 1, most: MAX };
+        assert_eq!(decode(&(MAX as u32 + 1).to_be_bytes(), MAX), Err(oversized));
+        assert_eq!(decode(&[0, 0, 0, 4, 0, 0, 0, 3], MAX), Err(Malformed::Type(3)));
+        let foreign = decode(b"HTTP/1.1 400 Bad Request", MAX).unwrap_err().to_string();
         assert!(foreign.contains("answers like HTTP"), "{foreign}");
         let mut short = vec![0, 0, 0, 4 + 25, 0, 0, 0, 2];
         short.extend([0; 25]);
-        assert_eq!(decode(&short, MOST), Err(Malformed::Message(25)));
+        assert_eq!(decode(&short, MAX), Err(Malformed::Message(25)));
     }
 }

@@ -19,13 +19,13 @@ pub enum Compression {
 
 /// Most bytes that are unpacked, whatever an entry claims: a broker takes 5 MiB in its default configuration, before
 /// compression or after.
-const MOST_UNPACKED: usize = 256 << 20;
+const MAX_UNPACKED: usize = 256 << 20;
 
 /// How much more LZ4 can say with a byte: one that continues a length stands for 255. Snappy can say less.
-const MOST_PER_BYTE: usize = 255;
+const MAX_PER_BYTE: usize = 255;
 
 /// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
-const MOST_WINDOW_LOG: u32 = 23;
+const MAX_WINDOW_LOG: u32 = 23;
 
 /// Level of the Java client.
 const ZSTD_LEVEL: i32 = 3;
@@ -57,11 +57,11 @@ impl Compression {
     pub fn decompress(self, content: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
         const BROKEN: &str = "its payload cannot be decompressed";
         out.clear();
-        if size > MOST_UNPACKED {
+        if size > MAX_UNPACKED {
             return Err("its payload would be too large, decompressed");
         }
         match self {
-            Compression::Lz4 | Compression::Snappy if size > content.len().saturating_mul(MOST_PER_BYTE) => {
+            Compression::Lz4 | Compression::Snappy if size > content.len().saturating_mul(MAX_PER_BYTE) => {
                 return Err(BROKEN);
             }
             Compression::None => out.extend_from_slice(content),
@@ -82,7 +82,7 @@ impl Compression {
             }
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
-                decoder.window_log_max(MOST_WINDOW_LOG).map_err(|_| BROKEN)?;
+                decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| BROKEN)?;
                 decoder.take(size as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
             }
         }

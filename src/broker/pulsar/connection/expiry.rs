@@ -10,12 +10,12 @@ use super::state::Expired;
 use crate::broker::pulsar::error::RequestError;
 
 /// The longest time between looks, and so the most by which a failure is late.
-const LONGEST_TICK: Duration = Duration::from_secs(1);
-const SHORTEST_TICK: Duration = Duration::from_millis(10);
+const MAX_TICK: Duration = Duration::from_secs(1);
+const MIN_TICK: Duration = Duration::from_millis(10);
 
 /// Runs until the connection breaks.
 pub async fn expire(shared: Arc<Shared>, send_timeout: Duration) {
-    let mut ticks = interval((send_timeout / 8).clamp(SHORTEST_TICK, LONGEST_TICK));
+    let mut ticks = interval((send_timeout / 8).clamp(MIN_TICK, MAX_TICK));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let late = RequestError::late(format!(
         "the broker did not answer within {send_timeout:?} (`broker.pulsar.send_timeout`), though the connection is up"

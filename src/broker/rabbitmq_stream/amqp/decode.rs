@@ -3,10 +3,10 @@
 use super::{Value, format};
 
 /// How deep values may lie in each other: deeper ones would take more stack than there is.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Elements that arrays may have beyond the number of bytes: elements of some types, such as null, take none.
-const MOST_EMPTY_ELEMENTS: usize = 1 << 12;
+const MAX_EMPTY_ELEMENTS: usize = 1 << 12;
 
 /// Why bytes are not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum DecodeError {
     UnknownType(u8),
     #[error("a {0} that cannot be one")]
     Senseless(&'static str),
-    #[error("values are nested deeper than {MOST_DEPTH} levels")]
+    #[error("values are nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
     #[error("compound values claim more elements than the message can contain")]
     TooManyElements,
@@ -47,7 +47,7 @@ pub(super) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Decoder { rest: bytes, depth: 0, elements_left: bytes.len().saturating_add(MOST_EMPTY_ELEMENTS) }
+        Decoder { rest: bytes, depth: 0, elements_left: bytes.len().saturating_add(MAX_EMPTY_ELEMENTS) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -238,7 +238,7 @@ impl<'a> Decoder<'a> {
                 return Err(DecodeError::Senseless("array"));
             }
         }
-        let most = if code >> 4 == 0x4 { MOST_EMPTY_ELEMENTS } else { self.rest.len() };
+        let most = if code >> 4 == 0x4 { MAX_EMPTY_ELEMENTS } else { self.rest.len() };
         if count > most {
             return Err(DecodeError::Short);
         }
@@ -255,7 +255,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
-        if self.depth == MOST_DEPTH {
+        if self.depth == MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
         self.depth += 1;

@@ -14,7 +14,7 @@ const USER: u8 = 0;
 const SUB_ENTRY: u8 = 0x80;
 
 /// Most bytes that the messages of one sub-entry may take, uncompressed.
-const MOST_UNCOMPRESSED: usize = 256 << 20;
+const MAX_UNCOMPRESSED: usize = 256 << 20;
 
 /// A chunk's head and the entries behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl<'a> Chunk<'a> {
                 compression => {
                     scratch.clear();
                     compression
-                        .decompress(content, uncompressed.min(MOST_UNCOMPRESSED), scratch)
+                        .decompress(content, uncompressed.min(MAX_UNCOMPRESSED), scratch)
                         .map_err(|_| Malformed::Senseless { what: "compressed sub-entry" })?;
                     &*scratch
                 }

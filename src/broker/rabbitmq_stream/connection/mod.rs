@@ -27,7 +27,7 @@ use crate::net::connect::within;
 use crate::net::session::{Lost, Protocol, PublishingConnection, Served, Session};
 
 /// The protocol numbers publishers in one byte.
-const MOST_PUBLISHERS: usize = 256;
+const MAX_PUBLISHERS: usize = 256;
 
 /// A publishing connection, shared by its producers.
 pub type Connection = PublishingConnection<Publishing>;
@@ -164,9 +164,9 @@ impl Connection {
         let known = {
             let publishers = &mut session.state().protocol.publishers;
             let known = publishers.iter().position(|publisher| publisher.stream == stream);
-            if known.is_none() && publishers.len() == MOST_PUBLISHERS {
+            if known.is_none() && publishers.len() == MAX_PUBLISHERS {
                 return Err(ConnectError::Incompatible(format!(
-                    "a connection can publish to {MOST_PUBLISHERS} streams at most: set `broker.connections` higher"
+                    "a connection can publish to {MAX_PUBLISHERS} streams at most: set `broker.connections` higher"
                 )));
             }
             known.ok_or_else(|| {

@@ -18,8 +18,8 @@ use crate::measure::host::tasks;
 use crate::net::session::{Protocol, Served, Session};
 
 /// How often messages are checked for being overdue.
-const SHORTEST_CHECK: Duration = Duration::from_millis(5);
-const LONGEST_CHECK: Duration = Duration::from_secs(1);
+const MIN_CHECK: Duration = Duration::from_millis(5);
+const MAX_CHECK: Duration = Duration::from_secs(1);
 
 /// Memory of the reading task: messages with an outcome, and the streams of publishers that the server removed.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Protocol for Publishing {
     type Error = SubmitError;
     type Scratch = Scratch;
 
-    const MOST_UNWRITTEN: usize = 4 << 20;
+    const MAX_UNWRITTEN: usize = 4 << 20;
 
     fn pending(state: &State) -> usize {
         state.pending
@@ -103,7 +103,7 @@ impl Protocol for Publishing {
     }
 
     fn check_interval(&self) -> Option<Duration> {
-        self.confirm_timeout.map(|timeout| (timeout / 8).clamp(SHORTEST_CHECK, LONGEST_CHECK))
+        self.confirm_timeout.map(|timeout| (timeout / 8).clamp(MIN_CHECK, MAX_CHECK))
     }
 
     fn fail_overdue(session: &Session<Self>) {

@@ -11,10 +11,10 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
 use crate::record::readable::{bytes, count, duration, rate};
 
 /// Samples that the charts may have: more than any terminal has columns.
-const MOST_SAMPLES: usize = 500;
+const MAX_SAMPLES: usize = 500;
 
 /// Topics of which there are more are not all shown.
-const MOST_TOPICS: usize = 200;
+const MAX_TOPICS: usize = 200;
 
 /// The percentiles of the table, in the order of [`Percentiles`].
 const TITLES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
@@ -70,7 +70,7 @@ pub struct TopicRow {
 impl Figures {
     /// Another sample was taken.
     pub fn add(&mut self, sample: Sample) {
-        if self.course.len() == MOST_SAMPLES {
+        if self.course.len() == MAX_SAMPLES {
             self.course.pop_front();
         }
         self.course.push_back(sample);
@@ -79,7 +79,7 @@ impl Figures {
 
     /// Draws everything.
     pub fn draw(&self, frame: &mut Frame<'_>) {
-        let topics = (self.topics.len().min(MOST_TOPICS) as u16).saturating_add(3);
+        let topics = (self.topics.len().min(MAX_TOPICS) as u16).saturating_add(3);
         let [head, figures, latency, rates, slowest, table, foot] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(3),
@@ -157,7 +157,7 @@ impl Figures {
     }
 
     fn topics(&self, frame: &mut Frame<'_>, area: Rect) {
-        let rows = self.topics.iter().take(MOST_TOPICS).map(|topic| {
+        let rows = self.topics.iter().take(MAX_TOPICS).map(|topic| {
             let number = |text: String| format!("{text:>12}");
             Row::new([
                 topic.name.clone(),
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn the_course_keeps_no_more_than_a_screen_needs() {
         let mut figures = Figures::default();
-        (0..=MOST_SAMPLES as u64).for_each(|in_flight| figures.add(Sample { in_flight, ..Sample::default() }));
-        assert_eq!((figures.course.len(), figures.course[0].in_flight), (MOST_SAMPLES, 1));
+        (0..=MAX_SAMPLES as u64).for_each(|in_flight| figures.add(Sample { in_flight, ..Sample::default() }));
+        assert_eq!((figures.course.len(), figures.course[0].in_flight), (MAX_SAMPLES, 1));
     }
 }

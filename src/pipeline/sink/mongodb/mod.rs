@@ -24,8 +24,8 @@ use crate::pipeline::batch::{Batch, Field, Row};
 use crate::scenario::{SinkDescriptor, SinkNeeds};
 
 /// A command is a document, which is 16 MiB at most, and holds 100,000 rows at most.
-const MOST_BYTES: usize = 12 << 20;
-const MOST_ROWS: usize = 50_000;
+const MAX_BYTES: usize = 12 << 20;
+const MAX_ROWS: usize = 50_000;
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
@@ -173,7 +173,7 @@ impl Collection {
 
     /// The command for the rows from `first` on, and behind which row it ends.
     fn insert(&self, batch: &Batch, first: usize, ordered: bool) -> (Vec<u8>, usize) {
-        let mut bson = Writer { bytes: Vec::with_capacity(batch.rows.len().min(MOST_ROWS) * 200 + 256) };
+        let mut bson = Writer { bytes: Vec::with_capacity(batch.rows.len().min(MAX_ROWS) * 200 + 256) };
         let mut end = first;
         bson.document(|bson| {
             bson.text("insert", &self.options.collection);
@@ -187,9 +187,9 @@ impl Collection {
             }
             bson.nested(ARRAY, "documents", |bson| {
                 let mut index = String::new();
-                for (row, message) in batch.rows.iter().enumerate().skip(first).take(MOST_ROWS) {
+                for (row, message) in batch.rows.iter().enumerate().skip(first).take(MAX_ROWS) {
                     // A row that is too large is alone in its command, so that no other is refused with it.
-                    if row > first && bson.bytes.len() + batch.payload(message).len() > MOST_BYTES {
+                    if row > first && bson.bytes.len() + batch.payload(message).len() > MAX_BYTES {
                         break;
                     }
                     index.clear();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 /// At most this many keys of each connection are read back.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// A row that was sent: its number in the batch, and the hash of its key.
 pub type Sent = (usize, u64);
@@ -78,7 +78,7 @@ impl KeySample {
                 }
             }
         }
-        while self.last.len() > MOST {
+        while self.last.len() > MAX {
             self.limit /= 2;
             self.last.retain(|hash, _| *hash <= self.limit);
         }
@@ -147,7 +147,7 @@ mod tests {
     fn of_many_keys_few_are_read_back_and_of_each_every_connection_that_wrote_it_is_known() {
         let (many, few) = (sample(&rows(10_000, "many")), sample(&rows(50, "few")));
         let expected = Expected::of([&many, &few].into_iter()).unwrap();
-        assert!((MOST / 8..=MOST).contains(&many.last.len()), "{}", many.last.len());
+        assert!((MAX / 8..=MAX).contains(&many.last.len()), "{}", many.last.len());
         assert_eq!(expected.keys.len(), many.last.len(), "the other's keys were written by both");
         for (key, values) in &expected.keys {
             let number: usize = key["key-".len()..].parse().unwrap();
