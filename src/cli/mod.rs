@@ -8,7 +8,6 @@ mod doctor;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
-mod kept_share;
 mod launcher;
 mod list;
 mod load_threads;

@@ -13,8 +13,8 @@ use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
-use crate::cli::kept_share::{read, with_record};
 use crate::cli::load_threads::LoadThreads;
+use crate::cli::merge::{read, with_record};
 use crate::engine::{
     ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Rendezvous, Second, TrialIdentity,
     run_scenario,
