@@ -64,10 +64,11 @@ mod transaction_coordinator;
 mod transaction_task;
 mod transactions;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use self::admin::{Admin, End, EndsQuery};
@@ -82,9 +83,10 @@ use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
+use super::kafka_identity::{TOPICS_PER_REQUEST, only};
 use super::{
-    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, kafka_durability,
-    kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready,
+    kafka_durability, kafka_identity,
 };
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor, Security};
@@ -196,16 +198,34 @@ impl Broker for KafkaNativeBroker {
         self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.admin.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        only(self.create_topics(slice::from_ref(topic)).await)
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.admin.present(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        only(self.find_topics(slice::from_ref(topic)).await)
     }
 
-    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        only(self.delete_topics(slice::from_ref(topic)).await)
+    }
+
+    const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;
+
+    async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        self.admin.create(topics).await
+    }
+
+    async fn find_topics(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
         self.admin.find(topics).await
+    }
+
+    async fn delete_topics(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        self.admin.delete(topics).await
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        self.admin.unready(topics).await
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
@@ -234,11 +254,13 @@ impl Broker for KafkaNativeBroker {
         })
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn stop(&self) {
         join_all(self.clients.iter().map(|client| client.end_transactions())).await;
         self.clients.iter().for_each(|client| client.close());
-        let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
-        topics.and(groups)
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        self.groups.remove().await
     }
 }
 
