@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use serde::de::DeserializeOwned;
 
 use super::Durability;
 use super::error::{BrokerError, ReceiveError, SubmitError};
@@ -25,14 +26,22 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Its name and abilities, known without connecting.
     const DESCRIPTOR: Descriptor;
 
+    /// Its own table, `[broker.<kind>]`.
+    type Options: BrokerOptions;
     type Producer: Producer;
     type Consumer: Consumer;
+
+    /// Why this client cannot do what a configuration asks for, in words that name the key in backticks. Asked before anything connects.
+    fn refusal(config: &BrokerConfig, options: &Self::Options) -> Option<String> {
+        let _ = (config, options);
+        None
+    }
 
     /// Connects `setup.config.connections` client instances and proves that the broker answers.
     ///
     /// # Errors
     /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
-    fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
+    fn connect(setup: Setup<Self::Options>) -> impl Future<Output = Result<Self, BrokerError>> + Send;
 
     /// Creates a topic unless it exists. A failed call leaves nothing behind, unless the broker's answer was lost.
     ///
@@ -153,6 +162,17 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn close(self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
+/// A broker's own table. The registry reads and checks it, before anything connects and again for [`Broker::connect`].
+pub trait BrokerOptions: DeserializeOwned + Default + Send + Sync + 'static {
+    /// Refuses settings that do not go together.
+    ///
+    /// # Errors
+    /// A sentence that names the keys.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// A logical sender: one task of the engine owns it.
 pub trait Producer: Send + 'static {
     /// Hands messages to the client in order; resolves when it has accepted at least the first, with how many it took.
@@ -270,8 +290,10 @@ impl Offsets for NoOffsets {
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a broker is given to connect with.
-pub struct Setup {
+pub struct Setup<Options> {
     pub config: BrokerConfig,
+    /// The broker's own table.
+    pub options: Options,
     /// Where outcomes go: one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that receives them.
     pub acks: Acks,
     /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
@@ -295,7 +317,7 @@ pub struct Setup {
     pub timeout: Duration,
 }
 
-impl Setup {
+impl<Options> Setup<Options> {
     /// What every message has beside its own headers, on brokers that give all messages the same.
     pub fn headers(&self) -> &[(String, String)] {
         &self.header_sets[0]

@@ -16,7 +16,7 @@ pub const NO_LEADERS: &str = "it has no leader for each of its partitions";
 
 /// The result for a topic that was asked about alone.
 pub fn only<R>(results: Vec<Result<R, BrokerError>>) -> Result<R, BrokerError> {
-    let missing = || Err(BrokerError::Client { broker: "kafka", reason: "the response names no topic".to_owned() });
+    let missing = || Err(BrokerError::Client("the response names no topic".to_owned()));
     results.into_iter().next().unwrap_or_else(missing)
 }
 

@@ -42,7 +42,7 @@ impl TransactionOptions {
     ///
     /// # Errors
     /// A sentence that names the key to change.
-    pub fn check(&self, setup: &Setup) -> Result<(), String> {
+    pub fn check<Options>(&self, setup: &Setup<Options>) -> Result<(), String> {
         let (connections, producers) = (setup.config.connections, setup.producers);
         if connections < producers {
             return Err(format!(

@@ -1,7 +1,9 @@
 //! The kinds of broker of this build. A new kind adds its line to the list below.
 
-use super::Broker;
-use crate::scenario::{Absent, Descriptor};
+use serde::de::Error as _;
+
+use super::{Broker, BrokerOptions};
+use crate::scenario::{Absent, BrokerConfig, Descriptor};
 
 /// Work that is the same for every broker, written once and compiled for each.
 pub trait Visitor {
@@ -10,12 +12,33 @@ pub trait Visitor {
     fn visit<B: Broker>(self) -> Self::Output;
 }
 
+/// The options of a broker, read and checked.
+///
+/// # Errors
+/// Serde's, for a key that does not exist or a value that cannot be; it names those that exist.
+pub fn options<B: Broker>(table: toml::Table) -> Result<B::Options, toml::de::Error> {
+    let options: B::Options = table.try_into()?;
+    options.check().map_err(toml::de::Error::custom)?;
+    Ok(options)
+}
+
+/// What the scenario language has to know of a broker.
+const fn descriptor<B: Broker>() -> Descriptor {
+    Descriptor { check_options: |table| options::<B>(table).map(drop), refuses: refusal::<B>, ..B::DESCRIPTOR }
+}
+
+/// Why a broker refuses a configuration. A table that cannot be read is refused for that.
+fn refusal<B: Broker>(config: &BrokerConfig) -> Option<String> {
+    B::refusal(config, &options::<B>(config.options.clone()).ok()?)
+}
+
 /// Makes [`descriptors`] and [`dispatch`] from one list of brokers.
 macro_rules! brokers {
     ($($(#[$feature:meta])? $broker:path,)*) => {
         /// All kinds of this build, in the order in which `brokermark brokers` lists them.
         pub fn descriptors() -> &'static [Descriptor] {
-            &[$($(#[$feature])? <$broker as Broker>::DESCRIPTOR,)*]
+            const DESCRIPTORS: &[Descriptor] = &[$($(#[$feature])? descriptor::<$broker>(),)*];
+            DESCRIPTORS
         }
 
         /// Runs `visitor` with the broker of that kind and client; `None` if this build has none.

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{EngineError, Interruption, Observer, Outcome, TrialIdentity, run};
+use crate::broker::Broker;
 use crate::broker::registry::{self, Visitor};
-use crate::broker::{Broker, BrokerError};
 use crate::pipeline::sink;
 use crate::scenario::{Kinds, Scenario};
 
@@ -42,9 +42,6 @@ pub async fn run_scenario(
     let (kind, client) = (&scenario.broker.kind, scenario.broker.client);
     match registry::dispatch(kind, client, Trial { scenario, identity, interruption, observer }) {
         Some(trial) => trial.await,
-        None => {
-            let reason = format!("this build has no broker of kind '{kind}': see `brokermark brokers`");
-            Err(BrokerError::Configuration { broker: "brokermark", reason }.into())
-        }
+        None => Err(EngineError::unknown_kind(kind)),
     }
 }

@@ -52,7 +52,7 @@ pub use trial::run;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::broker::BrokerError;
+use crate::broker::{Broker, BrokerError};
 use crate::load::LoadError;
 use crate::measure::host::HostShare;
 
@@ -112,13 +112,28 @@ impl TrialIdentity {
     }
 }
 
+impl EngineError {
+    /// An error of broker `B`.
+    pub(crate) fn from_broker<B: Broker>(error: BrokerError) -> Self {
+        EngineError::Broker { kind: B::DESCRIPTOR.kind, error }
+    }
+
+    /// The scenario names a kind of broker that this build does not have.
+    fn unknown_kind(kind: &str) -> Self {
+        EngineError::Refused(format!("this build has no broker of kind '{kind}': see `brokermark brokers`"))
+    }
+}
+
 /// Why a trial could not begin, or its result cannot be trusted at all.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
+    #[error("{kind}: {error}")]
+    Broker { kind: &'static str, error: BrokerError },
+    /// The scenario asks for what brokermark itself does not do.
+    #[error("{0}")]
+    Refused(String),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
     #[error("rank {rank}: {reason}")]

@@ -57,7 +57,7 @@ pub async fn run<B: Broker>(
     let closed = interruption.finish(topics::close(broker, &remove), LAST_REMOVAL).await;
     let mut outcome = result?;
     let of_broker = match closed {
-        Some(closed) => closed.err().map(|error| error.to_string()),
+        Some(closed) => closed.err().map(|error| EngineError::from_broker::<B>(error).to_string()),
         None => Some(format!("the run was ended before the broker had removed its topics: {}", topics::names(&remove))),
     };
     let of_sinks = outcome.pipeline.iter().flat_map(|pipeline| pipeline.removal_errors.iter().cloned());

@@ -81,7 +81,7 @@ pub struct Descriptor {
     pub summary: &'static str,
     pub capabilities: Capabilities,
     /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
-    /// the unknown key and those that exist.
+    /// the unknown key and those that exist. The registry sets it, and `refuses`.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
     /// Why it cannot do what the configuration asks for, in words that name the key.
     pub refuses: fn(&BrokerConfig) -> Option<String>,
@@ -107,6 +107,20 @@ impl Absent {
 }
 
 impl Descriptor {
+    /// A kind without a name, which can send messages and do nothing else. For struct update.
+    pub const NONE: Descriptor = Descriptor {
+        kind: "",
+        aliases: &[],
+        default_port: None,
+        example: "",
+        client: None,
+        alternative: None,
+        summary: "",
+        capabilities: Capabilities::NONE,
+        check_options: |_| Ok(()),
+        refuses: |_| None,
+    };
+
     /// As the subject of a sentence.
     pub fn title(&self) -> String {
         match (self.client, self.alternative) {

@@ -258,7 +258,7 @@ impl Admin {
     async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let metadata = self.cluster.metadata(&names).await;
-        metadata.map_err(|error| BrokerError::Client { broker: NAME, reason: error.to_string() })
+        metadata.map_err(|error| BrokerError::Client(error.to_string()))
     }
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::Error as _;
 
 use super::codec::compression::Compression;
 use super::partitioner::Partitioner;
+use crate::broker::BrokerOptions;
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_assignment::{Assignment, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;
@@ -31,8 +31,8 @@ const USUAL_SESSION: Duration = Duration::from_secs(45);
 pub struct KafkaNativeOptions {
     pub acks: RequiredAcks,
     pub compression: Compression,
-    /// Whether producers number their batches, so that the broker drops repetitions.
-    pub idempotence: bool,
+    /// Whether producers number their batches, so that the broker drops repetitions. Left out: those that send in transactions do.
+    pub idempotence: Option<bool>,
     pub partitioner: Partitioner,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
@@ -67,7 +67,7 @@ impl Default for KafkaNativeOptions {
         KafkaNativeOptions {
             acks: RequiredAcks::All,
             compression: Compression::None,
-            idempotence: false,
+            idempotence: None,
             partitioner: Partitioner::default(),
             linger: Duration::from_millis(5),
             batch_bytes: 1_000_000,
@@ -92,33 +92,11 @@ pub enum Isolation {
     ReadCommitted = 1,
 }
 
-impl KafkaNativeOptions {
-    /// From the table.
-    ///
-    /// # Errors
-    /// When a key or value is unknown, or does not go with another one.
-    pub fn parse(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let is_refused = table.contains_key("transactions") && table.get("idempotence") == Some(&false.into());
-        if is_refused {
-            return Err(toml::de::Error::custom("`transactions` need `idempotence`: remove `idempotence = false`"));
-        }
-        let options: KafkaNativeOptions = table.try_into()?;
-        options.check().map_err(toml::de::Error::custom)?;
-        Ok(options)
-    }
-
-    /// Whether a batch that is sent again may come behind one that was in flight with it. The broker sorts those that are numbered.
-    pub fn may_reorder(&self) -> bool {
-        let is_numbered = self.idempotence || self.transactions.is_some();
-        !is_numbered && self.max_in_flight > 1 && self.acks != RequiredAcks::None
-    }
-
-    /// Of a classic group.
-    pub fn session_timeout(&self) -> Duration {
-        self.session_timeout.unwrap_or(USUAL_SESSION)
-    }
-
+impl BrokerOptions for KafkaNativeOptions {
     fn check(&self) -> Result<(), String> {
+        if self.transactions.is_some() && self.idempotence == Some(false) {
+            return Err("`transactions` need `idempotence`: remove `idempotence = false`".to_owned());
+        }
         if self.session_timeout() < MIN_SESSION {
             return Err(format!("`session_timeout` is {MIN_SESSION:?} at least"));
         }
@@ -136,7 +114,7 @@ impl KafkaNativeOptions {
         }
         let numbering = match self.transactions {
             Some(_) => "transactions",
-            None if self.idempotence => "idempotence",
+            None if self.is_idempotent() => "idempotence",
             None => return Ok(()),
         };
         if self.acks != RequiredAcks::All {
@@ -149,12 +127,32 @@ impl KafkaNativeOptions {
     }
 }
 
+impl KafkaNativeOptions {
+    /// Whether producers that send without transactions number their batches.
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotence == Some(true)
+    }
+
+    /// Whether a batch that is sent again may come behind one that was in flight with it. The broker sorts those that are numbered.
+    pub fn may_reorder(&self) -> bool {
+        let is_numbered = self.is_idempotent() || self.transactions.is_some();
+        !is_numbered && self.max_in_flight > 1 && self.acks != RequiredAcks::None
+    }
+
+    /// Of a classic group.
+    pub fn session_timeout(&self) -> Duration {
+        self.session_timeout.unwrap_or(USUAL_SESSION)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::kafka_native::KafkaNativeBroker;
+    use crate::broker::registry;
 
     fn parse(text: &str) -> Result<KafkaNativeOptions, String> {
-        KafkaNativeOptions::parse(text.parse().unwrap()).map_err(|error| error.message().to_owned())
+        registry::options::<KafkaNativeBroker>(text.parse().unwrap()).map_err(|error| error.message().to_owned())
     }
 
     #[test]

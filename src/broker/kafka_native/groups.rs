@@ -58,7 +58,7 @@ impl Groups {
     pub async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
         let Subscription { group, topic, from, members, member, progress, .. } = subscription;
         let protocol = self.protocol(subscription);
-        let protocol = protocol.map_err(|reason| BrokerError::Configuration { broker: NAME, reason })?;
+        let protocol = protocol.map_err(BrokerError::Configuration)?;
         let known = self.known.lock().entry(group.clone()).or_default().clone();
         if *progress == Progress::OfTheTrial {
             self.of_the_trial.lock().insert(group.clone());
@@ -150,10 +150,9 @@ impl Groups {
     pub async fn remove(&self) -> Result<(), BrokerError> {
         let groups = std::mem::take(&mut *self.of_the_trial.lock());
         for group in groups {
-            self.remove_one(&group).await.map_err(|error| BrokerError::Client {
-                broker: NAME,
-                reason: format!("group '{group}' was not removed: {error}"),
-            })?;
+            self.remove_one(&group)
+                .await
+                .map_err(|error| BrokerError::Client(format!("group '{group}' was not removed: {error}")))?;
         }
         Ok(())
     }

@@ -130,25 +130,26 @@ impl Broker for KafkaNativeBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| KafkaNativeOptions::parse(options).map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = KafkaNativeOptions;
     type Producer = KafkaNativeProducer;
     type Consumer = KafkaNativeConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: NAME, reason };
-        let options = KafkaNativeOptions::parse(setup.config.options.clone());
-        let options = options.map_err(|error| refused(error.to_string()))?;
+    async fn connect(setup: Setup<KafkaNativeOptions>) -> Result<Self, BrokerError> {
+        let options = &setup.options;
         let connector = Arc::new(Connector {
-            tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?,
+            tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             security: setup.config.security.clone(),
             client_id: setup.run_id.clone(),
             timeout: setup.timeout,
         });
         let addresses = setup.config.addresses.clone();
-        options.transactions.map_or(Ok(()), |transactions| transactions.check(&setup)).map_err(refused)?;
+        options
+            .transactions
+            .map_or(Ok(()), |transactions| transactions.check(&setup))
+            .map_err(BrokerError::Configuration)?;
         let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;

@@ -73,7 +73,7 @@ impl Admin {
             return Ok(nodes);
         }
         let reason = failure.unwrap_or_else(|| "it has no nsqd".to_owned());
-        Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason })
+        Err(BrokerError::Unreachable { address: lookups.join(","), reason })
     }
 
     /// Every nsqd that has the topic, as far as any of these nsqlookupd knows and responds.

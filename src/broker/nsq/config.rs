@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::broker::BrokerOptions;
 use crate::broker::share::share;
 use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
@@ -94,6 +95,8 @@ impl Default for NsqOptions {
         }
     }
 }
+
+impl BrokerOptions for NsqOptions {}
 
 /// How a batch of one message is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -69,25 +69,21 @@ impl Broker for NsqBroker {
         aliases: &["nsqd"],
         default_port: Some(4150),
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities { addresses: true, consumers: true, groups: true, tls: true, ..Capabilities::NONE },
-        check_options: |options| options.try_into::<NsqOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = NsqOptions;
     type Producer = NsqProducer;
     type Consumer = NsqConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
-        let options: NsqOptions =
-            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+    async fn connect(setup: Setup<NsqOptions>) -> Result<Self, BrokerError> {
+        let options = setup.options;
         let admin = Admin::new(setup.timeout);
         let nodes = match options.lookup {
             true => admin.nodes(&setup.config.addresses).await?,
-            false => named_nodes(&setup.config.addresses, &options).map_err(refused)?,
+            false => named_nodes(&setup.config.addresses, &options).map_err(BrokerError::Configuration)?,
         };
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
         let placement = Placement::new(&setup.places_on_topics, nodes.len(), setup.config.connections);
@@ -194,7 +190,7 @@ impl Broker for NsqBroker {
             let reason = "ephemeral topics and channels do not keep messages for a group that begins late: make \
                           `broker.nsq.ephemeral_topics` false, and name a `broker.nsq.channel` that is not ephemeral"
                 .to_owned();
-            return Err(BrokerError::Configuration { broker: "nsq", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let topic = self.topic_name(&subscription.topic.name);
         let channel = self.channel(&topic, subscription);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::broker::BrokerOptions;
 use crate::scenario::deserialize::duration;
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
@@ -69,6 +70,8 @@ pub struct NullOptions {
     #[serde(deserialize_with = "duration")]
     pub rebalance_every: Duration,
 }
+
+impl BrokerOptions for NullOptions {}
 
 /// What happens to messages on their way to one group.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

@@ -136,7 +136,7 @@ impl Admin {
             match (answer.status, &answer.location) {
                 (401 | 403, _) => {
                     let (address, reason) = (self.url.clone(), reason(&answer));
-                    return Err(BrokerError::Authorisation { broker: "pulsar", address, reason });
+                    return Err(BrokerError::Authorisation { address, reason });
                 }
                 // A redirect must not remove the encryption.
                 (301 | 302 | 307 | 308, Some(to))
@@ -164,7 +164,7 @@ impl Admin {
 
     fn unreachable(&self, reason: String) -> BrokerError {
         let address = format!("its admin interface {} (`broker.pulsar.admin`)", self.url);
-        BrokerError::Unreachable { broker: "pulsar", address, reason }
+        BrokerError::Unreachable { address, reason }
     }
 }
 

@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::codec::compression::Compression;
 use super::oauth2::Grant;
-use crate::broker::BrokerError;
+use crate::broker::BrokerOptions;
 use crate::broker::share::share;
+use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
-use crate::scenario::{BrokerConfig, Secret};
 
 /// How messages are sent and received, and as whom.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -190,28 +190,7 @@ impl SubscriptionType {
     }
 }
 
-impl PulsarOptions {
-    /// Those of a scenario.
-    ///
-    /// # Errors
-    /// When a value is impossible.
-    pub fn read(config: &BrokerConfig) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
-        let options: PulsarOptions =
-            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        options.check().map_err(refused)?;
-        Ok(options)
-    }
-
-    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
-    #[cfg(feature = "pulsar-rs")]
-    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
-        match self.access_mode {
-            AccessMode::WaitForExclusive => self.exclusive_timeout,
-            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
-        }
-    }
-
+impl BrokerOptions for PulsarOptions {
     fn check(&self) -> Result<(), String> {
         let parts: Vec<&str> = self.namespace.split('/').collect();
         if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
@@ -243,6 +222,17 @@ impl PulsarOptions {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
         self.check_oauth2()
+    }
+}
+
+impl PulsarOptions {
+    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
+    #[cfg(feature = "pulsar-rs")]
+    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
+        match self.access_mode {
+            AccessMode::WaitForExclusive => self.exclusive_timeout,
+            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
+        }
     }
 
     fn check_oauth2(&self) -> Result<(), String> {
@@ -280,15 +270,6 @@ impl PulsarOptions {
             scope: self.oauth2_scope.clone(),
         })
     }
-}
-
-/// Checks the table without connecting.
-///
-/// # Errors
-/// When serde finds an unknown key, or a value is impossible.
-pub fn check(table: toml::Table) -> Result<(), toml::de::Error> {
-    let options: PulsarOptions = table.try_into()?;
-    options.check().map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

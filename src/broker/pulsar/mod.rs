@@ -72,11 +72,9 @@ pub struct PulsarBroker {
 impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
-        aliases: &[],
         default_port: Some(6650),
         example: include_str!("example.toml"),
         client: Some("native"),
-        alternative: None,
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -89,20 +87,20 @@ impl Broker for PulsarBroker {
             tls: true,
             ..Capabilities::NONE
         },
-        check_options: config::check,
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = PulsarOptions;
     type Producer = PulsarProducer;
     type Consumer = TopicConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options = PulsarOptions::read(&setup.config)?;
-        let (topics, settings) = Topics::new(&setup, &options).await?;
+    async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
+        let (topics, settings) = Topics::new(&setup).await?;
         let recorders = (0..setup.config.connections).map(|_| setup.acks.recorder()).collect();
         let pool = Pool::new(settings, setup.config.addresses.clone(), recorders);
         let broker = Some(pool.greet_all().await?);
-        let manner = Manner::new(options.compression, setup.headers());
+        let manner = Manner::new(setup.options.compression, setup.headers());
+        let options = setup.options;
         let recorder = setup.acks.recorder();
         let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
         let client = format!("brokermark {}", env!("CARGO_PKG_VERSION"));

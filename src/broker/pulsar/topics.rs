@@ -43,18 +43,18 @@ impl Topics {
     ///
     /// # Errors
     /// When a certificate cannot be read or no token can be had.
-    pub async fn new(setup: &Setup, options: &PulsarOptions) -> Result<(Self, SocketSettings), BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
-        let Setup { config, timeout, .. } = setup;
-        let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
+    pub async fn new(setup: &Setup<PulsarOptions>) -> Result<(Self, SocketSettings), BrokerError> {
+        let Setup { config, options, timeout, .. } = setup;
+        let identity =
+            config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(BrokerError::Configuration)?;
         let token = token(options, *timeout).await?;
         let admin_url = match &options.admin {
             Some(url) => url.clone(),
             None => admin_url(&config.addresses, identity.is_some()).await,
         };
-        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
+        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(BrokerError::Configuration)?;
         let admin_tls = match &tls {
-            None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
+            None if admin_url.starts_with("https://") => Some(system_tls().map_err(BrokerError::Configuration)?),
             tls => tls.clone(),
         };
         let topics = Topics {
@@ -121,8 +121,7 @@ impl Topics {
     /// When the kind of subscription does not let so many members in.
     pub fn membership(&self, subscription: &Subscription, options: &PulsarOptions) -> Result<Membership, BrokerError> {
         let number = self.consumers.fetch_add(1, Ordering::Relaxed);
-        let kind = SubscriptionType::of_group(options, subscription.members)
-            .map_err(|reason| BrokerError::Configuration { broker: "pulsar", reason })?;
+        let kind = SubscriptionType::of_group(options, subscription.members).map_err(BrokerError::Configuration)?;
         Ok(Membership {
             subscription: subscription.group.clone(),
             kind,
@@ -146,7 +145,7 @@ impl Topics {
             let reason = "non-persistent topics do not keep messages for a group that begins late: set \
                           `broker.pulsar.persistent = true`"
                 .to_owned();
-            return Err(BrokerError::Configuration { broker: "pulsar", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         self.admin.subscribe(&self.name(&subscription.topic.name), &subscription.group).await?;
         self.joined(subscription);
@@ -179,13 +178,17 @@ impl Topics {
 
 /// What connections and requests log in with.
 async fn token(options: &PulsarOptions, timeout: Duration) -> Result<Option<Arc<Token>>, BrokerError> {
-    let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
     let token = match (&options.token, options.grant()) {
-        (Some(secret), _) => Token::read(secret.clone()).map_err(refused)?,
+        (Some(secret), _) => Token::read(secret.clone()).map_err(BrokerError::Configuration)?,
         (None, Some(grant)) => {
-            let tls = grant.issuer_url.starts_with("https://").then(system_tls).transpose().map_err(refused)?;
+            let tls = grant
+                .issuer_url
+                .starts_with("https://")
+                .then(system_tls)
+                .transpose()
+                .map_err(BrokerError::Configuration)?;
             let issuer = OAuth2::new(grant, HttpClient::new(tls, timeout));
-            let failed = |reason| BrokerError::Client { broker: "pulsar", reason: format!("OAuth 2.0: {reason}") };
+            let failed = |reason| BrokerError::Client(format!("OAuth 2.0: {reason}"));
             Token::issued(issuer).await.map_err(failed)?
         }
         (None, None) => return Ok(None),

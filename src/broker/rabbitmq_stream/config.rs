@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
 pub use super::codec::compression::Compression;
+use crate::broker::BrokerOptions;
 use crate::scenario::deserialize::{duration, size};
 
 /// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
@@ -154,12 +155,9 @@ pub enum LeaderLocator {
     Balanced,
 }
 
-impl RabbitmqStreamOptions {
+impl BrokerOptions for RabbitmqStreamOptions {
     /// Refuses settings that have no effect beside others.
-    ///
-    /// # Errors
-    /// A sentence with the mistake.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         if self.compression != Compression::None && self.sub_entry.is_none() {
             return Err(
                 "`compression` is of sub-entries: set `sub_entry` as well, or leave `compression` out".to_owned()
@@ -185,7 +183,9 @@ impl RabbitmqStreamOptions {
         }
         Ok(())
     }
+}
 
+impl RabbitmqStreamOptions {
     /// What a subscription says of its filters.
     pub fn filter_properties(&self) -> Vec<(String, String)> {
         let mut properties: Vec<_> = self

@@ -95,8 +95,6 @@ impl Broker for RabbitmqStreamBroker {
         aliases: &["rabbitmq", "rabbitmq-streams"],
         default_port: Some(5552),
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -113,19 +111,17 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = RabbitmqStreamOptions;
     type Producer = RabbitmqStreamProducer;
     type Consumer = RabbitmqStreamConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: KIND, reason };
-        let options: RabbitmqStreamOptions =
-            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(refused)?);
-        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+    async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
+        let options = &setup.options;
+        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(BrokerError::Configuration)?);
+        let connector = Arc::new(Connector::new(&setup.config, options, &setup.run_id, setup.timeout)?);
         let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
@@ -190,7 +186,7 @@ impl Broker for RabbitmqStreamBroker {
         if is_shared && subscription.is_divided {
             let reason = "the members of a group are in several processes, which do not know how far the others are: remove \
                           `broker.rabbitmq-stream.single_active_consumer`";
-            return Err(BrokerError::Configuration { broker: KIND, reason: reason.to_owned() });
+            return Err(BrokerError::Configuration(reason.to_owned()));
         }
         let streams: Vec<(u32, String)> = locations
             .iter()
@@ -277,7 +273,7 @@ impl RabbitmqStreamBroker {
         if name.len() > MAX_GROUP_NAME_BYTES {
             let reason =
                 format!("the name of a group has {MAX_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
-            return Err(BrokerError::Configuration { broker: KIND, reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let sharing = is_shared.then(|| {
             let group = || Arc::new(Group::new(streams.iter().map(|(_, stream)| stream.clone())));

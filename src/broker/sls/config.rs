@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, BrokerOptions};
 use crate::emulator::sls::EmulatorOptions;
 use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
@@ -130,17 +130,7 @@ pub struct Credentials {
     pub security_token: Option<String>,
 }
 
-impl SlsOptions {
-    /// Reads and checks the table.
-    ///
-    /// # Errors
-    /// Serde's, for a key that does not exist or a value that cannot be.
-    pub fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let options: SlsOptions = table.try_into()?;
-        options.check().map_err(serde::de::Error::custom)?;
-        Ok(options)
-    }
-
+impl BrokerOptions for SlsOptions {
     fn check(&self) -> Result<(), String> {
         let positive = [
             ("total_size", self.total_size),
@@ -175,21 +165,24 @@ impl SlsOptions {
         }
         Ok(())
     }
+}
 
+impl SlsOptions {
     /// The credentials, read now.
     ///
     /// # Errors
     /// When they are not given, or cannot be read.
     pub fn credentials(&self, config: &BrokerConfig) -> Result<Credentials, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
-        let read = |secret: &Option<Secret>| secret.as_ref().map(Secret::reveal).transpose().map_err(refused);
+        let read = |secret: &Option<Secret>| {
+            secret.as_ref().map(Secret::reveal).transpose().map_err(BrokerError::Configuration)
+        };
         let (key_id, key_secret) = (read(&self.access_key_id)?, read(&self.access_key_secret)?);
         let security_token = read(&self.security_token)?;
         let (key_id, key_secret) = match (key_id, key_secret) {
             (Some(key_id), Some(key_secret)) => (key_id, key_secret),
             (None, None) if config.is_embedded() => (EMBEDDED_KEY.0.to_owned(), EMBEDDED_KEY.1.to_owned()),
             _ => {
-                return Err(refused(
+                return Err(BrokerError::Configuration(
                     "give `access_key_id` and `access_key_secret` in `[broker.sls]`, best as { env = \"NAME\" }"
                         .to_owned(),
                 ));
@@ -197,7 +190,7 @@ impl SlsOptions {
         };
         let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x21..0x7f).contains(&byte));
         if !sendable(&key_id) || !security_token.as_deref().is_none_or(sendable) {
-            return Err(refused(
+            return Err(BrokerError::Configuration(
                 "an access key or token is empty or has characters that no request can carry".to_owned(),
             ));
         }
@@ -208,9 +201,11 @@ impl SlsOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::registry;
+    use crate::broker::sls::SlsBroker;
 
     fn read(text: &str) -> Result<SlsOptions, toml::de::Error> {
-        SlsOptions::read(toml::from_str(text).unwrap())
+        registry::options::<SlsBroker>(toml::from_str(text).unwrap())
     }
 
     #[test]

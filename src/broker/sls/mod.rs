@@ -94,10 +94,7 @@ impl Broker for SlsBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "sls",
         aliases: &["aliyun-log", "aliyun", "log-service"],
-        default_port: None,
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
         capabilities: Capabilities {
             addresses: true,
@@ -111,17 +108,16 @@ impl Broker for SlsBroker {
             tls: true,
             ..Capabilities::NONE
         },
-        check_options: |options| SlsOptions::read(options).map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = SlsOptions;
     type Producer = SlsProducer;
     type Consumer = SlsConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
-        let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
-        let Project { embedded, endpoint, signer } = reach(&setup, &options)?;
+    async fn connect(setup: Setup<SlsOptions>) -> Result<Self, BrokerError> {
+        let Project { embedded, endpoint, signer } = reach(&setup)?;
+        let options = &setup.options;
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         let is_unmanaged = is_unmanaged(&mut admin).await.map_err(|error| unusable(&error, &endpoint.address))?;
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
@@ -141,7 +137,9 @@ impl Broker for SlsBroker {
                 backoff: Backoff::new(options.backoff, options.max_backoff),
                 stop: stopped.clone(),
             };
-            worker.start(number).map_err(|error| refused(format!("no thread for `io_threads`: {error}")))
+            worker
+                .start(number)
+                .map_err(|error| BrokerError::Configuration(format!("no thread for `io_threads`: {error}")))
         };
         let workers = (0..options.io_threads).map(worker).collect::<Result<Vec<_>, _>>()?;
         let swept = accumulator.clone();
@@ -156,7 +154,7 @@ impl Broker for SlsBroker {
             traffic,
             endpoint,
             signer,
-            options,
+            options: setup.options,
             stop,
             workers: Mutex::new(workers),
             sweeper,
@@ -310,18 +308,19 @@ struct Project {
 }
 
 /// Finds the project of the scenario. An embedded endpoint is started.
-fn reach(setup: &Setup, options: &SlsOptions) -> Result<Project, BrokerError> {
-    let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
+fn reach(setup: &Setup<SlsOptions>) -> Result<Project, BrokerError> {
+    let options = &setup.options;
     let credentials = options.credentials(&setup.config)?;
     let embedded = setup.config.is_embedded().then(|| start_emulator(options, &credentials));
-    let embedded = embedded.transpose().map_err(refused)?;
+    let embedded = embedded.transpose().map_err(BrokerError::Configuration)?;
     let address = match (&embedded, setup.config.addresses.first()) {
         (Some(embedded), _) => embedded.address().to_string(),
         (None, Some(address)) => address.clone(),
-        (None, None) => return Err(refused("`broker.address` is missing".to_owned())),
+        (None, None) => return Err(BrokerError::Configuration("`broker.address` is missing".to_owned())),
     };
     let tls = setup.config.security.tls.as_ref();
-    let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
+    let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls)
+        .map_err(BrokerError::Configuration)?;
     let region = options.region.clone().unwrap_or_default();
     let (again, config) = (options.clone(), setup.config.clone());
     let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
@@ -344,10 +343,10 @@ fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emu
 fn unusable(error: &ServiceError, address: &str) -> BrokerError {
     let (address, reason) = (address.to_owned(), error.to_string());
     if error.is_authorisation() {
-        BrokerError::Authorisation { broker: "sls", address, reason }
+        BrokerError::Authorisation { address, reason }
     } else if error.is_unknown_store() {
-        BrokerError::Configuration { broker: "sls", reason }
+        BrokerError::Configuration(reason)
     } else {
-        BrokerError::Unreachable { broker: "sls", address, reason }
+        BrokerError::Unreachable { address, reason }
     }
 }

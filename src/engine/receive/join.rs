@@ -54,7 +54,7 @@ impl<'a, B: Broker> Members<'a, B> {
         if self.broker.withholds_messages() && self.context.verification().is_some() {
             let reason = "consumers that do not receive every message cannot be verified: set `consumers.verify = false`, \
                           or leave the filters out";
-            return Err(BrokerError::Configuration { broker: B::DESCRIPTOR.kind, reason: reason.to_owned() }.into());
+            return Err(EngineError::from_broker::<B>(BrokerError::Configuration(reason.to_owned())));
         }
         Ok(())
     }
@@ -64,7 +64,8 @@ impl<'a, B: Broker> Members<'a, B> {
         let Some(consumers) = self.settings() else { return Ok(()) };
         for topic in 0..self.context.topics.len() {
             let place = SubscriptionIndex { group, topic };
-            self.broker.register(&subscription(self.context, consumers, place, 0)).await?;
+            let registered = self.broker.register(&subscription(self.context, consumers, place, 0)).await;
+            registered.map_err(EngineError::from_broker::<B>)?;
         }
         Ok(())
     }
@@ -82,7 +83,8 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let joining = places.map(|(place, member, limit)| async move {
             let subscription = subscription(self.context, consumers, place, member);
-            Ok::<_, EngineError>((place, member, limit, self.broker.consumer(&subscription).await?))
+            let consumer = self.broker.consumer(&subscription).await.map_err(EngineError::from_broker::<B>)?;
+            Ok::<_, EngineError>((place, member, limit, consumer))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, limit, consumer)) = joined.try_next().await? {
@@ -110,7 +112,8 @@ impl<'a, B: Broker> Members<'a, B> {
         pipeline.start();
         let joining = self.places(consumers, 0).map(|(place, member)| async move {
             let subscription = subscription(self.context, consumers, place, member);
-            Ok::<_, EngineError>((place, member, self.broker.consumer(&subscription).await?))
+            let consumer = self.broker.consumer(&subscription).await.map_err(EngineError::from_broker::<B>)?;
+            Ok::<_, EngineError>((place, member, consumer))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {

@@ -46,7 +46,7 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
     let making = (0..count)
         .map(|producer_index| context.scenario.first_producer() + producer_index)
         .map(|number| broker.producer(number, &context.topics[context.topic_of(number)]));
-    Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
+    stream::iter(making).buffered(AT_ONCE).try_collect().await.map_err(EngineError::from_broker::<B>)
 }
 
 /// How much the scenario lets all producers send together, those of other shares included.

@@ -82,7 +82,7 @@ async fn what_the_broker_refuses_fails_with_its_class_and_the_rest_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_producer_whose_place_is_taken_ends_the_load() {
-    let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: true, ..options() }).await;
+    let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: Some(true), ..options() }).await;
     mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
     bench.send(1).await;
     assert_eq!(classes(&bench.outcomes().await), [(FailureClass::Fenced, 1)]);

@@ -19,7 +19,7 @@ const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const UNKNOWN_PRODUCER_ID: i16 = 59;
 
 fn idempotent() -> KafkaNativeOptions {
-    KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
+    KafkaNativeOptions { idempotence: Some(true), ..one_message_a_batch() }
 }
 
 /// Takes so many requests of one message each, without an answer.
@@ -244,7 +244,8 @@ async fn partitions_of_one_request_have_outcomes_of_their_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_was_due_before_another_identity_came_is_sent_with_it() {
     let mut broker = Scripted::start(1, 1).await;
-    let options = KafkaNativeOptions { idempotence: true, linger: Duration::from_millis(10), ..Default::default() };
+    let options =
+        KafkaNativeOptions { idempotence: Some(true), linger: Duration::from_millis(10), ..Default::default() };
     let mut bench = Bench::new(broker.addresses(), options).await;
     bench.send(1).await;
     let first = broker.next().await;

@@ -54,7 +54,7 @@ const REDPANDA: Versions = [
 ];
 
 fn idempotent() -> KafkaNativeOptions {
-    KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
+    KafkaNativeOptions { idempotence: Some(true), ..one_message_a_batch() }
 }
 
 /// Sends a message, and asks where the partition ends.
