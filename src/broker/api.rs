@@ -19,7 +19,7 @@ use super::error::{BrokerError, ReceiveError, SubmitError};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Received, SendTag};
-use crate::scenario::{BrokerConfig, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
@@ -34,6 +34,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Why this client cannot do what a configuration asks for, in words that name the key in backticks. Asked before anything connects.
     fn refusal(config: &BrokerConfig, options: &Self::Options) -> Option<String> {
         let _ = (config, options);
+        None
+    }
+
+    /// The command of the broker's own tools that gives what is needed, if there is one. For `brokermark doctor`.
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &Self::Options) -> Option<String> {
+        let _ = (need, config, options);
         None
     }
 

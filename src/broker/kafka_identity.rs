@@ -4,6 +4,7 @@
 pub use release::{MetadataLevels, release};
 
 use super::BrokerError;
+use crate::scenario::{BrokerConfig, Need};
 
 /// Servers that speak Kafka's protocol, by which users call the kind.
 pub const ALIASES: &[&str] = &["redpanda", "confluent", "msk", "event-hubs"];
@@ -31,6 +32,31 @@ pub fn with_release(release: Option<String>, cluster: &str, unknown: &str) -> St
         Some(release) => format!("{release}, {}", cluster.trim_start_matches("Kafka ")),
         None => format!("{cluster}, {unknown}"),
     }
+}
+
+/// The commands of Kafka's own tools. Rights are those of the topics and groups of a run, whose names begin alike.
+pub fn remedy(need: Need<'_>, config: &BrokerConfig) -> Option<String> {
+    let address = config.first_address();
+    let right = |rights: &str| {
+        let user = config.user_name();
+        format!(
+            "kafka-acls.sh --bootstrap-server {address} --add --allow-principal User:{user} {rights} \
+             --resource-pattern-type prefixed"
+        )
+    };
+    Some(match need {
+        Need::ProducerRight => right("--producer --topic brokermark-"),
+        Need::ConsumerRight => right("--consumer --topic brokermark- --group brokermark-"),
+        Need::CreateRight => right("--operation Create --operation Describe --topic brokermark-"),
+        Need::DeleteRight => right("--operation Delete --topic brokermark- --group brokermark-"),
+        Need::Topic(topic) => {
+            format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 4")
+        }
+        Need::TopicUsers(topic) => format!(
+            "kafka-consumer-groups.sh --bootstrap-server {address} --describe --all-groups lists the readers of {topic}"
+        ),
+        Need::Durability => right("--operation DescribeConfigs --topic brokermark-"),
+    })
 }
 
 #[cfg(feature = "kafka-native")]

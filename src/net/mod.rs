@@ -2,13 +2,7 @@
 
 pub mod address;
 pub mod backoff;
-#[cfg(any(
-    feature = "kafka-native",
-    feature = "nsq",
-    feature = "pulsar",
-    feature = "rabbitmq-stream",
-    feature = "sls"
-))]
+#[cfg(feature = "_tls")]
 pub mod connect;
 pub mod foreign;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]

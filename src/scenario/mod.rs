@@ -44,7 +44,7 @@ pub use content::{Content, Payload, Size};
 pub use distribution::{RankRoles, RankSet};
 pub use error::ScenarioError;
 pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
-pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
+pub use kind::{Absent, Capabilities, Descriptor, Kinds, Need, SinkDescriptor, SinkNeeds};
 pub use model::*;
 pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 #[cfg(test)]

@@ -94,6 +94,16 @@ impl BrokerConfig {
     pub fn is_embedded(&self) -> bool {
         self.addresses.iter().any(|address| address == EMBEDDED)
     }
+
+    /// The first address, for people.
+    pub fn first_address(&self) -> &str {
+        self.addresses.first().map_or("HOST:PORT", String::as_str)
+    }
+
+    /// Who logs in with a password, for people.
+    pub fn user_name(&self) -> &str {
+        self.security.sasl.as_ref().map_or("NAME", |sasl| sasl.username.as_str())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

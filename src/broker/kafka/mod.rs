@@ -47,7 +47,7 @@ use super::{
     kafka_durability, kafka_identity,
 };
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -122,6 +122,10 @@ impl Broker for KafkaBroker {
 
     fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> {
         config::refusal(config, options)
+    }
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaOptions) -> Option<String> {
+        kafka_identity::remedy(need, config)
     }
 
     async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {

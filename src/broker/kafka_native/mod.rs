@@ -89,7 +89,7 @@ use super::{
     kafka_durability, kafka_identity,
 };
 use crate::net::tls;
-use crate::scenario::{Capabilities, Descriptor, Security};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, Security};
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaNativeBroker {
@@ -136,6 +136,10 @@ impl Broker for KafkaNativeBroker {
     type Options = KafkaNativeOptions;
     type Producer = KafkaNativeProducer;
     type Consumer = KafkaNativeConsumer;
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaNativeOptions) -> Option<String> {
+        kafka_identity::remedy(need, config)
+    }
 
     async fn connect(setup: Setup<KafkaNativeOptions>) -> Result<Self, BrokerError> {
         let options = &setup.options;

@@ -44,7 +44,8 @@ use self::placement::Placement;
 use self::producer::NsqProducer;
 use self::traffic::quantile;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::net::address;
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {
@@ -77,6 +78,19 @@ impl Broker for NsqBroker {
     type Options = NsqOptions;
     type Producer = NsqProducer;
     type Consumer = NsqConsumer;
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &NsqOptions) -> Option<String> {
+        let host = config.addresses.first().map_or("HOST", |address| address::host(address));
+        match need {
+            Need::TopicUsers(topic) => {
+                Some(format!("curl 'http://{host}:4151/stats?topic={topic}' lists its readers and writers"))
+            }
+            Need::Durability => {
+                Some(format!("curl http://{host}:4151/config/mem_queue_size must answer, on each nsqd alike"))
+            }
+            _ => None,
+        }
+    }
 
     async fn connect(setup: Setup<NsqOptions>) -> Result<Self, BrokerError> {
         let options = setup.options;

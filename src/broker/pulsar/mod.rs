@@ -59,7 +59,7 @@ use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// A Pulsar cluster, reached by brokermark's own client.
 pub struct PulsarBroker {
@@ -93,6 +93,27 @@ impl Broker for PulsarBroker {
     type Options = PulsarOptions;
     type Producer = PulsarProducer;
     type Consumer = TopicConsumer;
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        let (namespace, user) = (&options.namespace, config.user_name());
+        let right =
+            |action| format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}");
+        Some(match need {
+            Need::ProducerRight => right("produce"),
+            Need::ConsumerRight => right("consume"),
+            // Topics are created and deleted by administrators of their tenant.
+            Need::CreateRight | Need::DeleteRight => {
+                let tenant = namespace.split('/').next().unwrap_or(namespace);
+                format!("pulsar-admin tenants update {tenant} --admin-roles {user}")
+            }
+            Need::Topic(_) => return None,
+            Need::TopicUsers(topic) => {
+                let topic = format!("persistent://{namespace}/{topic}");
+                format!("pulsar-admin topics partitioned-stats {topic} lists its readers and writers")
+            }
+            Need::Durability => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
+        })
+    }
 
     async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
         let (topics, settings) = Topics::new(&setup).await?;

@@ -67,7 +67,7 @@ use self::stream_ends::StreamEnds;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
 };
-use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
 
@@ -117,6 +117,19 @@ impl Broker for RabbitmqStreamBroker {
     type Options = RabbitmqStreamOptions;
     type Producer = RabbitmqStreamProducer;
     type Consumer = RabbitmqStreamConsumer;
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &RabbitmqStreamOptions) -> Option<String> {
+        match need {
+            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
+                Some(format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", config.user_name()))
+            }
+            Need::TopicUsers(_) => {
+                let lists = "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers";
+                Some(format!("{lists} list its readers and writers"))
+            }
+            Need::Topic(_) | Need::Durability => None,
+        }
+    }
 
     async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
         let options = &setup.options;

@@ -88,7 +88,6 @@ impl TlsIdentity {
 ///
 /// # Errors
 /// A sentence that names the file which cannot be read or used.
-#[cfg(any(feature = "kafka-native", feature = "nsq", feature = "rabbitmq-stream", feature = "sls"))]
 pub fn client_config(tls: Option<&Tls>) -> Result<Option<Arc<ClientConfig>>, String> {
     tls.map(|tls| TlsIdentity::read(tls)?.client_config()).transpose()
 }

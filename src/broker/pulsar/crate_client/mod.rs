@@ -25,7 +25,7 @@ use super::topics::Topics;
 use crate::broker::adapter::{ProducerQueues, QueuedProducer, StreamConsumer};
 use crate::broker::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::tls::Tls;
-use crate::scenario::{BrokerConfig, Descriptor};
+use crate::scenario::{BrokerConfig, Descriptor, Need};
 
 /// The crate by the name of its repository.
 const CLIENT: &str = "pulsar-rs";
@@ -87,6 +87,10 @@ impl Broker for PulsarCrateBroker {
             return None;
         };
         Some(reason.to_owned())
+    }
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        PulsarBroker::remedy(need, config, options)
     }
 
     async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
