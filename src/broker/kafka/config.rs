@@ -9,9 +9,8 @@ use serde::Deserialize;
 use super::producer_only::is_producer_only;
 use super::property_values::values;
 use super::security::security;
-use crate::broker::kafka_acks::RequiredAcks;
-use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::compression::Compression;
+use crate::broker::kafka_options::{Assignment, DIVIDED, RequiredAcks, TransactionOptions, joins_no_group};
 use crate::broker::{BrokerError, BrokerOptions, Progress, Subscription};
 use crate::scenario::BrokerConfig;
 use crate::scenario::deserialize::{duration, size};
@@ -54,16 +53,6 @@ pub enum Isolation {
     /// Nothing of one that is open or was aborted.
     ReadCommitted,
     ReadUncommitted,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    None,
-    Gzip,
-    Snappy,
-    Lz4,
-    Zstd,
 }
 
 /// Properties that a scenario cannot set, and why.
@@ -263,17 +252,10 @@ fn borrowed(properties: &[(String, String)]) -> impl Iterator<Item = (&str, &str
 }
 
 fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
-    let compression = options.compression.map(|compression| match compression {
-        Compression::None => "none",
-        Compression::Gzip => "gzip",
-        Compression::Snappy => "snappy",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
-    });
     let linger_ms = options.linger.map(|linger| (linger.as_secs_f64() * 1e3).to_string());
     let set = [
         ("acks", options.acks.map(|acks| acks.name().to_owned())),
-        ("compression.codec", compression.map(str::to_owned)),
+        ("compression.codec", options.compression.map(|compression| compression.name().to_owned())),
         ("enable.idempotence", options.idempotence.map(|idempotence| idempotence.to_string())),
         ("partitioner", options.partitioner.clone()),
         ("linger.ms", linger_ms),

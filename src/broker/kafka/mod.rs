@@ -40,11 +40,11 @@ use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of}
 use self::producer::KafkaProducer;
 use self::token::Token;
 use self::topics::Topics;
-use super::kafka_identity::{TOPICS_PER_REQUEST, only};
-use super::kafka_transactions::TransactionOptions;
+use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_options::TransactionOptions;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
-    kafka_durability, kafka_identity,
+    kafka_cluster,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
@@ -87,7 +87,7 @@ pub struct KafkaBroker {
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "kafka",
-        aliases: kafka_identity::ALIASES,
+        aliases: kafka_cluster::ALIASES,
         default_port: Some(9092),
         example: include_str!("example.toml"),
         client: Some("librdkafka"),
@@ -125,7 +125,7 @@ impl Broker for KafkaBroker {
     }
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaOptions) -> Option<String> {
-        kafka_identity::remedy(need, config)
+        kafka_cluster::remedy(need, config)
     }
 
     async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {
@@ -159,7 +159,7 @@ impl Broker for KafkaBroker {
         let cluster = connections[0].client.cluster_id();
         let identity = BrokerInfo {
             client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
-            broker: Some(kafka_identity::cluster(cluster.as_deref(), brokers)),
+            broker: Some(kafka_cluster::cluster(cluster.as_deref(), brokers)),
             embedded: embedded.is_some(),
         };
         Ok(KafkaBroker {
@@ -283,8 +283,8 @@ impl Broker for KafkaBroker {
         if self.embedded.is_some() {
             return durability::of_the_embedded();
         }
-        let settings = self.topics.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
-        kafka_durability::durability(durability::acks(self.properties.for_producer()), topics, &settings)
+        let settings = self.topics.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
+        kafka_cluster::durability(durability::acks(self.properties.for_producer()), topics, &settings)
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -297,7 +297,7 @@ impl Broker for KafkaBroker {
             Some(_) => Some(cluster.to_owned()),
             None => {
                 let release = release(&self.config).await;
-                Some(kafka_identity::with_release(release, cluster, "whose release librdkafka does not tell"))
+                Some(kafka_cluster::with_release(release, cluster, "whose release librdkafka does not tell"))
             }
         }
     }

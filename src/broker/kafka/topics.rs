@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::config::Properties;
 use super::native::{Client, create_topics, set_admin_token};
 use super::token::Token;
-use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;
 

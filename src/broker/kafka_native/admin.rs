@@ -20,7 +20,7 @@ use super::cluster::{Cluster, Metadata, TopicMetadata};
 use super::config::Isolation;
 use super::error::{CallError, NAME, describe, is_retriable};
 use super::traffic::FetchTraffic;
-use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 
 /// How often nodes are asked again that have not heard of a new topic.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::connect::Connector;
 use super::error::{CallError, is_retriable};
 use super::sequential::SequentialConnection;
-use crate::broker::kafka_identity::MetadataLevels;
+use crate::broker::kafka_cluster::MetadataLevels;
 use crate::net::address;
 use crate::net::backoff::Backoff;
 use crate::net::in_turn::in_turn;

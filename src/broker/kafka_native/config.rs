@@ -7,9 +7,7 @@ use serde::Deserialize;
 use super::codec::compression::Compression;
 use super::partitioner::Partitioner;
 use crate::broker::BrokerOptions;
-use crate::broker::kafka_acks::RequiredAcks;
-use crate::broker::kafka_assignment::{Assignment, joins_no_group};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
 use crate::scenario::deserialize::{duration, size};
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).

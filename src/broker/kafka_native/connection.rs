@@ -18,7 +18,7 @@ use super::partition::Partition;
 use super::pending::{Pending, Sealing};
 use super::produce::{self, Envelope, ProduceRequest};
 use super::sequential::{MAX_RESPONSE_BYTES, MAX_THROTTLE, SequentialConnection, take_header};
-use crate::broker::kafka_acks::RequiredAcks;
+use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
 

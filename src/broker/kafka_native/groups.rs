@@ -19,7 +19,7 @@ use super::enrolment::Enrolment;
 use super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
 use super::group_protocol::GroupProtocol;
 use super::membership::Member;
-use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
+use crate::broker::kafka_options::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;

@@ -82,11 +82,10 @@ use self::error::NAME;
 use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
-use super::kafka_acks::RequiredAcks;
-use super::kafka_identity::{TOPICS_PER_REQUEST, only};
+use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_options::RequiredAcks;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready,
-    kafka_durability, kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
 };
 use crate::net::tls;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, Security};
@@ -104,7 +103,7 @@ pub struct KafkaNativeBroker {
 impl Broker for KafkaNativeBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: NAME,
-        aliases: kafka_identity::ALIASES,
+        aliases: kafka_cluster::ALIASES,
         default_port: Some(9092),
         example: include_str!("../kafka/example.toml"),
         client: Some("native"),
@@ -138,7 +137,7 @@ impl Broker for KafkaNativeBroker {
     type Consumer = KafkaNativeConsumer;
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaNativeOptions) -> Option<String> {
-        kafka_identity::remedy(need, config)
+        kafka_cluster::remedy(need, config)
     }
 
     async fn connect(setup: Setup<KafkaNativeOptions>) -> Result<Self, BrokerError> {
@@ -167,7 +166,7 @@ impl Broker for KafkaNativeBroker {
             let client = keeper::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
-        let named = kafka_identity::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
+        let named = kafka_cluster::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
         let (config, fetched) = (setup.topic_config, FetchTraffic::default());
         let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
@@ -189,9 +188,9 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn describe(&self) -> Option<String> {
-        let release = kafka_identity::release(self.admin.cluster.metadata_levels());
+        let release = kafka_cluster::release(self.admin.cluster.metadata_levels());
         let cluster = self.identity.broker.as_deref()?;
-        Some(kafka_identity::with_release(release, cluster, "which does not tell its release"))
+        Some(kafka_cluster::with_release(release, cluster, "which does not tell its release"))
     }
 
     fn may_reorder(&self) -> bool {
@@ -244,8 +243,8 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
-        let settings = self.admin.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
-        kafka_durability::durability(self.acks.name(), topics, &settings.unwrap_or_default())
+        let settings = self.admin.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
+        kafka_cluster::durability(self.acks.name(), topics, &settings.unwrap_or_default())
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
@@ -277,7 +276,7 @@ pub async fn release(addresses: &[String], security: &Security, limit: Duration)
     let first_answer = async {
         for address in addresses {
             if let Ok(connection) = connector.open(address).await {
-                return kafka_identity::release(connection.versions.metadata);
+                return kafka_cluster::release(connection.versions.metadata);
             }
         }
         None

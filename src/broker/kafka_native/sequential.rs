@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::codec::layout;
 use super::codec::versions::{NodeVersions, Supported, read_versions};
 use super::error::CallError;
-use crate::broker::kafka_identity::MetadataLevels;
+use crate::broker::kafka_cluster::MetadataLevels;
 use crate::net::foreign;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.

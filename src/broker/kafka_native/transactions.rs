@@ -15,7 +15,7 @@ use super::cluster::Cluster;
 use super::error::CallError;
 use super::partition::Partition;
 use super::transaction_coordinator::TransactionCoordinator;
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::SendRuns;
 

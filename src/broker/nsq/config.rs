@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::broker::BrokerOptions;
-use crate::broker::share::share;
+use crate::broker::fraction::fraction;
 use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
 
@@ -34,10 +34,10 @@ pub struct NsqOptions {
     /// Whether topics are ephemeral: nsqd stores none of their messages, and removes them with their last channel.
     pub ephemeral_topics: bool,
     /// Share of the messages that a reader gives back (`REQ`) when they are delivered for the first time.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
     pub requeue: f64,
     /// Share of the messages that a reader asks more time for (`TOUCH`) before it finishes them.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
     pub touch: f64,
     /// How long nsqd waits for a message to be finished before it delivers it again.
     #[serde(deserialize_with = "duration")]

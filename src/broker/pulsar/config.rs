@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::codec::compression::Compression;
 use super::oauth2::Grant;
 use crate::broker::BrokerOptions;
-use crate::broker::share::share;
+use crate::broker::fraction::fraction;
 use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
 
@@ -56,7 +56,7 @@ pub struct PulsarOptions {
     #[serde(deserialize_with = "duration")]
     pub deliver_after: Option<Duration>,
     /// Share of the entries that a consumer acknowledges negatively when they are delivered for the first time.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
     pub negative_acks: f64,
     /// Messages that a consumer lets the broker send ahead.
     pub receiver_queue: u32,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
-pub use super::codec::compression::Compression;
 use crate::broker::BrokerOptions;
+use crate::broker::compression::Compression;
 use crate::scenario::deserialize::{duration, size};
 
 /// The smallest limit of frames that brokermark works with: a message and what is around it must fit.

@@ -3,11 +3,12 @@
 use std::io;
 
 use super::body::Writer;
+use super::codec::compression::compress;
 use super::codec::publish::{Publish, SUB_ENTRY_BYTES, record};
-use super::config::Compression;
 use super::connection::Writing;
 use super::topic_publishers::TopicPublishers;
 use crate::broker::Outgoing;
+use crate::broker::compression::Compression;
 use crate::measure::SendTag;
 
 /// The sub-entries of a batch.
@@ -81,7 +82,7 @@ impl SubEntries {
         let messages = std::mem::take(&mut self.open) as u16;
         if messages > 0 {
             let begin = self.content.len();
-            self.compression.compress(&self.plain, &mut self.content)?;
+            compress(self.compression, &self.plain, &mut self.content)?;
             let (uncompressed, compressed) = (self.plain.len(), self.content.len() - begin);
             self.entries.push(SubEntry { stream, messages, uncompressed, compressed });
             self.plain.clear();

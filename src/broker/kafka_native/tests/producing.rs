@@ -8,8 +8,8 @@ use super::asked::Asked;
 use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
 use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
-use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_options::RequiredAcks;
 
 /// Codes of Kafka's protocol.
 const TOO_LARGE: i16 = 10;

@@ -33,7 +33,7 @@ const UNSUPPORTED_ASSIGNOR: i16 = 112;
 const STALE_MEMBER_EPOCH: i16 = 113;
 
 pub fn groups(bench: &Bench, static_members: bool) -> Groups {
-    let assignment = Some(kafka_assignment::Assignment::Group);
+    let assignment = Some(kafka_options::Assignment::Group);
     Groups::new(bench.admin.clone(), KafkaNativeOptions { assignment, static_members, ..KafkaNativeOptions::default() })
 }
 

@@ -10,7 +10,7 @@ use crate::broker::FailureClass;
 use crate::broker::kafka_native::admin::{End, EndsQuery};
 use crate::broker::kafka_native::codec::compression::Compression;
 use crate::broker::kafka_native::config::{Isolation, KafkaNativeOptions};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 
 type Versions = [(ApiKey, i16, i16); 9];
 

@@ -1,15 +1,77 @@
-//! The `[broker.kafka.transactions]` table, which both clients of Kafka have.
+//! Keys of `[broker.kafka]` that both clients of Kafka have: `acks`, `assignment` and `[broker.kafka.transactions]`.
 
 use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::Setup;
+use super::fraction::{fraction, is_sampled};
+use super::{Progress, Setup, Subscription};
 use crate::scenario::deserialize::duration;
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Which acknowledgements a produce request waits for, by their numbers in it. Written as text or as a number: `"all"`, `"1"`, `1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequiredAcks {
+    None = 0,
+    Leader = 1,
+    All = -1,
+}
+
+impl RequiredAcks {
+    /// As a scenario has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RequiredAcks::None => "0",
+            RequiredAcks::Leader => "1",
+            RequiredAcks::All => "all",
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequiredAcks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)?.to_string().trim_matches('"') {
+            "0" => Ok(RequiredAcks::None),
+            "1" => Ok(RequiredAcks::Leader),
+            "all" | "-1" => Ok(RequiredAcks::All),
+            other => Err(D::Error::unknown_variant(other, &["0", "1", "all"])),
+        }
+    }
+}
+
+/// Who decides which member of a group reads which partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    /// The group, which decides again whenever a member comes or goes.
+    Group,
+    /// brokermark, once: members take partitions in turn, and the group knows no members.
+    Manual,
+}
+
+impl Assignment {
+    /// As `asked` for, or by what the member is for: one that commits may have others beside it that brokermark does not know, and a
+    /// group is asked. Members that do not commit, or that several processes have, read the same partitions from the beginning to the end.
+    pub fn of(asked: Option<Assignment>, subscription: &Subscription) -> Self {
+        let is_own = subscription.progress == Progress::Uncommitted || subscription.is_divided;
+        asked.unwrap_or(if is_own { Assignment::Manual } else { Assignment::Group })
+    }
+}
+
+/// Why `setting`, which members of groups have, does not go with members that join none.
+pub fn joins_no_group(setting: &str) -> String {
+    format!(
+        "members with `assignment = \"manual\"` join no group, and those that do not commit have it unless another one is set: remove \
+         {setting}, or set `broker.kafka.assignment = \"group\"`"
+    )
+}
+
+/// Why a group whose members are in several processes is not asked.
+pub const DIVIDED: &str = "the members of a group are in several processes, and those that stay would receive again what one that leaves has \
+                           received: set `broker.kafka.assignment = \"manual\"`";
 
 /// When a producer's transaction ends, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -22,7 +84,7 @@ pub struct TransactionOptions {
     #[serde(deserialize_with = "interval")]
     pub interval: Duration,
     /// The share (0 to 1) of each producer's transactions that are aborted, evenly spread.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
     pub abort_share: f64,
 }
 
@@ -33,9 +95,9 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Whether to abort a producer's transaction of this number, from 0. Of `n` transactions, exactly `floor(n × share)` are.
+    /// Whether to abort a producer's transaction of this number, from 0.
     pub fn aborts(&self, number: u64) -> bool {
-        ((number + 1) as f64 * self.abort_share).floor() > (number as f64 * self.abort_share).floor()
+        is_sampled(number, self.abort_share)
     }
 
     /// Refuses what the rest of the scenario does not go with.
@@ -82,15 +144,6 @@ fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     Ok(interval)
 }
 
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let share = f64::deserialize(deserializer)?;
-    if (0.0..=1.0).contains(&share) {
-        Ok(share)
-    } else {
-        Err(D::Error::custom(format!("{share} is not a share: it must lie between 0 and 1")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,16 +165,5 @@ mod tests {
             assert!(error.contains(words), "{text}: {error}");
         }
         assert_eq!(read(""), Ok(TransactionOptions::default()));
-    }
-
-    #[test]
-    fn the_share_of_aborted_transactions_is_exact_and_evenly_spread() {
-        let aborted = |share: &str| {
-            let options = read(&format!("abort_share = {share}")).unwrap();
-            (0..20).filter(|number| options.aborts(*number)).collect::<Vec<_>>()
-        };
-        assert_eq!(aborted("0.1"), [9, 19]);
-        assert!(aborted("0.0").is_empty());
-        assert_eq!(aborted("1.0").len(), 20);
     }
 }
