@@ -15,11 +15,10 @@ use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::{answer, data, next, plain};
 use super::scripted::{Scripted, TOPIC_ID};
-use crate::broker::kafka_assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
-use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription};
+use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_assignment};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;

@@ -16,7 +16,7 @@ use super::scripted::Scripted;
 use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
-use crate::broker::kafka_native::produce::transaction_coordinator::TRANSACTION_TIMEOUT;
+use crate::broker::kafka_native::produce::transactions::TRANSACTION_TIMEOUT;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::measure::Interval;
 

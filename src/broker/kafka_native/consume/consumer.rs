@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::super::config::Isolation;
-use super::super::group::membership::Member;
-use super::super::group::place::Revocation;
+use super::super::group::member::Member;
+use super::super::group::membership::Revocation;
 use super::buffer::{Fetched, Inbox};
 use super::fetcher::{self, Fetcher};
 use super::start_offset::{Beginning, Positions};

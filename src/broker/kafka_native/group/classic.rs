@@ -20,12 +20,11 @@ use tokio::time::sleep;
 use super::super::error::{
     CallError, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
 };
-use super::super::net::coordinator::Coordinator;
+use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;
 use super::committed::Identity;
-use super::enrolment::{Enrolment, REBALANCE, milliseconds};
 use super::member_messages::{self, Members, Partitions, Subscription};
-use super::place::{Place, Revocation};
+use super::membership::{Enrolment, Place, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// The newest versions of requests that are used here. Later ones encode lengths in another way.

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::super::error::{CallError, STALE_MEMBER_EPOCH, class_of};
-use super::super::net::coordinator::Coordinator;
+use super::super::net::cluster::Coordinator;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 

@@ -20,11 +20,10 @@ use super::super::error::{
     UNSUPPORTED_ASSIGNOR, is_retriable,
 };
 use super::super::net::admin::name_of;
-use super::super::net::coordinator::Coordinator;
+use super::super::net::cluster::Coordinator;
 use super::super::net::random_text::random_text;
 use super::committed::Identity;
-use super::enrolment::{Enrolment, REBALANCE, milliseconds};
-use super::place::{Place, Revocation};
+use super::membership::{Enrolment, Place, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// Version 1 has the member's id made by the client.

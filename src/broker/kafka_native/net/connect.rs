@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::super::error::CallError;
 use super::control::SequentialConnection;
-use super::login;
+use super::sasl;
 use crate::net::connect::encrypt;
 use crate::net::tcp;
 use crate::scenario::Security;
@@ -33,7 +33,7 @@ impl Connector {
         let mut connection =
             opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(|error| error.at(address))?;
         connection.ask_for_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
-        login::log_in(&mut connection, &self.security).await?;
+        sasl::log_in(&mut connection, &self.security).await?;
         Ok(connection)
     }
 

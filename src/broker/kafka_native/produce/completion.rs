@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::error::{CallError, class_of, describe, is_retriable, is_stale_metadata};
+use super::accumulator::Partition;
 use super::client::Client;
-use super::partition::Partition;
-use super::pending::Pending;
+use super::producer_batch::Pending;
 use crate::broker::FailureClass;
 use crate::measure::{AckBatch, AckRecorder};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::codec::batch::Record;
 use super::client::Client;
-use super::topic::TopicRoutes;
+use super::partitioner::TopicRoutes;
 use super::transactions::Transactions;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
 use super::super::codec::varint;
-use super::partition::Partition;
-use super::pending::Pending;
+use super::accumulator::Partition;
+use super::producer_batch::Pending;
 use crate::load::PayloadPool;
 
 pub const KEY: i16 = 0;
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
     use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
-    use crate::broker::kafka_native::produce::pending::Spare;
+    use crate::broker::kafka_native::produce::producer_batch::Spare;
     use crate::broker::kafka_native::tests::payloads;
     use crate::measure::SendTag;
 

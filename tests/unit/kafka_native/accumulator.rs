@@ -1,7 +1,12 @@
 //! When a partition is sent to, and whose sequence breaks.
 
-use super::*;
-use crate::broker::kafka_native::codec::batch::Headers;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::broker::kafka_native::codec::batch::{Headers, Record};
+use crate::broker::kafka_native::produce::accumulator::{Leader, Limits, Partition, Turn};
+use crate::broker::kafka_native::produce::producer_batch::Spare;
+use crate::measure::SendTag;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -1,4 +1,7 @@
-//! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
+//! The task of a client for one node: it takes batches from the partitions that the node leads, sends them, and receives the answers.
+//!
+//! It keeps a connection open, and opens one that was lost again. On a connection, requests go out and responses come in, several requests
+//! at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +15,39 @@ use super::super::codec::compression::{Compression, Compressor};
 use super::super::codec::responses;
 use super::super::error::CallError;
 use super::super::net::control::{MAX_RESPONSE_BYTES, MAX_THROTTLE, SequentialConnection, take_header};
+use super::accumulator::{Node, Partition};
 use super::client::Client;
 use super::completion::{self, Answer};
-use super::node::Node;
-use super::partition::Partition;
-use super::pending::{Pending, Sealing};
+use super::producer_batch::{Pending, Sealing};
 use super::request::{self, Envelope, ProduceRequest};
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
+use crate::net::backoff::Backoff;
+
+/// Serves a node until the task is aborted.
+pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
+    let recorder = client.acks.recorder();
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        let address = node.address();
+        match client.connector.open(&address).await {
+            Ok(link) => {
+                backoff.succeeded();
+                let connection = Connection::start(&client, &node, &recorder, link);
+                let error = match connection {
+                    Ok(connection) => connection.serve().await,
+                    Err(error) => error,
+                };
+                client.note_error(&address, error);
+            }
+            Err(error) => client.note_error(&address, error),
+        }
+        client.refresh();
+        node.hand_on();
+        backoff.pause().await;
+    }
+}
 
 /// The first version that takes Zstandard.
 const ZSTD_VERSION: i16 = 7;
