@@ -36,7 +36,6 @@ mod net {
     pub mod cluster;
     pub mod connect;
     pub mod control;
-    pub mod random_text;
     pub mod sasl;
 }
 mod produce {

@@ -21,7 +21,6 @@ use super::super::error::{
 };
 use super::super::net::admin::name_of;
 use super::super::net::cluster::Coordinator;
-use super::super::net::random_text::random_text;
 use super::committed::Identity;
 use super::membership::{Enrolment, Place, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
@@ -71,7 +70,7 @@ impl ServerAssigned {
             enrolment,
             assignor,
             place,
-            identity: Mutex::new(Identity::of_epoch(JOIN, &random_text())),
+            identity: Mutex::new(Identity::of_epoch(JOIN, &format!("{:032x}", rand::random::<u128>()))),
         }
     }
 

@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::super::error::CallError;
 use super::control::SequentialConnection;
-use super::random_text::random_text;
 use crate::scenario::{Sasl, SaslMechanism, Secret, Security};
 
 /// What [`log_in`] can do, best first.
@@ -40,7 +39,8 @@ async fn by_scram(
     sasl: &Sasl,
     password: &str,
 ) -> Result<(), CallError> {
-    let scram = Scram::begin(hash, &sasl.username, password, random_text());
+    let nonce = format!("{:032x}", rand::random::<u128>());
+    let scram = Scram::begin(hash, &sasl.username, password, nonce);
     let refused = |reason: &str| CallError::Authorisation(reason.to_owned());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| refused("a SCRAM message is not text"));
     let first = text(&connection.authenticate(scram.first().into_bytes()).await?)?;
