@@ -140,7 +140,7 @@ impl Broker for KafkaNativeBroker {
         });
         let addresses = setup.config.addresses.clone();
         options.transactions.map_or(Ok(()), |transactions| transactions.check(&setup)).map_err(refused)?;
-        let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
+        let unreachable = |error: error::CallError| error.into_broker_error(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
         let metadata = metadata.unwrap_or(Err(error::CallError::Timeout(setup.timeout))).map_err(unreachable)?;

@@ -47,7 +47,7 @@ fn batches_of_other_clients_are_read_compression_by_compression() {
 
 /// What `tests/fuzz/fuzz_targets/kafka_batches.rs` does, of the inputs that are kept for it, with some bytes changed.
 #[test]
-fn every_input_that_is_kept_for_fuzzing_is_read_or_refused_whatever_is_changed_in_it() {
+fn fuzz_inputs_with_any_change_are_read_or_refused() {
     let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(17);
     let mut messages = 0;
     for (_, input) in corpus() {

@@ -64,7 +64,7 @@ async fn start() -> (Scripted, Bench, Groups) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_member_reads_on_while_it_joins_again_and_returns_only_what_goes() {
+async fn rejoin_cooperative_returns_only_what_goes() {
     let (mut broker, _bench, groups) = start().await;
     let subscription = with(&[COOPERATIVE], Progress::Uncommitted);
     let (consumer, ()) = tokio::join!(groups.consumer(&subscription), async {

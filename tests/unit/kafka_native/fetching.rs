@@ -73,7 +73,7 @@ async fn reading(nodes: usize) -> (Scripted, Bench, KafkaNativeConsumer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_batch_that_is_cut_off_is_fetched_again_and_one_that_begins_before_is_read_from_its_middle() {
+async fn fetch_of_partial_batches_resumes_at_the_right_offset() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let asked = broker.next().await;
     assert_eq!(asked.positions(), [(0, 0)]);
@@ -141,7 +141,7 @@ async fn messages_of_aborted_transactions_and_their_marks_are_hidden() {
 /// The broker names an aborted transaction with each fetch that has a part of it (`collectAbortedTransactions`), up to the one with its
 /// mark. A transaction of the same producer that comes later was committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_aborted_transaction_that_spans_several_fetches_is_hidden_in_each_of_them() {
+async fn aborted_transaction_over_several_fetches_is_hidden() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let aborted = || AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
     let parts = [
@@ -170,7 +170,7 @@ async fn an_aborted_transaction_that_spans_several_fetches_is_hidden_in_each_of_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is_followed() {
+async fn fetch_out_of_range_restarts_and_follows_the_leader() {
     let (mut broker, _bench, mut consumer) = reading(2).await;
     let asked = broker.next().await;
     asked.send(answer(&asked, vec![data(plain(0..5))]));
@@ -223,7 +223,7 @@ fn answer_in_session(asked: &Asked, code: i16, partitions: Vec<(i32, PartitionDa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn in_a_session_a_fetch_names_what_has_changed_and_one_that_is_lost_begins_again() {
+async fn fetch_session_names_changes_and_restarts_when_lost() {
     const SESSION_NOT_FOUND: i16 = 70;
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
@@ -255,7 +255,7 @@ async fn in_a_session_a_fetch_names_what_has_changed_and_one_that_is_lost_begins
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
+async fn fetch_session_forgets_a_partition_whose_leader_moves() {
     let broker = Scripted::start(2, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
@@ -280,7 +280,7 @@ async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_that_cannot_be_read_holds_up_no_other_of_its_node() {
+async fn unreadable_partition_holds_up_no_other_of_its_node() {
     const STORAGE_ERROR: i16 = 56;
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
@@ -330,7 +330,7 @@ async fn a_node_that_fails_ends_no_fetch_from_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_no_answer_to_a_fetch_is_reported_and_the_fetch_is_sent_again() {
+async fn malformed_fetch_response_is_reported_and_retried() {
     for announced in [i32::MAX, -2] {
         let (mut broker, _bench, mut consumer) = reading(1).await;
         let asked = broker.next().await;

@@ -157,7 +157,7 @@ async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, St
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_added_is_read_at_once_and_what_goes_is_returned_before_the_server_hears_so() {
+async fn server_assignment_reads_at_once_and_returns_first() {
     let (mut broker, bench) = start(2).await;
     let (mut consumer, id) = begun(&mut broker, &bench).await;
     let (asked, request) = next_beat(&mut broker).await;
@@ -255,7 +255,7 @@ async fn after_an_error_the_member_says_everything_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_refuses_a_member_of_the_group_is_reported_and_it_goes_on() {
+async fn refused_member_reports_and_goes_on() {
     let (mut broker, bench) = start(2).await;
     let (mut consumer, _) = begun(&mut broker, &bench).await;
     refuse(&next_beat(&mut broker).await.0, GROUP_AUTHORIZATION_FAILED);
@@ -307,7 +307,7 @@ async fn what_a_server_does_not_have_is_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_static_member_leaves_for_now_and_one_whose_place_is_taken_does_not_come_back() {
+async fn static_member_leaves_for_now_and_stays_out_when_replaced() {
     let (mut broker, bench) = start(2).await;
     let subscription = with(&[BY_SERVER], Progress::Uncommitted);
     let groups = groups(&bench, true);
@@ -339,7 +339,7 @@ async fn a_static_member_leaves_for_now_and_one_whose_place_is_taken_does_not_co
 
 /// Of two members of a trial that does not commit, the second one begins where the first one has stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_that_goes_to_another_member_is_read_on_where_the_first_one_has_stopped() {
+async fn moved_partition_resumes_where_the_first_member_stopped() {
     let (mut broker, bench) = start(2).await;
     let groups = groups(&bench, false);
     let of = |member| Subscription { members: 2, member, ..with(&[BY_SERVER], Progress::Uncommitted) };

@@ -100,7 +100,7 @@ fn counts(outcomes: &Interval) -> (u64, u64, u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn partitions_are_named_before_they_are_written_and_messages_acknowledged_when_their_transaction_is_committed() {
+async fn transaction_adds_partitions_first_and_commit_acknowledges() {
     let (mut broker, mut bench) = in_twos(1).await;
     bench.send_to(2, |_| 1).await;
     add(&mut broker, &[1], &[0]).await;
@@ -126,7 +126,7 @@ async fn partitions_are_named_before_they_are_written_and_messages_acknowledged_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_share_of_the_transactions_is_aborted_and_the_sequence_goes_on() {
+async fn aborted_share_of_transactions_keeps_the_sequence() {
     let mut broker = Scripted::start(1, 3).await;
     let mut bench = Bench::new(broker.addresses(), options(1, LONG, 0.5)).await;
     for (number, is_committed) in [(0, true), (1, false), (2, true)] {
@@ -144,7 +144,7 @@ async fn a_share_of_the_transactions_is_aborted_and_the_sequence_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_transaction_that_stays_small_is_ended_by_its_interval_or_with_the_load() {
+async fn small_transaction_ends_by_interval_or_with_the_load() {
     let mut broker = Scripted::start(1, 3).await;
     for (interval, is_finished) in [(Duration::from_millis(1), false), (LONG, true)] {
         let mut bench = Bench::new(broker.addresses(), options(1000, interval, 0.0)).await;
@@ -160,7 +160,7 @@ async fn a_transaction_that_stays_small_is_ended_by_its_interval_or_with_the_loa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_message_that_fails_takes_its_transaction_with_it_and_the_next_one_has_a_new_epoch() {
+async fn failed_message_aborts_and_the_next_epoch_is_new() {
     let (mut broker, mut bench) = in_twos(1).await;
     for (partition, code) in [(1, 0), (0, TOO_LARGE)] {
         bench.send_to(1, |_| partition as u32).await;
@@ -183,7 +183,7 @@ async fn a_message_that_fails_takes_its_transaction_with_it_and_the_next_one_has
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn partitions_that_the_coordinator_does_not_take_fail_the_transaction_and_nothing_of_it_is_written() {
+async fn refused_partitions_fail_the_transaction_unwritten() {
     let (mut broker, mut bench) = in_twos(1).await;
     bench.send_to(2, |_| 0).await;
     add(&mut broker, &[0], &[UNKNOWN_TOPIC]).await;
@@ -198,7 +198,7 @@ async fn partitions_that_the_coordinator_does_not_take_fail_the_transaction_and_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
+async fn fenced_producer_sends_nothing_more() {
     for is_writing in [true, false] {
         let (mut broker, mut bench) = in_twos(1).await;
         bench.send_to(2, |_| 0).await;
@@ -253,7 +253,7 @@ async fn an_id_that_the_coordinator_gives_later_is_awaited() {
 
 /// A coordinator ends a transaction that is open for its timeout, and fences its producer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_message_fails_before_the_coordinator_gives_up_its_transaction() {
+async fn message_fails_before_its_transaction_times_out() {
     let (_broker, bench) = in_twos(1).await;
     let last = LONG + bench.client.limits.delivery_timeout;
     assert!(last <= TRANSACTION_TIMEOUT - Duration::from_secs(10), "{last:?}");

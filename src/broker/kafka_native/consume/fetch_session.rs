@@ -18,13 +18,13 @@ const FULL: i32 = 0;
 /// The fetches from one node.
 #[derive(Debug, Default)]
 pub struct FetchSession {
-    /// 0: the node remembers nothing.
+    /// Id that the node has given; 0: the node remembers nothing.
     id: i32,
-    /// Of the next fetch.
+    /// Epoch of the next fetch.
     epoch: i32,
     /// The positions that the node remembers.
     known: Positions,
-    /// The last fetch has no answer, so it is not known what the node remembers.
+    /// Whether the last fetch has no answer, so that it is not known what the node remembers.
     is_unanswered: bool,
 }
 
@@ -71,15 +71,14 @@ impl FetchSession {
             let is_lost = !was_full && matches!(response.code, NOT_FOUND | INVALID_EPOCH);
             return if is_lost { Ok(false) } else { CallError::check(response.code).map(|()| true) };
         }
-        let goes_on = match was_full {
+        let goes_on = if was_full {
             // A node that delays a client answers about no partition, and begins no session (KIP-219).
-            true => response.session_id != 0 && response.partitions.len() == self.known.len(),
-            false => response.session_id == self.id,
+            response.session_id != 0 && response.partitions.len() == self.known.len()
+        } else {
+            response.session_id == self.id
         };
-        (self.id, self.epoch) = match goes_on {
-            true => (response.session_id, self.epoch.checked_add(1).unwrap_or(1)),
-            false => (0, FULL),
-        };
+        (self.id, self.epoch) =
+            if goes_on { (response.session_id, self.epoch.checked_add(1).unwrap_or(1)) } else { (0, FULL) };
         Ok(true)
     }
 }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_the_node_does_not_know_is_begun_again_with_all_partitions() {
+    fn unknown_session_restarts_with_all_partitions() {
         // One that was not found has no id any more; with another epoch, it is there and is to end.
         for (code, id) in [(NOT_FOUND, 0), (INVALID_EPOCH, 9)] {
             let mut session = begun();
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_without_an_answer_ends_the_session_and_another_begins() {
+    fn unanswered_fetch_ends_the_session_and_starts_another() {
         let mut session = begun();
         assert_eq!(fetch(&mut session, &[(0, 7), (1, 6)]).1, 1);
         assert_eq!(fetch(&mut session, &[(1, 6)]), (9, 0, vec![(1, 6)], vec![]));
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_session_of_the_node_all_partitions_are_named_each_time() {
+    fn without_a_session_each_fetch_names_all_partitions() {
         // No session is begun; one is offered without all partitions; the node ends the one that there was.
         for (offered, partitions, then) in [(0, 2, None), (9, 0, None), (9, 2, Some(0))] {
             let mut session = FetchSession::default();

@@ -74,7 +74,7 @@ fn range(partition: usize, partitions: usize, readers: usize) -> usize {
 }
 
 /// A partition: its topic, and its number there.
-type Place<'a> = (&'a str, i32);
+type TopicPartition<'a> = (&'a str, i32);
 
 /// The shares, without what another member has to return first: it gets none of these partitions, returns them, and joins again, and so
 /// the group shares them out next.
@@ -82,7 +82,7 @@ pub fn cooperative(members: &Members, partitions: &BTreeMap<String, usize>) -> S
     let claims = claims(members);
     let mut shares = balanced(members, partitions);
     for (member, share) in &mut shares {
-        let is_free = |place: Place<'_>| {
+        let is_free = |place: TopicPartition<'_>| {
             claims.get(&place).is_none_or(|owners| owners.iter().all(|(_, owner)| *owner == member.as_str()))
         };
         for (topic, numbers) in &mut *share {
@@ -94,8 +94,8 @@ pub fn cooperative(members: &Members, partitions: &BTreeMap<String, usize>) -> S
 }
 
 /// Who says that it owns a partition, each with the generation in which it got it.
-fn claims(members: &Members) -> BTreeMap<Place<'_>, Vec<(i32, &str)>> {
-    let mut claims: BTreeMap<Place<'_>, Vec<(i32, &str)>> = BTreeMap::new();
+fn claims(members: &Members) -> BTreeMap<TopicPartition<'_>, Vec<(i32, &str)>> {
+    let mut claims: BTreeMap<TopicPartition<'_>, Vec<(i32, &str)>> = BTreeMap::new();
     for (member, subscription) in members {
         for (topic, numbers) in &subscription.owned {
             for number in numbers {
@@ -142,7 +142,7 @@ fn newest<'a>(claims: &[(i32, &'a str)]) -> Option<&'a str> {
 struct Balance<'a> {
     members: &'a Members,
     readers: BTreeMap<&'a str, Vec<&'a str>>,
-    held: BTreeMap<&'a str, BTreeSet<Place<'a>>>,
+    held: BTreeMap<&'a str, BTreeSet<TopicPartition<'a>>>,
 }
 
 impl<'a> Balance<'a> {
@@ -166,7 +166,7 @@ impl<'a> Balance<'a> {
         self.held.get(member).map_or(0, BTreeSet::len)
     }
 
-    fn give(&mut self, member: &'a str, place: Place<'a>) {
+    fn give(&mut self, member: &'a str, place: TopicPartition<'a>) {
         self.held.entry(member).or_default().insert(place);
     }
 
@@ -190,7 +190,7 @@ impl<'a> Balance<'a> {
     }
 
     /// What the member would better give to whom.
-    fn improvement(&self, giver: &'a str) -> Option<(&'a str, &'a str, Place<'a>)> {
+    fn improvement(&self, giver: &'a str) -> Option<(&'a str, &'a str, TopicPartition<'a>)> {
         let held = self.held.get(giver)?;
         let topics: BTreeSet<&str> = held.iter().map(|(topic, _)| *topic).collect();
         let takers = topics.into_iter().filter_map(|topic| Some((topic, self.least_loaded(topic)?)));
@@ -200,7 +200,7 @@ impl<'a> Balance<'a> {
         }
         // What it did not have before, if there is such.
         let owned = self.members.get(giver).and_then(|member| member.owned.get(topic));
-        let was_owned = |place: &&Place<'_>| owned.is_some_and(|owned| owned.contains(&place.1));
+        let was_owned = |place: &&TopicPartition<'_>| owned.is_some_and(|owned| owned.contains(&place.1));
         let place = held.iter().filter(|place| place.0 == topic).min_by_key(was_owned)?;
         Some((giver, taker, *place))
     }
@@ -222,7 +222,7 @@ mod tests {
     fn shares(strategy: Strategy, members: &[(&str, &[&str])], topics: &[(&str, usize)]) -> Vec<String> {
         let members = members.iter().map(|(member, topics)| {
             let topics = topics.iter().map(|one| (*one).to_owned()).collect();
-            ((*member).to_owned(), Subscription { topics, ..Subscription::of("") })
+            ((*member).to_owned(), Subscription { topics, ..Subscription::new("") })
         });
         let topics = topics.iter().map(|(topic, partitions)| ((*topic).to_owned(), *partitions));
         let shares = strategy.share(&members.collect(), &topics.collect());
@@ -288,7 +288,7 @@ mod sticky_tests {
     }
 
     fn owning(topic: &str, owned: Vec<i32>) -> Subscription {
-        Subscription { owned: [(topic.to_owned(), owned)].into(), generation: 1, ..Subscription::of(topic) }
+        Subscription { owned: [(topic.to_owned(), owned)].into(), generation: 1, ..Subscription::new(topic) }
     }
 
     fn load(share: &Partitions) -> usize {
@@ -320,7 +320,7 @@ mod sticky_tests {
 
     proptest! {
         #[test]
-        fn every_partition_has_one_member_that_reads_it_and_no_move_would_be_better(
+        fn balanced_gives_each_partition_one_reader_and_best_loads(
             members in members(),
             topics in topics(),
         ) {
@@ -367,7 +367,7 @@ mod sticky_tests {
 
         /// Until its owner has returned a partition, it goes to no other member.
         #[test]
-        fn no_partition_goes_to_a_member_while_another_says_that_it_has_it(members in members(), topics in topics()) {
+        fn cooperative_gives_no_partition_that_another_still_owns(members in members(), topics in topics()) {
             let shares = cooperative(&members, &topics);
             for ((topic, number), holder) in holders(&shares) {
                 for (other, subscription) in members.iter().filter(|(other, _)| **other != holder) {
@@ -395,12 +395,12 @@ mod sticky_tests {
 
     /// The example of KIP-429: a third member comes to two that have three partitions each.
     #[test]
-    fn a_member_that_comes_gets_its_share_once_the_others_have_returned_it() {
+    fn new_member_gets_its_share_once_others_return_it() {
         let mut members: Members = [("a", vec![0, 1, 2]), ("b", vec![3, 4, 5])]
             .into_iter()
             .map(|(member, owned)| (member.to_owned(), owning("t", owned)))
             .collect();
-        members.insert("c".to_owned(), Subscription::of("t"));
+        members.insert("c".to_owned(), Subscription::new("t"));
         let topics = [("t".to_owned(), 6)].into();
         let first = cooperative(&members, &topics);
         assert_eq!(first.values().map(load).collect::<Vec<_>>(), [2, 2, 0]);

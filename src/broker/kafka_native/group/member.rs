@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::super::error::CallError;
 use super::assignors::Strategy;
 use super::classic::Classic;
-use super::membership::{Enrolment, Place, Revocation};
+use super::membership::{AssignmentMailbox, MemberConfig, Revocation};
 use super::server_assigned::ServerAssigned;
 
 /// How long leaving may take.
@@ -19,7 +19,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// A member of a group.
 pub struct Member {
-    place: Arc<Place>,
+    mailbox: Arc<AssignmentMailbox>,
     protocol: Protocol,
     task: AbortHandle,
 }
@@ -31,44 +31,44 @@ enum Protocol {
 
 impl Member {
     /// Begins to join. `session_timeout`: of a classic group.
-    pub fn join(enrolment: Enrolment, protocol: &GroupProtocol, session_timeout: Duration) -> Self {
-        let place = Arc::new(Place::default());
+    pub fn join(config: MemberConfig, protocol: &GroupProtocol, session_timeout: Duration) -> Self {
+        let mailbox = Arc::new(AssignmentMailbox::default());
         let (protocol, task) = match protocol {
             GroupProtocol::Classic(strategies) => {
-                let member = Classic::new(enrolment, strategies.clone(), session_timeout, place.clone());
+                let member = Classic::new(config, strategies.clone(), session_timeout, mailbox.clone());
                 let member = Arc::new(member);
                 (Protocol::Classic(member.clone()), tokio::spawn(member.run()))
             }
             GroupProtocol::Server { assignor } => {
-                let member = Arc::new(ServerAssigned::new(enrolment, assignor.clone(), place.clone()));
+                let member = Arc::new(ServerAssigned::new(config, assignor.clone(), mailbox.clone()));
                 (Protocol::Server(member.clone()), tokio::spawn(member.run()))
             }
         };
-        Member { place, protocol, task: task.abort_handle() }
+        Member { mailbox, protocol, task: task.abort_handle() }
     }
 
     /// Waits until the group has assigned something, requests it back, or an error is to be reported.
     pub async fn changed(&self) {
-        self.place.changed().await;
+        self.mailbox.changed().await;
     }
 
     /// What the group has assigned since the last call.
     pub fn take_assigned(&self) -> Option<BTreeSet<u32>> {
-        self.place.take_assigned()
+        self.mailbox.take_assigned()
     }
 
     /// Why the member could not join at its last attempt, or has lost its place.
     pub fn take_error(&self) -> Option<CallError> {
-        self.place.take_error()
+        self.mailbox.take_error()
     }
 
     pub fn is_revocation_requested(&self) -> bool {
-        self.place.is_revocation_requested()
+        self.mailbox.is_revocation_requested()
     }
 
     /// The partitions that were requested are returned: nothing more is taken from them.
     pub fn return_requested(&self) -> Option<Revocation> {
-        self.place.return_requested()
+        self.mailbox.return_requested()
     }
 
     /// Leaves the group.

@@ -10,26 +10,26 @@ use tokio::sync::Notify;
 
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
-use super::committed::{Committed, Identity};
+use super::committed::{Committed, MemberIdentity};
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
 pub const REBALANCE: Duration = Duration::from_secs(300);
 
 /// What a member says of itself, whichever protocol its group has.
-pub struct Enrolment {
+pub struct MemberConfig {
     pub cluster: Arc<Cluster>,
     pub group: String,
     pub topic: String,
-    /// Of a static member (KIP-345), which the group knows by this name after an absence.
+    /// Name of a static member (KIP-345), by which the group knows it after an absence.
     pub instance_id: Option<String>,
-    /// Of a group that commits.
+    /// Committed offsets of a group that commits.
     pub committed: Option<Arc<Committed>>,
-    /// How long a response may take.
+    /// Time that a response may take.
     pub timeout: Duration,
 }
 
-impl Enrolment {
-    /// Of the group, for requests that are answered at once.
+impl MemberConfig {
+    /// The group's coordinator, for requests that are answered at once.
     pub fn coordinator(&self) -> Coordinator {
         Coordinator::new(self.cluster.clone(), &self.group, self.timeout)
     }
@@ -40,7 +40,7 @@ impl Enrolment {
     }
 
     /// From now on, what is committed is of this member.
-    pub fn identify(&self, identity: Identity) {
+    pub fn identify(&self, identity: MemberIdentity) {
         if let Some(committed) = &self.committed {
             committed.identify(identity);
         }
@@ -73,21 +73,21 @@ pub fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// Between the task that speaks with the group and the consumer that reads.
+/// What the group has assigned or requests back, between the task that speaks with it and the consumer that reads.
 #[derive(Default)]
-pub struct Place {
-    state: Mutex<State>,
-    /// Wakes the consumer.
+pub struct AssignmentMailbox {
+    state: Mutex<MailboxState>,
+    /// Signal for the consumer.
     changed: Notify,
-    /// Wakes the task: the consumer has returned partitions.
+    /// Signal for the task: the consumer has returned partitions.
     returned: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    /// Until the consumer takes it.
+struct MailboxState {
+    /// Partitions that the consumer has not taken yet.
     assigned: Option<BTreeSet<u32>>,
-    /// Until the consumer has returned them.
+    /// Partitions that the consumer has not returned yet.
     requested: Option<Revocation>,
     error: Option<CallError>,
 }
@@ -101,7 +101,7 @@ pub enum Revocation {
     AllBut(BTreeSet<u32>),
 }
 
-impl Place {
+impl AssignmentMailbox {
     /// From now on, these are the member's partitions.
     pub fn assign(&self, partitions: BTreeSet<u32>) {
         self.state.lock().assigned = Some(partitions);
@@ -180,16 +180,16 @@ mod tests {
 
     /// A return that the task has not looked at yet does not count for the next request.
     #[tokio::test]
-    async fn a_request_is_open_until_the_consumer_has_answered_it_and_no_other() {
-        let place = Place::default();
+    async fn revocation_is_open_until_the_consumer_has_answered_it() {
+        let mailbox = AssignmentMailbox::default();
         let kept = Revocation::AllBut([1].into());
-        place.assign([1, 2].into());
-        place.request_back(kept.clone());
-        assert_eq!(place.return_requested(), Some(kept));
-        assert_eq!((place.return_requested(), place.take_assigned()), (None, None));
-        place.request_back(Revocation::All);
-        assert!(place.returned().now_or_never().is_none());
-        assert_eq!(place.return_requested(), Some(Revocation::All));
-        place.returned().await;
+        mailbox.assign([1, 2].into());
+        mailbox.request_back(kept.clone());
+        assert_eq!(mailbox.return_requested(), Some(kept));
+        assert_eq!((mailbox.return_requested(), mailbox.take_assigned()), (None, None));
+        mailbox.request_back(Revocation::All);
+        assert!(mailbox.returned().now_or_never().is_none());
+        assert_eq!(mailbox.return_requested(), Some(Revocation::All));
+        mailbox.returned().await;
     }
 }

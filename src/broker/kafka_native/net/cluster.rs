@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::super::error::{CallError, is_retriable};
 use super::connect::Connector;
-use super::control::SequentialConnection;
+use super::control::ControlConnection;
 use crate::broker::kafka_identity::MetadataLevels;
 use crate::net::address;
 use crate::net::backoff::Backoff;
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A node to ask, by a connection that is open or by its address.
 enum Ask {
-    Open(Box<SequentialConnection>),
+    Open(Box<ControlConnection>),
     Address(String),
 }
 
@@ -47,7 +47,7 @@ enum Ask {
 pub struct Cluster {
     pub connector: Arc<Connector>,
     addresses: Vec<String>,
-    connection: tokio::sync::Mutex<Option<SequentialConnection>>,
+    connection: tokio::sync::Mutex<Option<ControlConnection>>,
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
     levels: Mutex<MetadataLevels>,
@@ -66,10 +66,10 @@ pub struct Metadata {
 /// A topic that exists.
 #[derive(Debug, Clone, Default)]
 pub struct TopicMetadata {
-    /// Of each partition the id of the node that leads it.
+    /// Id of the node that leads each partition.
     pub leaders: Vec<Option<i32>>,
     pub replication: usize,
-    /// Nil before Kafka 2.8.
+    /// Id of the topic; nil before Kafka 2.8.
     pub id: Uuid,
 }
 
@@ -171,7 +171,7 @@ impl Ask {
         connector: &Connector,
         request: &R,
         newest: i16,
-    ) -> Result<(SequentialConnection, R::Response), CallError> {
+    ) -> Result<(ControlConnection, R::Response), CallError> {
         let mut connection = match self {
             // One that was idle may have been closed since.
             Ask::Open(open) => *open,
@@ -228,12 +228,12 @@ const TRANSACTIONS: i8 = 1;
 /// A group or the transactions with an id, and a connection to the node that coordinates them.
 pub struct Coordinator {
     cluster: Arc<Cluster>,
-    /// The group's name, or the transactions' id.
+    /// Name of the group, or id of the transactions.
     name: String,
     kind: i8,
-    /// How long the coordinator may be sought, and how long it may take for a response.
+    /// Time to find the coordinator, and for a response.
     timeout: Duration,
-    connection: tokio::sync::Mutex<Option<SequentialConnection>>,
+    connection: tokio::sync::Mutex<Option<ControlConnection>>,
 }
 
 impl Coordinator {
@@ -242,7 +242,7 @@ impl Coordinator {
     }
 
     /// That of the transactions with an id.
-    pub fn of_transactions(cluster: Arc<Cluster>, id: &str, timeout: Duration) -> Self {
+    pub fn for_transactions(cluster: Arc<Cluster>, id: &str, timeout: Duration) -> Self {
         Coordinator { kind: TRANSACTIONS, ..Coordinator::new(cluster, id, timeout) }
     }
 
@@ -293,7 +293,7 @@ impl Coordinator {
     }
 
     /// A connection to the node that is the coordinator now.
-    async fn open(&self) -> Result<SequentialConnection, CallError> {
+    async fn open(&self) -> Result<ControlConnection, CallError> {
         let name = StrBytes::from_string(self.name.clone());
         let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::accumulator::{Limits, Partition};
 
-/// By librdkafka's names.
+/// How the partition of a message is chosen, by librdkafka's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioner {
@@ -30,7 +30,7 @@ impl Partitioner {
     /// Source: librdkafka's `rdkafka_msg.c`, `rd_kafka_msg_partitioner_*`.
     #[inline]
     pub fn partition(self, key: Option<&[u8]>, partitions: usize) -> Option<usize> {
-        (!self.is_any(key)).then(|| self.of(key.unwrap_or_default()) as usize % partitions)
+        (!self.is_any(key)).then(|| self.hash(key.unwrap_or_default()) as usize % partitions)
     }
 
     /// Whether messages with that key may go to any partition.
@@ -45,7 +45,7 @@ impl Partitioner {
     }
 
     /// The number of which the partition of `key` is made.
-    fn of(self, key: &[u8]) -> u32 {
+    fn hash(self, key: &[u8]) -> u32 {
         match self {
             Partitioner::Murmur2 | Partitioner::Murmur2Random => murmur2(key) & 0x7fff_ffff,
             Partitioner::Random | Partitioner::Consistent | Partitioner::ConsistentRandom => crc32fast::hash(key),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_a_key_go_anywhere_where_the_partitioner_says_so() {
+    fn keyless_messages_go_anywhere_if_the_partitioner_says_so() {
         for (partitioner, without, empty) in [
             (Partitioner::Random, None, None),
             (Partitioner::Consistent, Some(0), Some(0)),

@@ -25,32 +25,32 @@ pub struct Sealing {
     pub is_transactional: bool,
 }
 
-/// Records with the messages that they are.
-pub struct Pending {
-    pub batch: Batch,
+/// Records of one partition, with what the outcomes of their messages need.
+pub struct ProducerBatch {
+    pub encoded: Batch,
     pub sent: SendRuns,
     pub payload_bytes: usize,
-    /// Its place among the batches of its partition.
+    /// Position among the batches of its partition.
     pub number: u64,
     pub created: Instant,
-    /// How often it was sent in vain.
+    /// Number of sends without success.
     pub attempts: u32,
-    /// `None`: it was never sent.
+    /// Producer id, epoch and sequence number; `None`: it was never sent.
     pub author: Option<Author>,
     /// Bytes of the records before compression; 0: they are not compressed yet.
     pub body_bytes: usize,
     is_sealed: bool,
 }
 
-impl Pending {
+impl ProducerBatch {
     #[inline]
     pub fn push(&mut self, record: &Record<'_>, send_tag: SendTag, payload_bytes: usize) {
-        self.batch.push(record);
+        self.encoded.push(record);
         self.sent.push(send_tag, payload_bytes as u32);
         self.payload_bytes += payload_bytes;
     }
 
-    /// From its first to its last message, as they were sent: it has waited for so long at least, which needs no look at a clock.
+    /// Time from its first to its last message, as they were sent: it has waited for so long at least, which needs no look at a clock.
     #[inline]
     pub fn span(&self) -> Duration {
         let sent_ns = |run: Option<&SendRun>| run.map_or(0, |run| run.first.sent_ns());
@@ -77,7 +77,7 @@ impl Pending {
         &mut self,
         sealing: Sealing,
         compressor: &mut Compressor,
-        spare: &Spare,
+        buffers: &BufferPool,
         payloads: &PayloadPool,
         checksums: &PayloadChecksums,
     ) -> io::Result<()> {
@@ -86,19 +86,19 @@ impl Pending {
             return Ok(());
         }
         if self.body_bytes == 0 {
-            self.body_bytes = self.batch.len() - HEADER_BYTES;
+            self.body_bytes = self.encoded.len() - HEADER_BYTES;
             if compression != Compression::None {
-                let (memory, sent) = spare.take();
+                let (memory, sent) = buffers.take();
                 let mut packed = memory.into_bytes();
                 packed.clear();
                 packed.resize(HEADER_BYTES, 0);
-                compressor.compress(&self.batch.own_bytes()[HEADER_BYTES..], &mut packed)?;
-                let unpacked = self.batch.replace_bytes(packed);
-                spare.put(unpacked, sent);
+                compressor.compress(&self.encoded.own_bytes()[HEADER_BYTES..], &mut packed)?;
+                let unpacked = self.encoded.replace_bytes(packed);
+                buffers.put(unpacked, sent);
             }
         }
         let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
-        self.batch.seal(attributes, self.author.unwrap_or(Author::UNNAMED), payloads, checksums);
+        self.encoded.seal(attributes, self.author.unwrap_or(Author::UNNAMED), payloads, checksums);
         self.is_sealed = true;
         Ok(())
     }
@@ -106,22 +106,22 @@ impl Pending {
 
 /// Memory of batches that have their outcome.
 #[derive(Default)]
-pub struct Spare(Mutex<Kept>);
+pub struct BufferPool(Mutex<FreeMemory>);
 
 #[derive(Default)]
-struct Kept {
+struct FreeMemory {
     memory: Vec<Memory>,
     bytes: usize,
 }
 
 type Memory = (batch::Memory, SendRuns);
 
-impl Spare {
+impl BufferPool {
     /// An empty batch.
-    pub fn batch(&self, number: u64) -> Pending {
+    pub fn allocate(&self, number: u64) -> ProducerBatch {
         let (memory, sent) = self.take();
-        Pending {
-            batch: Batch::in_memory_of(memory),
+        ProducerBatch {
+            encoded: Batch::in_memory_of(memory),
             sent,
             payload_bytes: 0,
             number,
@@ -134,8 +134,8 @@ impl Spare {
     }
 
     /// Keeps the memory of a batch that has its outcome.
-    pub fn keep(&self, pending: Pending) {
-        self.put(pending.batch.into_memory(), pending.sent);
+    pub fn deallocate(&self, batch: ProducerBatch) {
+        self.put(batch.encoded.into_memory(), batch.sent);
     }
 
     fn take(&self) -> Memory {
@@ -161,29 +161,29 @@ fn bytes_of((memory, sent): &Memory) -> usize {
     memory.size() + sent.memory_bytes()
 }
 
-/// Lists of entries, and what wakes the task that looks at them.
-pub struct Schedule<T> {
+/// Entries that have something to send, that linger, or that wait after an error, and what wakes the task that looks at them.
+pub struct ReadyQueue<T> {
     lists: Mutex<Lists<T>>,
     work: Notify,
 }
 
 struct Lists<T> {
-    /// Something can be sent.
+    /// Entries of which something can be sent.
     ready: VecDeque<Arc<T>>,
-    /// It has waited for more messages at that moment. All wait for the same time, so the first is due first.
+    /// Entries that wait for more messages until that moment. All wait for the same time, so the first is due first.
     lingering: VecDeque<(Instant, Arc<T>)>,
-    /// After errors.
+    /// Entries that wait until that moment, after errors.
     later: Vec<(Instant, Arc<T>)>,
 }
 
-impl<T> Default for Schedule<T> {
+impl<T> Default for ReadyQueue<T> {
     fn default() -> Self {
         let lists = Lists { ready: VecDeque::new(), lingering: VecDeque::new(), later: Vec::new() };
-        Schedule { lists: Mutex::new(lists), work: Notify::new() }
+        ReadyQueue { lists: Mutex::new(lists), work: Notify::new() }
     }
 }
 
-impl<T> Schedule<T> {
+impl<T> ReadyQueue<T> {
     /// Waits until something is on a list that was not.
     pub async fn work(&self) {
         self.work.notified().await;

@@ -37,26 +37,26 @@ pub struct Transactions {
     pub id: String,
     pub options: TransactionOptions,
     pub coordinator: TransactionCoordinator,
-    state: Mutex<State>,
+    state: Mutex<TransactionState>,
     /// Messages that the broker has written and whose transaction has not ended.
     written: Mutex<SendRuns>,
     /// Partitions that the open transaction has messages of, and that the coordinator does not know of yet.
     new_partitions: Mutex<Vec<Arc<Partition>>>,
-    /// Wakes the task.
+    /// Signal for the task.
     changed: Notify,
-    /// Wakes the producer when a transaction has begun.
+    /// Signal for the producer: a transaction has begun.
     begun: Notify,
     task: OnceLock<AbortHandle>,
 }
 
 #[derive(Default)]
-struct State {
+struct TransactionState {
     stage: Stage,
     /// Messages of the open transaction.
     messages: usize,
-    /// When the open transaction is ended, if it has a message.
+    /// End of the open transaction, if it has a message.
     due: Option<Instant>,
-    /// Why the open transaction has to be aborted.
+    /// Reason to abort the open transaction.
     failure: Option<SubmitError>,
 }
 
@@ -211,7 +211,7 @@ impl Transactions {
     /// The next transaction is open. With `is_over`, no transaction follows.
     pub fn begin_next(&self, is_over: bool) {
         let stage = if is_over { Stage::Over } else { Stage::Open };
-        *self.state.lock() = State { stage, ..State::default() };
+        *self.state.lock() = TransactionState { stage, ..TransactionState::default() };
         self.begun.notify_waiters();
     }
 
@@ -266,7 +266,7 @@ pub struct TransactionCoordinator {
 impl TransactionCoordinator {
     pub fn new(cluster: Arc<Cluster>, id: &str) -> Self {
         let timeout = cluster.connector.timeout;
-        let coordinator = Coordinator::of_transactions(cluster, id, timeout);
+        let coordinator = Coordinator::for_transactions(cluster, id, timeout);
         TransactionCoordinator { coordinator, id: TransactionalId(StrBytes::from_string(id.to_owned())) }
     }
 
