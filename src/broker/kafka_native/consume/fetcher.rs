@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::super::codec::records;
 use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::super::config::Isolation;
-use super::super::error::{CallError, failure_class, is_retriable};
+use super::super::error::{CallError, is_retriable};
 use super::super::net::admin::{Admin, End, EndsQuery, name_of};
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
@@ -308,12 +308,6 @@ fn throttled_for(asked: Duration) -> ReceiveError {
 
 /// As an error of receiving.
 pub fn failure(error: &CallError) -> ReceiveError {
-    let class = match error {
-        CallError::Refused(code, _) => failure_class(*code),
-        CallError::Timeout(_) => FailureClass::Timeout,
-        CallError::Authorisation(_) => FailureClass::Authorisation,
-        CallError::Lost(_) | CallError::Malformed(_) => FailureClass::ConnectionLost,
-        CallError::Unsupported(_) => FailureClass::Other,
-    };
+    let class = if matches!(error, CallError::Unsupported(_)) { FailureClass::Other } else { error.class() };
     ReceiveError { class, message: error.to_string() }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-use super::super::error::{CallError, STALE_MEMBER_EPOCH, failure_class};
+use super::super::error::{CallError, STALE_MEMBER_EPOCH};
 use super::super::net::cluster::Coordinator;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
@@ -286,11 +286,5 @@ fn first_error(response: &OffsetCommitResponse) -> i16 {
 }
 
 fn refusal(error: &CallError) -> ReceiveError {
-    let class = match error {
-        CallError::Refused(code, _) => failure_class(*code),
-        CallError::Timeout(_) => FailureClass::Timeout,
-        CallError::Authorisation(_) => FailureClass::Authorisation,
-        _ => FailureClass::ConnectionLost,
-    };
-    ReceiveError { class, message: format!("offsets were not committed: {error}") }
+    ReceiveError { class: error.class(), message: format!("offsets were not committed: {error}") }
 }
