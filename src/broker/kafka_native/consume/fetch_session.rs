@@ -95,15 +95,18 @@ mod tests {
         FetchResponse { throttled_ms: 0, code, session_id, partitions: (0..partitions).map(one).collect() }
     }
 
-    fn fetch(session: &mut FetchSession, positions: &[(u32, i64)]) -> (i32, i32, Vec<(u32, i64)>, Vec<i32>) {
-        let SessionFetch { id, epoch, changed, forgotten } = session.fetch(positions.iter().copied().collect());
-        (id, epoch, changed.into_iter().collect(), forgotten)
+    fn fetch(session: &mut FetchSession, positions: &[(u32, i64)]) -> SessionFetch {
+        session.fetch(positions.iter().copied().collect())
+    }
+
+    fn named(id: i32, epoch: i32, changed: &[(u32, i64)], forgotten: &[i32]) -> SessionFetch {
+        SessionFetch { id, epoch, changed: changed.iter().copied().collect(), forgotten: forgotten.to_vec() }
     }
 
     /// A session with the id 9 of the partitions 0 and 1, which are at 5 and 6.
     fn begun() -> FetchSession {
         let mut session = FetchSession::default();
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]), (0, 0, vec![(0, 5), (1, 6)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]), named(0, 0, &[(0, 5), (1, 6)], &[]));
         assert!(session.answered(&response(0, 9, 2)).unwrap());
         session
     }
@@ -111,13 +114,13 @@ mod tests {
     #[test]
     fn only_what_has_changed_is_named_and_what_is_left_is_forgotten() {
         let mut session = begun();
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (9, 1, vec![(1, 8)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), named(9, 1, &[(1, 8)], &[]));
         assert!(session.answered(&response(0, 9, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (9, 2, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), named(9, 2, &[], &[]));
         assert!(session.answered(&response(0, 9, 0)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), (9, 3, vec![(2, 0)], vec![0]));
+        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 3, &[(2, 0)], &[0]));
         assert!(session.answered(&response(0, 9, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), (9, 4, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 4, &[], &[]));
     }
 
     #[test]
@@ -127,8 +130,8 @@ mod tests {
             let mut session = begun();
             fetch(&mut session, &[(0, 5), (1, 8)]);
             assert!(!session.answered(&response(code, 0, 0)).unwrap());
-            let all = vec![(0, 5), (1, 8)];
-            assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (id, 0, all, vec![]), "{code}");
+            let all = named(id, 0, &[(0, 5), (1, 8)], &[]);
+            assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), all, "{code}");
             // A node that refuses that too is not asked at once again.
             assert!(session.answered(&response(code, 0, 0)).is_err(), "{code}");
         }
@@ -137,10 +140,10 @@ mod tests {
     #[test]
     fn unanswered_fetch_ends_the_session_and_starts_another() {
         let mut session = begun();
-        assert_eq!(fetch(&mut session, &[(0, 7), (1, 6)]).1, 1);
-        assert_eq!(fetch(&mut session, &[(1, 6)]), (9, 0, vec![(1, 6)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 7), (1, 6)]).epoch, 1);
+        assert_eq!(fetch(&mut session, &[(1, 6)]), named(9, 0, &[(1, 6)], &[]));
         assert!(session.answered(&response(0, 10, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 6)]), (10, 1, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(1, 6)]), named(10, 1, &[], &[]));
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         let mut session = begun();
         fetch(&mut session, &[(0, 5), (1, 6)]);
         assert!(matches!(session.answered(&response(2, 0, 0)), Err(CallError::Refused(2, _))));
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]).1, FULL);
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]).epoch, FULL);
     }
 
     #[test]
@@ -163,7 +166,7 @@ mod tests {
                 assert!(session.answered(&response(0, id, 0)).unwrap());
             }
             let again = fetch(&mut session, &[(0, 5), (1, 6)]);
-            assert_eq!(again, (0, 0, vec![(0, 5), (1, 6)], vec![]), "{offered}, {partitions}, {then:?}");
+            assert_eq!(again, named(0, 0, &[(0, 5), (1, 6)], &[]), "{offered}, {partitions}, {then:?}");
         }
     }
 
