@@ -181,11 +181,13 @@ async fn fetch_out_of_range_restarts_and_follows_the_leader() {
     let error = error.unwrap().message;
     assert!(taken.is_empty() && error.contains("offset 5 of partition 0") && error.contains("goes on at 0"), "{error}");
     let asked = broker.next().await;
-    assert_eq!((asked.node, asked.positions()), (0, vec![(0, 0)]));
+    assert_eq!(asked.node, 0);
+    assert_eq!(asked.positions(), vec![(0, 0)]);
     broker.move_leader(0, 1);
     asked.send(answer(&asked, vec![PartitionData::default().with_error_code(NOT_LEADER)]));
     let asked = broker.next().await;
-    assert_eq!((asked.node, asked.positions()), (1, vec![(0, 0)]));
+    assert_eq!(asked.node, 1);
+    assert_eq!(asked.positions(), vec![(0, 0)]);
     asked.send(answer(&asked, vec![data(plain(0..2))]));
     assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
 }
@@ -204,7 +206,8 @@ async fn a_quota_delays_the_next_fetch_and_is_counted() {
     asked.send(answer(&asked, vec![data(plain(0..1))]));
     assert_eq!(next(&mut consumer).await, (vec![0], None));
     let wire = bench.admin.fetched.take();
-    assert_eq!((wire.fetches, wire.throttled_fetches), (2, 1));
+    assert_eq!(wire.fetches, 2);
+    assert_eq!(wire.throttled_fetches, 1);
 }
 
 /// The session and the epoch of a fetch, the positions that it names, and the partitions that it forgets.
@@ -262,7 +265,8 @@ async fn fetch_session_forgets_a_partition_whose_leader_moves() {
     let asked = broker.next().await;
     answer_in_session(&asked, 0, vec![(0, data(plain(0..3))), (1, data(vec![]))]);
     let asked = broker.next().await;
-    assert_eq!((asked.node, session(&asked)), (0, (9, 1, vec![(0, 3)], vec![])));
+    assert_eq!(asked.node, 0);
+    assert_eq!(session(&asked), (9, 1, vec![(0, 3)], vec![]));
     broker.move_leader(1, 1);
     answer_in_session(&asked, 0, vec![(1, PartitionData::default().with_error_code(NOT_LEADER))]);
     let mut asked = [broker.next().await, broker.next().await];
@@ -318,7 +322,8 @@ async fn a_node_that_fails_ends_no_fetch_from_another() {
     let [waiting, failing] = asked;
     failing.close();
     let again = broker.next().await;
-    assert_eq!((again.node, again.positions()), (1, vec![(1, 0)]));
+    assert_eq!(again.node, 1);
+    assert_eq!(again.positions(), vec![(1, 0)]);
     // What was asked before is answered now.
     answer_in_session(&waiting, 0, vec![(0, data(plain(0..3)))]);
     let mut numbers = Vec::new();

@@ -139,7 +139,8 @@ async fn start(partitions: usize) -> (Scripted, Bench) {
 async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, StrBytes) {
     let mut consumer = member(bench).await;
     let (asked, request) = next_beat(broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (0, Some(vec![])));
+    assert_eq!(request.member_epoch, 0);
+    assert_eq!(held(&request), Some(vec![]));
     assert_eq!(request.subscribed_topic_names, Some(vec![name()]));
     assert_eq!(request.server_assignor.as_deref(), Some("range"));
     assert_eq!(request.rebalance_timeout_ms, 300_000);
@@ -147,8 +148,10 @@ async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, St
     assign(&asked, 1, &[0]);
     // It says what it has, and repeats nothing else.
     let (asked, news) = next_beat(broker).await;
-    assert_eq!((news.member_epoch, held(&news)), (1, Some(vec![0])));
-    assert_eq!((&news.member_id, &news.subscribed_topic_names), (&request.member_id, &None));
+    assert_eq!(news.member_epoch, 1);
+    assert_eq!(held(&news), Some(vec![0]));
+    assert_eq!(news.member_id, request.member_id);
+    assert_eq!(news.subscribed_topic_names, None);
     reply(&asked, &response(1));
     serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
     assert_eq!(answer_committed(broker, &[(0, 5)]).await, (1, vec![0]));
@@ -164,7 +167,8 @@ async fn server_assignment_reads_at_once_and_returns_first() {
     assert_eq!(held(&request), None);
     assign(&asked, 2, &[0, 1]);
     let (asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (2, Some(vec![0, 1])));
+    assert_eq!(request.member_epoch, 2);
+    assert_eq!(held(&request), Some(vec![0, 1]));
     // What the member has already goes on where it is.
     serve(&mut consumer, |consumer| consumer.assigned().is_some_and(|partitions| partitions.len() == 2)).await;
     assert_eq!(answer_committed(&mut broker, &[(1, 3)]).await, (2, vec![1]));
@@ -179,10 +183,12 @@ async fn server_assignment_reads_at_once_and_returns_first() {
     }
     let next = [(0, 7)];
     let (committed, epoch) = tokio::join!(consumer.commit(&next, true), answer_commit(&mut broker, 0));
-    assert_eq!((committed, epoch), (Ok(()), 2));
+    assert_eq!(committed, Ok(()));
+    assert_eq!(epoch, 2);
     consumer.revoke().await;
     let (asked, request) = next_news(&mut broker, 2).await;
-    assert_eq!((request.member_epoch, held(&request)), (2, Some(vec![1])));
+    assert_eq!(request.member_epoch, 2);
+    assert_eq!(held(&request), Some(vec![1]));
     reply(&asked, &response(3));
     // What it keeps is read again from what is committed.
     assert_eq!(answer_committed(&mut broker, &[(1, 4)]).await.1, [1]);
@@ -193,7 +199,8 @@ async fn server_assignment_reads_at_once_and_returns_first() {
         let (asked, request) = next_beat(&mut broker).await;
         reply(&asked, &response(request.member_epoch));
         if request.member_epoch < 0 {
-            assert_eq!((request.member_epoch, &request.member_id), (-1, &id));
+            assert_eq!(request.member_epoch, -1);
+            assert_eq!(request.member_id, id);
             break;
         }
     }
@@ -212,15 +219,19 @@ async fn a_member_that_is_fenced_returns_everything_and_joins_again() {
         let next = [(0, 7)];
         let (committed, epoch) =
             tokio::join!(consumer.commit(&next, true), answer_commit(&mut broker, STALE_MEMBER_EPOCH));
-        assert_eq!((committed.is_err(), epoch), (true, 0));
+        assert!(committed.is_err());
+        assert_eq!(epoch, 0);
         assert!(!broker.has_been_asked(ApiKey::OffsetCommit));
         consumer.revoke().await;
         assert_eq!(consumer.assigned(), None);
         let (asked, request) = next_beat(&mut broker).await;
-        assert_eq!((request.member_epoch, held(&request), &request.member_id), (0, Some(vec![]), &id), "{code}");
+        assert_eq!(request.member_epoch, 0, "{code}");
+        assert_eq!(held(&request), Some(vec![]), "{code}");
+        assert_eq!(request.member_id, id, "{code}");
         assign(&asked, 7, &[1]);
         let (_asked, request) = next_beat(&mut broker).await;
-        assert_eq!((request.member_epoch, held(&request)), (7, Some(vec![1])));
+        assert_eq!(request.member_epoch, 7);
+        assert_eq!(held(&request), Some(vec![1]));
         serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
         assert_eq!(answer_committed(&mut broker, &[(1, 0)]).await, (7, vec![1]));
     }
@@ -250,7 +261,8 @@ async fn after_an_error_the_member_says_everything_again() {
     assert_eq!(held(&request), None);
     refuse(&asked, UNKNOWN_SERVER_ERROR);
     let (_asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (1, Some(vec![0])));
+    assert_eq!(request.member_epoch, 1);
+    assert_eq!(held(&request), Some(vec![0]));
     assert_eq!(request.subscribed_topic_names, Some(vec![name()]));
 }
 
@@ -268,7 +280,8 @@ async fn refused_member_reports_and_goes_on() {
     assert_eq!(error.class, FailureClass::Authorisation);
     assert_eq!(consumer.assigned(), Some(vec![(0, Some(5))]));
     let (_asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (1, Some(vec![0])));
+    assert_eq!(request.member_epoch, 1);
+    assert_eq!(held(&request), Some(vec![0]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -332,7 +345,8 @@ async fn static_member_leaves_for_now_and_stays_out_when_replaced() {
     let closed = tokio::spawn(consumer.close());
     // Nothing was said in between.
     let (asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, request.instance_id.as_deref()), (-2, Some("member-0")));
+    assert_eq!(request.member_epoch, -2);
+    assert_eq!(request.instance_id.as_deref(), Some("member-0"));
     refuse(&asked, FENCED_INSTANCE_ID);
     closed.await.unwrap();
 }

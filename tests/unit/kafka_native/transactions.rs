@@ -89,7 +89,8 @@ fn answer_end(asked: &Asked, code: i16) {
 /// The coordinator ends a transaction.
 async fn end(broker: &mut Scripted, is_committed: bool) {
     let (asked, request) = next::<EndTxnRequest>(broker).await;
-    assert_eq!((request.transactional_id.as_str(), request.committed), (TRANSACTIONS, is_committed));
+    assert_eq!(request.transactional_id.as_str(), TRANSACTIONS);
+    assert_eq!(request.committed, is_committed);
     answer_end(&asked, 0);
 }
 
@@ -105,7 +106,9 @@ async fn transaction_adds_partitions_first_and_commit_acknowledges() {
     bench.send_to(2, |_| 1).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((asked.numbers(), epoch, sequence), (vec![0, 1], 0, 0));
+    assert_eq!(asked.numbers(), vec![0, 1]);
+    assert_eq!(epoch, 0);
+    assert_eq!(sequence, 0);
     asked.answer(0);
     let (asked, request) = next::<EndTxnRequest>(&mut broker).await;
     assert!(request.committed);
@@ -117,7 +120,9 @@ async fn transaction_adds_partitions_first_and_commit_acknowledges() {
     add(&mut broker, &[1], &[CONCURRENT_TRANSACTIONS]).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((asked.numbers(), epoch, sequence), (vec![2, 3], 0, 2));
+    assert_eq!(asked.numbers(), vec![2, 3]);
+    assert_eq!(epoch, 0);
+    assert_eq!(sequence, 2);
     asked.answer(NOT_ENOUGH_REPLICAS);
     let (asked, ..) = produced(&mut broker).await;
     asked.answer(0);
@@ -133,7 +138,8 @@ async fn aborted_share_of_transactions_keeps_the_sequence() {
         bench.send_to(1, |_| 0).await;
         add(&mut broker, &[0], &[0]).await;
         let (asked, epoch, sequence) = produced(&mut broker).await;
-        assert_eq!((epoch, sequence), (0, number));
+        assert_eq!(epoch, 0);
+        assert_eq!(sequence, number);
         asked.answer(0);
         end(&mut broker, is_committed).await;
         let outcomes = bench.outcomes().await;
@@ -166,16 +172,19 @@ async fn failed_message_aborts_and_the_next_epoch_is_new() {
         bench.send_to(1, |_| partition as u32).await;
         add(&mut broker, &[partition], &[0]).await;
         let (asked, epoch, sequence) = produced(&mut broker).await;
-        assert_eq!((epoch, sequence), (0, 0));
+        assert_eq!(epoch, 0);
+        assert_eq!(sequence, 0);
         asked.answer(code);
     }
     end(&mut broker, false).await;
     let outcomes = bench.outcomes().await;
-    assert_eq!((counts(&outcomes), classes(&outcomes)), ((0, 1, 0, 2), vec![(FailureClass::TooLarge, 2)]));
+    assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+    assert_eq!(classes(&outcomes), vec![(FailureClass::TooLarge, 2)]);
     bench.send_to(2, |_| 1).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((epoch, sequence), (1, 0));
+    assert_eq!(epoch, 1);
+    assert_eq!(sequence, 0);
     asked.answer(0);
     end(&mut broker, true).await;
     assert_eq!(counts(&bench.outcomes().await), (1, 0, 2, 0));
@@ -193,7 +202,8 @@ async fn refused_partitions_fail_the_transaction_unwritten() {
     // The coordinator knows of no transaction.
     answer_end(&asked, INVALID_STATE);
     let outcomes = bench.outcomes().await;
-    assert_eq!((counts(&outcomes), classes(&outcomes)), ((0, 1, 0, 2), vec![(FailureClass::Authorisation, 2)]));
+    assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+    assert_eq!(classes(&outcomes), vec![(FailureClass::Authorisation, 2)]);
     assert!(bench.client.fatal().is_none());
 }
 
@@ -213,7 +223,8 @@ async fn fenced_producer_sends_nothing_more() {
             answer_end(&next::<EndTxnRequest>(&mut broker).await.0, PRODUCER_FENCED);
         }
         let outcomes = bench.outcomes().await;
-        assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (0, vec![(FailureClass::Fenced, 2)]));
+        assert_eq!(outcomes.measured.acknowledged, 0);
+        assert_eq!(classes(&outcomes), vec![(FailureClass::Fenced, 2)]);
         let reason = crate::broker::Producer::fatal_error(&bench.producer).unwrap();
         assert!(reason.to_lowercase().contains("fenced"), "{reason}");
         let refused = bench.client.admit().await.unwrap_err();
@@ -233,7 +244,8 @@ async fn a_coordinator_that_moves_or_is_lost_is_found_again() {
     broker.move_coordinator(1);
     asked.close();
     let (asked, request) = next::<EndTxnRequest>(&mut broker).await;
-    assert_eq!((asked.node, request.committed), (1, true));
+    assert_eq!(asked.node, 1);
+    assert!(request.committed);
     answer_end(&asked, CONCURRENT_TRANSACTIONS);
     end(&mut broker, true).await;
     assert_eq!(counts(&bench.outcomes().await), (1, 0, 2, 0));

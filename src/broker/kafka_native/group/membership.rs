@@ -186,7 +186,8 @@ mod tests {
         mailbox.assign([1, 2].into());
         mailbox.request_back(kept.clone());
         assert_eq!(mailbox.return_requested(), Some(kept));
-        assert_eq!((mailbox.return_requested(), mailbox.take_assigned()), (None, None));
+        assert_eq!(mailbox.return_requested(), None);
+        assert_eq!(mailbox.take_assigned(), None);
         mailbox.request_back(Revocation::All);
         assert!(mailbox.returned().now_or_never().is_none());
         assert_eq!(mailbox.return_requested(), Some(Revocation::All));
