@@ -1,68 +1,58 @@
 //! Apache Kafka over a protocol module of our own: `client = "native"`.
 //!
-//! - `config`: the `[broker.kafka]` table of this client.
-//! - `admin`, `cluster`: topics, created, found, described and removed; the nodes, and which partitions they lead.
-//! - `connect`, `login`, `scram`: opens connections, with TLS and credentials; `sequential`: one request after the other.
-//! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
-//! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
-//! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
-//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `fetch_session`, `inbox`: what a consumer reads, and from
-//!   where.
-//! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
-//! - `groups`, `group_protocol`, `coordinator`, `committed`: groups, how they share partitions, and their offsets.
-//! - `membership`, `enrolment`, `place`: a member; `classic`, `server_assigned`: its task, by each of the two protocols of groups.
-//! - `assignor`, `sticky`, `member_messages`: how the leader of a classic group shares it out, and the messages about that.
-//! - [`codec`]: record batches; `partitioner`: the partition of a key.
-//! - `error`: what error codes mean; `traffic`: what was sent; `random_text`: what no other one has.
-//!
-//! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
+//! - `produce`: `producer` encodes each record straight into the open batch of its partition (`partitioner`, `accumulator`,
+//!   `producer_batch`). A `sender` for each node sends the batches that are due, several in one `request`, and `completion` records what
+//!   became of them. `client` is what they share; `maintenance` and `transactions` are its tasks.
+//! - `consume`: a `consumer` reads from its `start_offset` what its `fetcher` has put into the `buffer`.
+//! - `group`: `groups` makes members. A `member` takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
+//!   (`server_assigned`). `committed`: their offsets.
+//! - `net`: `connect` opens connections, with TLS and `sasl`; `control` sends one request after the other; `cluster` finds leaders and
+//!   coordinators; `admin`: topics.
+//! - [`codec`]: record batches, and the layouts of messages. `error`: what error codes mean. `traffic`: what was sent and received.
 
-mod admin;
-mod assignor;
-mod beginning;
-mod classic;
-mod client;
-mod cluster;
 pub mod codec;
-mod committed;
 mod config;
-mod connect;
-mod connection;
-mod consumer;
-mod coordinator;
-mod enrolment;
 mod error;
-mod fetch;
-mod fetch_session;
-mod group_protocol;
-mod groups;
-mod inbox;
-mod keeper;
-mod login;
-mod member_messages;
-mod membership;
-mod node;
-mod outcome;
-mod partition;
-mod partitioner;
-mod pending;
-mod place;
-mod produce;
-mod producer;
-mod random_text;
-mod schedule;
-mod scram;
-mod sequential;
-mod serve;
-mod server_assigned;
-mod sticky;
-#[cfg(test)]
-mod tests;
-mod topic;
 mod traffic;
-mod transaction_coordinator;
-mod transaction_task;
-mod transactions;
+mod consume {
+    pub mod buffer;
+    pub mod consumer;
+    pub mod fetch_session;
+    pub mod fetcher;
+    pub mod start_offset;
+}
+mod group {
+    pub mod assignors;
+    pub mod classic;
+    pub mod committed;
+    pub mod groups;
+    pub mod member;
+    pub mod member_messages;
+    pub mod membership;
+    pub mod server_assigned;
+}
+mod net {
+    pub mod admin;
+    pub mod cluster;
+    pub mod connect;
+    pub mod control;
+    pub mod sasl;
+}
+mod produce {
+    pub mod accumulator;
+    pub mod client;
+    pub mod completion;
+    pub mod maintenance;
+    pub mod partitioner;
+    pub mod producer;
+    pub mod producer_batch;
+    pub mod request;
+    pub mod sender;
+    pub mod transactions;
+}
+#[cfg(test)]
+#[path = "../../../tests/unit/kafka_native/mod.rs"]
+mod tests;
 
 use std::slice;
 use std::sync::Arc;
@@ -71,16 +61,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use self::admin::{Admin, End, EndsQuery};
-use self::client::{Client, Messages};
-use self::cluster::Cluster;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
-use self::connect::Connector;
-use self::consumer::KafkaNativeConsumer;
+use self::consume::consumer::KafkaNativeConsumer;
 use self::error::NAME;
-use self::groups::Groups;
-use self::producer::KafkaNativeProducer;
+use self::group::groups::Groups;
+use self::group::member;
+use self::net::admin::{Admin, End, EndsQuery};
+use self::net::cluster::Cluster;
+use self::net::connect::Connector;
+use self::net::sasl;
+use self::produce::client::{Client, Messages};
+use self::produce::maintenance;
+use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
 use super::kafka_options::RequiredAcks;
@@ -122,8 +115,8 @@ impl Broker for KafkaNativeBroker {
             groups: true,
             ordered: true,
             tls: true,
-            sasl: login::MECHANISMS,
-            group_properties: group_protocol::PROPERTIES,
+            sasl: sasl::MECHANISMS,
+            group_properties: member::PROPERTIES,
             topic_config: true,
             existing_topics: true,
             offsets: true,
@@ -153,7 +146,7 @@ impl Broker for KafkaNativeBroker {
             .transactions
             .map_or(Ok(()), |transactions| transactions.check(&setup))
             .map_err(BrokerError::Configuration)?;
-        let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
+        let unreachable = |error: error::CallError| error.into_broker_error(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
         let metadata = metadata.unwrap_or(Err(error::CallError::Timeout(setup.timeout))).map_err(unreachable)?;
@@ -163,7 +156,7 @@ impl Broker for KafkaNativeBroker {
             let messages =
                 Messages { headers: headers.clone(), payloads: setup.payloads.clone(), acks: setup.acks.clone() };
             let transactional_id = format!("{}-{}", setup.run_id, setup.first_producer + index);
-            let client = keeper::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
+            let client = maintenance::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
         let named = kafka_cluster::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
@@ -173,7 +166,7 @@ impl Broker for KafkaNativeBroker {
             clients,
             acks: options.acks,
             may_reorder: options.may_reorder(),
-            groups: Groups::new(admin.clone(), options),
+            groups: Groups::new(admin.clone(), setup.options),
             admin,
             identity: BrokerInfo {
                 client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),

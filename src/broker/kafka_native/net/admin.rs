@@ -1,0 +1,277 @@
+//! Topics: found, created, described and removed, and where their partitions begin and end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest,
+    TopicName,
+};
+use kafka_protocol::protocol::{Request, StrBytes};
+use tokio::time::{Instant, sleep};
+
+use super::super::config::Isolation;
+use super::super::error::{CallError, NAME, describe, is_retriable};
+use super::super::traffic::FetchTraffic;
+use super::cluster::{Cluster, Metadata, TopicMetadata};
+use crate::broker::kafka_cluster::NO_LEADERS;
+use crate::broker::{BrokerError, Created, Topic, Unready};
+
+/// How often nodes are asked again that have not heard of a new topic.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// The newest versions of requests that are used here. A later one of `DeleteTopics` names topics by their ids.
+const CREATE_TOPICS: i16 = 7;
+const DELETE_TOPICS: i16 = 5;
+const LIST_OFFSETS: i16 = 10;
+const DESCRIBE_CONFIGS: i16 = 4;
+
+/// A topic as a resource that has settings (`ConfigResource.Type`).
+const TOPIC_RESOURCE: i8 = 2;
+
+/// `UNKNOWN_TOPIC_OR_PARTITION`, `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
+const UNKNOWN_TOPIC: i16 = 3;
+const INVALID_REPLICATION: i16 = 38;
+const INVALID_CONFIG: i16 = 40;
+
+/// Creates and removes topics.
+pub struct Admin {
+    pub cluster: Arc<Cluster>,
+    /// Settings of topics that are created.
+    pub config: Vec<(String, String)>,
+    pub timeout: Duration,
+    /// What consumers have asked for.
+    pub fetched: FetchTraffic,
+}
+
+/// An end of a partition, by its number as a timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Latest = -1,
+    Earliest = -2,
+}
+
+/// Ends of partitions that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct EndsQuery<'a> {
+    pub topic: &'a str,
+    pub partitions: &'a [u32],
+    pub end: End,
+    pub isolation: Isolation,
+}
+
+impl Admin {
+    /// Creates those of the topics that do not exist, with a result for each.
+    pub async fn create(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        let metadata = match self.metadata(topics).await {
+            Ok(metadata) => metadata,
+            Err(error) => return vec![Err(error); topics.len()],
+        };
+        let missing = topics.iter().filter(|topic| !metadata.topics.contains_key(&topic.name));
+        let missing: Vec<CreatableTopic> = missing.map(|topic| self.creatable(topic)).collect();
+        let response = if missing.is_empty() {
+            Ok(CreateTopicsResponse::default())
+        } else {
+            let request =
+                CreateTopicsRequest::default().with_topics(missing).with_timeout_ms(self.timeout.as_millis() as i32);
+            self.call_controller(&metadata, &request, CREATE_TOPICS).await
+        };
+        let created = |topic: &Topic| {
+            if let Some(found) = metadata.topics.get(&topic.name) {
+                return Ok(Created::Existing(shape(topic, found)));
+            }
+            let failed = |reason: String| topic_error(&topic.name, "created", reason);
+            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
+            let result = response.topics.iter().find(|result| result.name.as_str() == topic.name);
+            let result = result.ok_or_else(|| failed("the response does not name it".to_owned()))?;
+            let advice = match result.error_code {
+                0 => return Ok(Created::New),
+                INVALID_REPLICATION => ": is `topology.replication` more than the brokers?",
+                INVALID_CONFIG => ": correct `topology.config`",
+                _ => "",
+            };
+            let reason = describe(result.error_code, result.error_message.as_deref());
+            Err(failed(format!("{}{advice}", reason.trim_end_matches('.'))))
+        };
+        topics.iter().map(created).collect()
+    }
+
+    /// The topics as they are, those that exist.
+    pub async fn find(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
+        let metadata = self.metadata(topics).await;
+        let found = |topic: &Topic| {
+            let metadata = metadata.as_ref().map_err(Clone::clone)?;
+            Ok(metadata.topics.get(&topic.name).map(|found| shape(topic, found)))
+        };
+        topics.iter().map(found).collect()
+    }
+
+    /// The first of the topics that has not all its leaders yet.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn unready(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        let metadata = self.metadata(topics).await?;
+        // Not every node has heard of a new topic.
+        let is_ready = |topic: &&Topic| {
+            let found = metadata.topics.get(&topic.name);
+            found.is_some_and(|found| found.leaders.iter().all(Option::is_some) && shape(topic, found) == **topic)
+        };
+        let unready = topics.iter().find(|topic| !is_ready(topic));
+        Ok(unready.map(|topic| Unready { topic: topic.name.clone(), reason: NO_LEADERS.to_owned() }))
+    }
+
+    /// Deletes topics, with a result for each.
+    pub async fn delete(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        let response = async {
+            let metadata = self.cluster.metadata(&[]).await?;
+            let request = DeleteTopicsRequest::default()
+                .with_topic_names(topics.iter().map(|topic| name_of(&topic.name)).collect())
+                .with_timeout_ms(self.timeout.as_millis() as i32);
+            self.call_controller(&metadata, &request, DELETE_TOPICS).await
+        };
+        let response: Result<_, CallError> = response.await;
+        let deleted = |topic: &Topic| {
+            let failed = |reason: String| topic_error(&topic.name, "removed", reason);
+            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
+            let is_of_topic =
+                |result: &&DeletableTopicResult| result.name.as_ref().is_some_and(|name| name.as_str() == topic.name);
+            match response.responses.iter().find(is_of_topic) {
+                Some(result) if ![0, UNKNOWN_TOPIC].contains(&result.error_code) => {
+                    Err(failed(describe(result.error_code, result.error_message.as_deref())))
+                }
+                Some(_) | None => Ok(()),
+            }
+        };
+        topics.iter().map(deleted).collect()
+    }
+
+    /// Sends a request to the node that creates and removes topics; in a cluster with KRaft any may be named.
+    async fn call_controller<R: Request>(
+        &self,
+        metadata: &Metadata,
+        request: &R,
+        newest: i16,
+    ) -> Result<R::Response, CallError> {
+        match metadata.controller.and_then(|id| metadata.nodes.get(&id)) {
+            Some(address) => self.cluster.call_at(address, request, newest).await,
+            None => self.cluster.call(request, newest).await,
+        }
+    }
+
+    /// The broker's values of `keys` for each of `topics`; nothing of a topic that it does not tell them of.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn settings(&self, topics: &[Topic], keys: &[&str]) -> Result<Vec<BTreeMap<String, String>>, CallError> {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let resource = |topic: &Topic| {
+            DescribeConfigsResource::default()
+                .with_resource_type(TOPIC_RESOURCE)
+                .with_resource_name(text(&topic.name))
+                .with_configuration_keys(Some(keys.iter().map(|key| text(key)).collect()))
+        };
+        let request = DescribeConfigsRequest::default().with_resources(topics.iter().map(resource).collect());
+        let response = self.cluster.call(&request, DESCRIBE_CONFIGS).await?;
+        let values = |result: &DescribeConfigsResult| {
+            let value = result
+                .configs
+                .iter()
+                .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
+            value.collect()
+        };
+        let of_topic = |topic: &Topic| {
+            let found = response.results.iter().find(|result| result.resource_name.as_str() == topic.name);
+            found.filter(|found| found.error_code == 0).map(values).unwrap_or_default()
+        };
+        Ok(topics.iter().map(of_topic).collect())
+    }
+
+    /// The end of every one of these partitions.
+    ///
+    /// # Errors
+    /// When a leader does not answer, or refuses.
+    pub async fn ends(&self, query: &EndsQuery<'_>) -> Result<BTreeMap<u32, i64>, CallError> {
+        let EndsQuery { topic, partitions, end, isolation } = *query;
+        let metadata = self.cluster.metadata(&[topic]).await?;
+        let found = metadata.topics.get(topic).ok_or(CallError::Refused(3, None))?;
+        let mut by_leader: BTreeMap<i32, Vec<ListOffsetsPartition>> = BTreeMap::new();
+        for partition in partitions {
+            let leader = found.leaders.get(*partition as usize).copied().flatten();
+            let leader = leader.ok_or(CallError::Refused(5, None))?;
+            let asked = ListOffsetsPartition::default()
+                .with_partition_index(*partition as i32)
+                .with_current_leader_epoch(-1)
+                .with_timestamp(end as i64);
+            by_leader.entry(leader).or_default().push(asked);
+        }
+        let mut ends = BTreeMap::new();
+        for (leader, asked) in by_leader {
+            let address = metadata.nodes.get(&leader).ok_or(CallError::Refused(5, None))?;
+            let request = ListOffsetsRequest::default()
+                .with_replica_id((-1).into())
+                .with_isolation_level(isolation as i8)
+                .with_topics(vec![ListOffsetsTopic::default().with_name(name_of(topic)).with_partitions(asked)]);
+            let response = self.cluster.call_at(address, &request, LIST_OFFSETS).await?;
+            for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
+                CallError::check(partition.error_code)?;
+                ends.insert(partition.partition_index as u32, partition.offset);
+            }
+        }
+        Ok(ends)
+    }
+
+    /// As [`Admin::ends`]. Nodes that have not heard of a new topic yet are asked again.
+    ///
+    /// # Errors
+    /// As [`Admin::ends`].
+    pub async fn ends_in_time(&self, query: &EndsQuery<'_>) -> Result<BTreeMap<u32, i64>, CallError> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            match self.ends(query).await {
+                Err(CallError::Refused(code, _)) if is_retriable(code) && Instant::now() < deadline => {
+                    sleep(CHECK_EVERY).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn creatable(&self, topic: &Topic) -> CreatableTopic {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let config = |(name, value): &(String, String)| {
+            CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
+        };
+        CreatableTopic::default()
+            .with_name(name_of(&topic.name))
+            .with_num_partitions(topic.partitions as i32)
+            .with_replication_factor(topic.replication as i16)
+            .with_configs(self.config.iter().map(config).collect())
+    }
+
+    async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
+        let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+        let metadata = self.cluster.metadata(&names).await;
+        metadata.map_err(|error| BrokerError::Client(error.to_string()))
+    }
+}
+
+pub fn name_of(topic: &str) -> TopicName {
+    TopicName(StrBytes::from_string(topic.to_owned()))
+}
+
+/// A topic of this name as it was found.
+fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
+    let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
+    Topic { name: topic.name.clone(), partitions, replication }
+}
+
+fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason }
+}

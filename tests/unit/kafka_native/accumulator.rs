@@ -1,0 +1,63 @@
+//! When a partition is sent to, and whose sequence breaks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::broker::kafka_native::codec::batch::{Headers, Record};
+use crate::broker::kafka_native::produce::accumulator::{Leader, Limits, Partition, Turn};
+use crate::broker::kafka_native::produce::producer_batch::BufferPool;
+use crate::measure::SendTag;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn append(partition: &Arc<Partition>, limits: &Limits, sequence: u64, sent: Duration) {
+    let send_tag = SendTag::new(0, sequence, sent.as_nanos() as u64, 0, true);
+    let headers = Headers::new(&[]);
+    let record = Record {
+        key: None,
+        value: Some(b"value"),
+        shared: None,
+        headers: &headers,
+        trace_header: None,
+        timestamp_ms: 0,
+    };
+    partition.append(limits, &BufferPool::default(), std::iter::once((record, send_tag, 5)));
+}
+
+/// A message that was sent at this time is appended to a partition that waits for an hour.
+#[test]
+fn a_message_that_comes_when_its_batch_is_due_sends_it() {
+    let limits = Limits { batch_bytes: 1 << 20, linger: HOUR, delivery_timeout: 2 * HOUR };
+    let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
+    partition.set_leader(Some(leader.clone()), HOUR);
+    let append = |sequence, sent| append(&partition, &limits, sequence, sent);
+    append(0, HOUR);
+    append(1, 2 * HOUR - Duration::from_secs(1));
+    assert!(leader.next().is_none(), "it waits");
+    append(2, 2 * HOUR);
+    let due = leader.next().expect("it is due");
+    let mut expired = Vec::new();
+    let turn = due.take(&leader, &limits, Instant::now(), &mut expired);
+    assert!(matches!(turn, Turn::Batch(batch, false) if batch.sent.messages() == 3));
+    assert!(expired.is_empty());
+}
+
+/// Partitions are looked at one after the other, and what is too old for each comes onto one list.
+#[test]
+fn expired_batch_breaks_the_sequence_of_no_other_partition() {
+    let limits = Limits { batch_bytes: 1 << 20, linger: Duration::ZERO, delivery_timeout: HOUR };
+    let leader = Arc::<Leader>::default();
+    let partitions = [0, 1].map(|index| Arc::new(Partition::new("orders".into(), index, Some((7, 0)))));
+    let (now, mut expired) = (Instant::now(), Vec::new());
+    for partition in &partitions {
+        partition.set_leader(Some(leader.clone()), limits.linger);
+        append(partition, &limits, 0, Duration::ZERO);
+        let Turn::Batch(sent, _) = partition.take(&leader, &limits, now, &mut expired) else { panic!("it is due") };
+        partition.give_back(sent, now);
+    }
+    let [first, second] = &partitions;
+    assert!(first.expire(&limits, now + 2 * HOUR, &mut expired));
+    assert_eq!(expired.len(), 1);
+    assert!(!second.expire(&limits, now, &mut expired), "its own batch is not too old");
+    assert!(!second.needs_identity());
+}
