@@ -18,7 +18,7 @@ use super::scripted::{Scripted, TOPIC_ID};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
-use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_assignment};
+use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_options};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
