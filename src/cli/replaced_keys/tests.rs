@@ -302,6 +302,121 @@ fn each_key_of_the_language_has_a_row() {
     assert!(missing.is_empty(), "add rows for {missing:?}");
 }
 
+/// Values of any type that a broker's own key may have.
+const ANY_VALUES: &[&str] = &[
+    "true",
+    "false",
+    "1",
+    "2",
+    "9",
+    "10",
+    "20",
+    "100000",
+    "0.1",
+    "0.2",
+    "1ms",
+    "2ms",
+    "1s",
+    "20s",
+    "30s",
+    "60s",
+    "1KiB",
+    "2KiB",
+    "1MiB",
+    "2MiB",
+    "20MiB",
+    "200MiB",
+    "none",
+    "gzip",
+    "lz4",
+    "snappy",
+    "deflate",
+    "all",
+    "a",
+    "b",
+    "a/b",
+    "http://a:1",
+    "http://b:1",
+    "[]",
+    "[\"a:1\"]",
+    "[\"b:1\"]",
+    "{}",
+    "{ rate = 5 }",
+    "[{ rate = 5 }]",
+    "[{ at = \"1s\", for = \"1s\" }]",
+    "random",
+    "murmur2",
+    "range",
+    "roundrobin",
+    "sticky",
+    "v1",
+    "v4",
+    "read-committed",
+    "read-uncommitted",
+    "cooperative-sticky",
+    "earliest",
+    "first",
+    "last",
+    "next",
+    "shared",
+    "exclusive",
+    "failover",
+    "wait-for-exclusive",
+    "java-string-hash",
+    "murmur3",
+    "pub",
+    "mpub",
+    "dpub",
+    "binary",
+    "amqp",
+    "opaque",
+    "leader",
+    "replica",
+    "replicas",
+    "address",
+    "client-local",
+    "balanced",
+    "least-leaders",
+    "key",
+    "any",
+];
+
+/// What `run` does with a broker's URL.
+fn effect_of_url(url: &str) -> Result<Effect, String> {
+    let words = ["brokermark", "run", url].map(str::to_owned);
+    let arguments = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
+    effect(&arguments.verb)
+}
+
+#[test]
+fn each_option_of_a_url_has_its_effect_or_is_refused() {
+    let mut found = Vec::new();
+    for descriptor in crate::engine::kinds()
+        .brokers
+        .iter()
+        .filter(|descriptor| descriptor.client.is_none_or(|client| client == "native"))
+    {
+        let host = if descriptor.capabilities.addresses { "127.0.0.1:9" } else { "" };
+        let plain = effect_of_url(&format!("{}://{host}", descriptor.kind));
+        for key in scenario::own_keys_of(descriptor.kind, crate::engine::kinds()) {
+            let of_value = |value: &&str| {
+                let encoded = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+                effect_of_url(&format!("{}://{host}?{key}={encoded}", descriptor.kind))
+            };
+            let all: Vec<Result<Effect, String>> = ANY_VALUES.iter().map(of_value).collect();
+            let accepted: Vec<&Effect> = all.iter().filter_map(|one| one.as_ref().ok()).collect();
+            let differs = accepted.iter().any(|one| plain.as_ref() != Ok(*one));
+            if accepted.is_empty() {
+                let reasons: Vec<&String> = all.iter().filter_map(|one| one.as_ref().err()).collect();
+                found.push(format!("{}: no value of `{key}` is accepted: {:?}", descriptor.kind, reasons.last()));
+            } else if !differs {
+                found.push(format!("{}: `{key}` is silently ignored", descriptor.kind));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// A share leaves out the thresholds, which `merge` judges over all shares.
 #[test]
 fn each_key_has_its_effect_in_a_share_or_is_refused() {
