@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::KeptShare;
+use super::{KeptShare, saturating_sum};
 use crate::measure::FailureClass;
 use crate::record::{Completion, Counts, ErrorCount, ProducerShares, Record, Throughput, WarmUpCounts, Wire};
 
@@ -59,7 +59,7 @@ pub(super) fn start_skew_ns(shares: &[KeptShare]) -> Option<u64> {
 }
 
 pub(super) fn counts(shares: &[KeptShare]) -> Counts {
-    let sum = |count: fn(&Counts) -> u64| shares.iter().map(|share| count(&share.record.counts)).sum();
+    let sum = |count: fn(&Counts) -> u64| saturating_sum(shares.iter().map(|share| count(&share.record.counts)));
     let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
     Counts {
         attempted: sum(|counts| counts.attempted),
@@ -69,7 +69,7 @@ pub(super) fn counts(shares: &[KeptShare]) -> Counts {
         unsent: sum(|counts| counts.unsent),
         producers_that_differ: sum(|counts| counts.producers_that_differ),
         payload_bytes_acknowledged: sum(|counts| counts.payload_bytes_acknowledged),
-        consumed: consumed.reduce(|sum, count| sum + count),
+        consumed: consumed.reduce(u64::saturating_add),
         warm_up: WarmUpCounts {
             attempted: sum(|counts| counts.warm_up.attempted),
             acknowledged: sum(|counts| counts.warm_up.acknowledged),
@@ -93,7 +93,7 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
     Throughput {
         window_ns,
         messages_per_second: per_second(|of| of.messages_per_second),
-        warm_up_messages: all().map(|of| of.warm_up_messages).sum(),
+        warm_up_messages: saturating_sum(all().map(|of| of.warm_up_messages)),
         payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
         sent_per_second: per_second(|of| of.sent_per_second),
         target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),
@@ -174,7 +174,7 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     let found =
         || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
     found().next()?;
-    let sum = |count: fn(&Wire) -> u64| found().map(|(wire, _)| count(wire)).sum::<u64>();
+    let sum = |count: fn(&Wire) -> u64| saturating_sum(found().map(|(wire, _)| count(wire)));
     let inside =
         |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
     let seconds = throughput.window_ns as f64 / 1e9;

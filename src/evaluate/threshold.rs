@@ -146,7 +146,11 @@ fn latency_of(record: &Record, kind: LatencyKind) -> Option<&Latency> {
 fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
     match kind {
         LatencyKind::EndToEnd => {
-            let timed = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+            let timed = record
+                .latency
+                .end_to_end
+                .as_ref()
+                .map_or(0, |latency| latency.count.saturating_add(latency.beyond_range));
             // Those that another process sent were received, and not timed.
             let received = if record.times_own_messages() { record.counts.consumed.unwrap_or(0) } else { timed };
             let wanted = record.counts.attempted.saturating_add(record.counts.unsent);
@@ -175,7 +179,8 @@ struct Population<'a> {
 
 impl Population<'_> {
     fn messages(&self) -> u64 {
-        self.latency.count + self.latency.beyond_range + self.missing.messages
+        let known = self.latency.count.saturating_add(self.latency.beyond_range);
+        known.saturating_add(self.missing.messages)
     }
 
     /// The value at a quantile of all messages, in nanoseconds; or why it is not known.
@@ -185,7 +190,7 @@ impl Population<'_> {
             return Err(self.not_in_it());
         }
         // The messages that are missing count as the others do: as many for each moment.
-        let recorded = (self.latency.count + self.latency.beyond_range) as f64;
+        let recorded = self.latency.count.saturating_add(self.latency.beyond_range) as f64;
         let independent = (self.latency.independent_values() as f64 * all / recorded).round() as u64;
         let needed = independent_values_needed(quantile);
         if independent < needed {
@@ -339,6 +344,22 @@ mod tests {
         assert!(unknown.explanation.contains("p99.9 needs 10,000 independent messages"), "{unknown:?}");
         assert!(of(None, 0.9999).held, "of an older record, every message counts for one");
         assert!(!of(None, 0.99999).held);
+    }
+
+    #[test]
+    fn end_to_end_threshold_with_growing_lag_does_not_hold() {
+        let mut record = sample::record();
+        let end_to_end = record.latency.end_to_end.take().unwrap();
+        let statistics = [0.5, 0.99, 1.0].map(LatencyStatistic::Quantile);
+        let held = |record: &Record| {
+            let all = statistics.into_iter().chain([LatencyStatistic::Mean, LatencyStatistic::Max]);
+            let metrics = all.map(|statistic| Metric::Latency(LatencyKind::EndToEnd, statistic));
+            metrics.filter(|metric| outcome(*metric, Comparison::Less, 1e15, record).held).count()
+        };
+        record.latency.end_to_end = Some(end_to_end.clone().of_growing_lag());
+        assert_eq!(held(&record), 0);
+        record.latency.end_to_end = Some(end_to_end);
+        assert!(held(&record) > 0);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn merged(name: &str, style: usize, records: &[&Record]) -> Option<Curve> {
             // Of unequal bounds, what does not fit is left out: an old record, whose own figures still stand.
             Some((sum, independent)) => {
                 if sum.add(&histogram).is_ok() {
-                    *independent += latency.independent_values();
+                    *independent = independent.saturating_add(latency.independent_values());
                 }
             }
         }
@@ -71,6 +71,7 @@ pub fn merged(name: &str, style: usize, records: &[&Record]) -> Option<Curve> {
 /// The chart of curves with its table.
 pub fn figure(id: &str, title: &str, sentence: String, curves: Vec<Curve>) -> Figure {
     let tail = Tail { curves };
+    let sentence = format!("{sentence} Only messages that were acknowledged (end to end: received) are in a curve.");
     let mut figure = Figure::draw(id, title, sentence, SHAPES, |shape| tail.draw(shape));
     figure.table = percentiles(&tail.curves);
     figure.values = Some(values(&tail));
@@ -93,7 +94,9 @@ fn percentiles(curves: &[Curve]) -> Table {
     rows.push(longest.collect());
     let heads =
         std::iter::once("of messages took at most".to_owned()).chain(curves.iter().map(|curve| curve.name.clone()));
-    Table { note: "A dash: fewer than ten independent values lie beyond it.".to_owned(), heads: heads.collect(), rows }
+    let note = "A dash: fewer than ten independent values lie beyond it. Messages without an acknowledgement are in no curve, and are slower than all: a \
+                threshold counts them.";
+    Table { note: note.to_owned(), heads: heads.collect(), rows }
 }
 
 fn values(tail: &Tail) -> Values {
