@@ -8,6 +8,7 @@ use crate::record::readable::{count, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
 use crate::statistics::search::ProbeOutcome;
+use crate::statistics::{normal_quantile, normal_share};
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
 const MAX_GROWTH: f64 = 0.003;
@@ -104,20 +105,20 @@ fn backlog(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     [Some(in_flight), behind]
         .into_iter()
         .flatten()
-        .find_map(|backlog| Some(format!("the backlog grew by {}", growth_of_rate(record, rows, &backlog)?)))
+        .find_map(|backlog| Some(format!("the backlog grew by {}", growth_of_rate(record, rows, &backlog, 1)?)))
 }
 
-/// The growth of a backlog in words, if it is more than a search tells apart.
-fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64]) -> Option<String> {
+/// The growth of one of so many backlogs in words, if it is more than a search tells apart.
+fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64], backlogs: usize) -> Option<String> {
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
     let target = record.throughput.target_per_second?;
-    let grows = growth(backlog)? / (seconds / 2.0);
+    let grows = growth(backlog, backlogs)? / (seconds / 2.0);
     (grows > MAX_GROWTH * target)
         .then(|| format!("{} messages/s, {} of the rate", count(grows.round() as u64), percent(grows / target)))
 }
 
-/// By how much the second half lies above the first, if that is more than chance makes.
-fn growth(backlog: &[f64]) -> Option<f64> {
+/// By how much the second half lies above the first, if that is more than chance makes of any of so many backlogs.
+fn growth(backlog: &[f64], backlogs: usize) -> Option<f64> {
     let (first, second) = backlog.split_at(backlog.len() / 2);
     if first.len() < MIN_ROWS {
         return None;
@@ -128,7 +129,13 @@ fn growth(backlog: &[f64]) -> Option<f64> {
     let trend = mean(&steps);
     let noise = (steps.iter().map(|step| (step - trend).powi(2)).sum::<f64>() / (2.0 * steps.len() as f64)).sqrt();
     let difference = mean(second) - mean(first);
-    (difference > 3.0 * noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt()).then_some(difference)
+    (difference > deviations(backlogs) * noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt())
+        .then_some(difference)
+}
+
+/// Standard deviations that chance exceeds in one of so many backlogs as seldom as three of a single one (Bonferroni's correction).
+fn deviations(backlogs: usize) -> f64 {
+    -normal_quantile(normal_share(-3.0) / backlogs.max(1) as f64)
 }
 
 /// A group of consumers that received less than was acknowledged, or that falls behind more and more.
@@ -136,6 +143,7 @@ fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     let acknowledged: u64 = rows.iter().map(|row| row.acknowledged).sum();
     let least = MIN_CONSUMED * acknowledged as f64;
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
+    let groups = &rows.last()?.groups;
     let name = |group: u32| {
         if rows.iter().all(|row| row.groups.len() == 1) {
             "consumers".to_owned()
@@ -155,10 +163,10 @@ fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
             }
         }
         let lag: Option<Vec<f64>> = of_group.iter().zip(rows).map(|(found, row)| lag(*found, row)).collect();
-        let grows = growth_of_rate(record, rows, &lag?)?;
+        let grows = growth_of_rate(record, rows, &lag?, groups.len())?;
         Some(format!("the lag of {} grew by {grows}", name(group)))
     };
-    rows.last()?.groups.iter().find_map(|found| behind(found.group))
+    groups.iter().find_map(|found| behind(found.group))
 }
 
 /// How far a group was behind at the end of a row: no further than any that is listed, if it is not.
@@ -263,6 +271,9 @@ fn clause(sentence: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::Xoshiro256PlusPlus;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::record::{LimitedBy, Reason, sample};
     use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
@@ -304,6 +315,22 @@ mod tests {
         };
         let found = judged(|_| 100, missed);
         assert_eq!((found.outcome, found.reason.as_str()), (ProbeOutcome::Missed, "p99 < 1ms: 2 ms measured"));
+    }
+
+    #[test]
+    fn growth_by_chance_is_as_rare_in_one_of_16_groups() {
+        assert!((deviations(1) - 3.0).abs() < 1e-6 && (3.7..3.9).contains(&deviations(16)), "{}", deviations(16));
+        // Lags without a trend, of a normal deviate that is the mean of twelve evenly spread ones.
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(41);
+        let mut normal = || (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
+        let mut lag = || (0..10).map(|_| 100.0 + normal()).collect::<Vec<f64>>();
+        let mut accused = |groups: usize| {
+            (0..2_000).filter(|_| (0..groups).any(|_| growth(&lag(), groups).is_some())).count() as f64 / 2_000.0
+        };
+        let (of_one, of_sixteen) = (accused(1), accused(16));
+        assert!(of_sixteen < 3.0 * of_one.max(0.003), "{of_one} {of_sixteen}");
+        let grows: Vec<f64> = (0..10).map(|second| f64::from(second) * 5.0).collect();
+        assert!(growth(&grows, 16).is_some(), "a trend is seen all the same");
     }
 
     #[test]

@@ -54,12 +54,12 @@ pub(super) fn student(degrees: f64) -> f64 {
 }
 
 /// With which probability a normal deviate is below `value`.
-pub(super) fn normal_share(value: f64) -> f64 {
+pub fn normal_share(value: f64) -> f64 {
     Normal::standard().cdf(value)
 }
 
 /// The value that a normal deviate is below with probability `share`.
-pub(super) fn normal_quantile(share: f64) -> f64 {
+pub fn normal_quantile(share: f64) -> f64 {
     Normal::standard().inverse_cdf(share)
 }
 
