@@ -323,4 +323,48 @@ fn an_import_names_what_it_leaves_out() {
         "note: not as in the files of OpenMessaging Benchmark: `payloadFile`, `reset`, `default.api.timeout.ms`, \
          `enable.auto.commit` (`run --print-scenario` says why)"
     );
+
+#[test]
+fn yaml_of_the_files_is_read() {
+    let text = "# licence\n---\nname : Kafka # a name\nquoted: \"a: b\"\nempty:\nblock: |\n  a=1\n\n  b=2\n\nclient:\n    url : \
+                pulsar://h:1\n    deeper:\n      size : 3\nuris:\n  - name: amqp\n    value: a\nratio: 0.5\nlast: true";
+    let read = parse(text).unwrap();
+    let value = |text: &str| Value::Text(text.to_owned());
+    for (key, text) in [
+        ("name", "Kafka"),
+        ("quoted", "a: b"),
+        ("empty", ""),
+        ("block", "a=1\n\nb=2\n"),
+        ("ratio", "0.5"),
+        ("last", "true"),
+    ] {
+        assert_eq!(read[key], value(text), "{key}");
+    }
+    assert_eq!(read["uris"], Value::List);
+    let Value::Table(client) = &read["client"] else { panic!("{read:?}") };
+    assert_eq!(client["url"], value("pulsar://h:1"));
+    assert_eq!(client["deeper"], Value::Table([("size".to_owned(), value("3"))].into()));
+}
+
+#[test]
+fn yaml_that_is_wrong_is_refused_by_its_line() {
+    for (text, line) in [("a: 1\njust words", 2), ("a: 1\na: 2", 2), ("a: 1\n   b: 2", 2), ("a: [1, 2", 1)] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(&format!("line {line}")), "{text}: {error}");
+    }
+}
+
+/// Drivers' files have logins.
+#[test]
+fn yaml_that_is_refused_shows_no_secret() {
+    for text in [
+        "a: 1\nsasl.jaas.config=Plain required username=\"u\" password=\"hunter2\";",
+        "password: [hunter2",
+        "url: {https://me:hunter2@h",
+        "- https://me:hunter2@h",
+        "password: *hunter2",
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
 }
