@@ -323,6 +323,7 @@ fn an_import_names_what_it_leaves_out() {
         "note: not as in the files of OpenMessaging Benchmark: `payloadFile`, `reset`, `default.api.timeout.ms`, \
          `enable.auto.commit` (`run --print-scenario` says why)"
     );
+}
 
 #[test]
 fn yaml_of_the_files_is_read() {
