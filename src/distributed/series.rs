@@ -26,7 +26,7 @@ pub(super) fn merged(shares: &[KeptShare]) -> Vec<SeriesRow> {
         let later = ((began(share) - first) as f64 / 1e9).round() as u64;
         let mut last = None;
         for found in with_histograms(share) {
-            let at = (found.0.second + later, order(found.0.phase));
+            let at = (found.0.second.saturating_add(later), order(found.0.phase));
             let number = last.filter(|(of, _)| *of == at).map_or(0, |(_, number): (_, usize)| number + 1);
             last = Some((at, number));
             rows.entry((at.0, at.1, number)).or_default().push((index, found));
