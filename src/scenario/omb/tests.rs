@@ -224,10 +224,9 @@ fn silent(rows: &[KeyRow], files: impl Fn(&str, &str) -> (String, String)) -> Ve
 }
 
 /// The lines of these keys, with one more, or another value for one.
-fn with_key(lines: &[(&str, &str)], key: &str, value: &str, indentation: &str) -> String {
-    let others = lines.iter().filter(|(other, _)| *other != key);
-    let all = others.copied().chain([(key, value)]).map(|(key, value)| format!("{indentation}{key}: {value}\n"));
-    all.collect()
+fn with_key(keys: &[(&str, &str)], key: &str, value: &str) -> String {
+    let others = keys.iter().filter(|(other, _)| *other != key).copied();
+    others.chain([(key, value)]).map(|(key, value)| format!("{key}: {value}\n")).collect()
 }
 
 fn names(rows: &[KeyRow]) -> Vec<&'static str> {
@@ -247,26 +246,25 @@ fn each_key_of_a_workload_is_mapped_refused_or_said() {
             ("useRandomizedPayloads", "true"),
             ("randomBytesRatio", "0.5"),
         ];
-        (with_key(&base, key, value, ""), KAFKA.to_owned())
+        (with_key(&base, key, value), KAFKA.to_owned())
     };
     assert_eq!(silent(&WORKLOAD_ROWS, files), [""; 0]);
 }
 
 #[test]
 fn each_key_of_a_driver_is_mapped_refused_or_said() {
-    let simple = || workload(&ACCEPTED[0]).replace("producersPerTopic: 1", "producersPerTopic: 8");
     let labels = ["name", "driverClass"];
     assert_eq!([&labels[..], &names(&KAFKA_ROWS)].concat(), driver::KAFKA);
     let kafka = |key: &str, value: &str| {
         let base = [("driverClass", "a.KafkaBenchmarkDriver"), ("commonConfig", "|\n  bootstrap.servers=a")];
-        (simple(), with_key(&base, key, value, ""))
+        (workload(&ACCEPTED[0]), with_key(&base, key, value))
     };
     assert_eq!(silent(&KAFKA_ROWS, kafka), [""; 0]);
 
     assert_eq!([&labels[..], &names(&NSQ_ROWS)].concat(), driver::NSQ);
     let nsq = |key: &str, value: &str| {
         let base = [("driverClass", "a.NsqBenchmarkDriver"), ("nsqdHost", "a")];
-        (workload(&ACCEPTED[1]), with_key(&base, key, value, ""))
+        (workload(&ACCEPTED[1]), with_key(&base, key, value))
     };
     assert_eq!(silent(&NSQ_ROWS, nsq), [""; 0]);
 
@@ -276,14 +274,14 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
     assert_eq!(names(&PULSAR_CONSUMER_ROWS), driver::PULSAR_CONSUMER);
     let pulsar = |table: &'static str| {
         move |key: &str, value: &str| {
-            let of = |name: &str, base: &[(&str, &str)]| {
-                let lines =
-                    if name == table { with_key(base, key, value, "    ") } else { with_key(base, "x", "", "    ") };
-                format!("{name}:\n{}", lines.replace("    x: \n", ""))
+            // The values of the tables are written with their indentation.
+            let own = with_key(&[], &format!("    {key}"), value);
+            let [client, more] = match table {
+                "client" if key == "serviceUrl" => [own, String::new()],
+                "client" => [format!("    serviceUrl: pulsar+ssl://a\n{own}"), String::new()],
+                table => ["    serviceUrl: pulsar+ssl://a\n".to_owned(), format!("{table}:\n{own}")],
             };
-            let client = of("client", &[("serviceUrl", "pulsar+ssl://a")]);
-            let (producer, consumer) = (of("producer", &[]), of("consumer", &[]));
-            (workload(&ACCEPTED[4]), format!("driverClass: a.PulsarBenchmarkDriver\n{client}{producer}{consumer}"))
+            (workload(&ACCEPTED[4]), format!("driverClass: a.PulsarBenchmarkDriver\nclient:\n{client}{more}"))
         }
     };
     assert_eq!(silent(&PULSAR_CLIENT_ROWS, pulsar("client")), [""; 0]);
