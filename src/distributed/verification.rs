@@ -47,7 +47,7 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         undecided: account.undecided,
         not_acknowledged_but_stored: account.not_acknowledged_but_stored,
         // Two shares took the same message for its first delivery.
-        duplicated: total(|group| group.duplicated).saturating_add(repeated),
+        duplicated: total(|group| group.duplicated).saturating_add(*repeated),
         redelivered: total(|group| group.redelivered),
         reordered: total(|group| group.reordered),
         corrupt: total(|group| group.corrupt),
