@@ -9,6 +9,9 @@ use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
 use crate::report::svg::Shape;
 use crate::report::svg::tail::{Curve, Tail};
 
+/// Which messages the curves are about.
+const POPULATION: &str = "Only messages that were acknowledged (end to end: received) are in a curve; a threshold counts the missing ones as slower.";
+
 /// Places at which the script may tell values, for each nine.
 const PER_NINE: usize = 24;
 
@@ -71,7 +74,7 @@ pub fn merged(name: &str, style: usize, records: &[&Record]) -> Option<Curve> {
 /// The chart of curves with its table.
 pub fn figure(id: &str, title: &str, sentence: String, curves: Vec<Curve>) -> Figure {
     let tail = Tail { curves };
-    let sentence = format!("{sentence} Only messages that were acknowledged (end to end: received) are in a curve.");
+    let sentence = sentence + " " + POPULATION;
     let mut figure = Figure::draw(id, title, sentence, SHAPES, |shape| tail.draw(shape));
     figure.table = percentiles(&tail.curves);
     figure.values = Some(values(&tail));
@@ -94,9 +97,7 @@ fn percentiles(curves: &[Curve]) -> Table {
     rows.push(longest.collect());
     let heads =
         std::iter::once("of messages took at most".to_owned()).chain(curves.iter().map(|curve| curve.name.clone()));
-    let note = "A dash: fewer than ten independent values lie beyond it. Messages without an acknowledgement are in no curve, and are slower than all: a \
-                threshold counts them.";
-    Table { note: note.to_owned(), heads: heads.collect(), rows }
+    Table { note: "A dash: fewer than ten independent values lie beyond it.".to_owned(), heads: heads.collect(), rows }
 }
 
 fn values(tail: &Tail) -> Values {
