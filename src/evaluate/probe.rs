@@ -2,9 +2,9 @@
 //!
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
-use super::threshold::{holds, holds_for_every_message};
+use super::threshold::{estimate, holds, holds_by_estimate};
 use super::verdict::limits::MAX_OWN_DELAY_SHARE;
-use crate::record::readable::{count, percent, rate};
+use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
 use crate::statistics::search::ProbeOutcome;
@@ -47,7 +47,7 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
     let behind: Vec<String> = backlog(record, &series).into_iter().chain(groups_behind(record, &series)).collect();
     let is_behind = filled_slowly || !behind.is_empty();
     let missed: Vec<String> = missed_thresholds(record, requirements)
-        .map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
+        .map(|outcome| format!("{}: {}", outcome.text, explanation(record, requirements, outcome)))
         .chain(rate_not_held(record))
         .chain(not_acknowledged(record))
         .chain(behind)
@@ -65,16 +65,30 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
     ProbeJudgement { outcome, reason: other.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
 }
 
-/// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
+/// A percentile that too few messages make to be stated is judged by what they tell of it. To take it for missed would be wrong of most
+/// probes: a client that collects messages for 5 ms has 200 independent ones in a second, whatever the rate is.
 fn missed_thresholds<'a>(
     record: &'a Record,
     requirements: &'a [Threshold],
 ) -> impl Iterator<Item = &'a ThresholdOutcome> {
-    let all_hold = move |outcome: &ThresholdOutcome| {
-        let mut requirements = requirements.iter().filter(|requirement| requirement.text == outcome.text);
-        outcome.measured.is_none() && requirements.any(|requirement| holds_for_every_message(requirement, record))
+    let holds = move |outcome: &ThresholdOutcome| {
+        outcome.measured.is_none()
+            && required(requirements, outcome).is_some_and(|required| holds_by_estimate(required, record))
     };
-    record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome))
+    record.thresholds.iter().filter(move |outcome| !outcome.held && !holds(outcome))
+}
+
+fn required<'a>(requirements: &'a [Threshold], outcome: &ThresholdOutcome) -> Option<&'a Threshold> {
+    requirements.iter().find(|requirement| requirement.text == outcome.text)
+}
+
+/// Why a threshold was missed.
+fn explanation(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> String {
+    let required = required(requirements, outcome).filter(|_| outcome.measured.is_none());
+    match required.and_then(|required| estimate(required, record)) {
+        Some(value_ns) => format!("about {}, of too few messages to state it", duration(value_ns)),
+        None => outcome.explanation.clone(),
+    }
 }
 
 fn rate_not_held(record: &Record) -> Option<String> {
@@ -209,12 +223,11 @@ fn client_limit(record: &Record, requirements: &[Threshold], is_behind: bool) ->
 /// Whether the time from sending to the answer alone missed a latency that was required. Where too few values tell, it did unless the
 /// slowest was quick enough.
 fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
-    let required = requirements.iter().find(|requirement| requirement.text == outcome.text);
-    required.filter(|_| !outcome.held).is_some_and(|required| match required.metric {
+    required(requirements, outcome).filter(|_| !outcome.held).is_some_and(|required| match required.metric {
         Metric::Latency(LatencyKind::Headline | LatencyKind::Response | LatencyKind::EndToEnd, statistic) => {
             let metric = Metric::Latency(LatencyKind::Service, statistic);
             let service = Threshold { metric, ..required.clone() };
-            !holds(&service, record).unwrap_or_else(|| holds_for_every_message(&service, record))
+            !holds(&service, record).unwrap_or_else(|| holds_by_estimate(&service, record))
         }
         _ => false,
     })
@@ -244,7 +257,7 @@ fn own_tail(record: &Record, requirements: &[Threshold]) -> Option<String> {
 
 /// Whether a missed threshold is on the tail beyond p99, and the load generator made most of that tail.
 fn is_the_clients(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
-    let Some(required) = requirements.iter().find(|requirement| requirement.text == outcome.text) else { return false };
+    let Some(required) = required(requirements, outcome) else { return false };
     let Metric::Latency(LatencyKind::Headline | LatencyKind::Response, statistic) = required.metric else {
         return false;
     };
@@ -315,6 +328,29 @@ mod tests {
         };
         let found = judged(|_| 100, missed);
         assert_eq!((found.outcome, found.reason.as_str()), (ProbeOutcome::Missed, "p99 < 1ms: 2 ms measured"));
+    }
+
+    #[test]
+    fn percentile_of_900_moments_is_judged_by_its_value() {
+        let mut record = sample::record();
+        record.counts.failed = 0;
+        record.verdict.reasons.clear();
+        record.throughput.consumed_per_second = None;
+        let (text, explanation) = ("p99 < x".to_owned(), "not known".to_owned());
+        record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
+        let latency = record.latency.response.as_mut().unwrap();
+        let (p99_ns, max_ns) = (latency.p99_ns.unwrap() as f64, latency.max_ns as f64);
+        let mut judged = |moments: u64, limit_ns: f64| {
+            record.latency.response.as_mut().unwrap().independent = Some(moments);
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
+            let required = Threshold { text: text.clone(), metric, comparison: Comparison::Less, value: limit_ns };
+            judge_probe(&record, &[], &[required])
+        };
+        let between_ns = (p99_ns + max_ns) / 2.0;
+        assert_eq!(judged(900, between_ns).outcome, ProbeOutcome::Held, "its slowest message was slower");
+        assert_ne!(judged(100, between_ns).outcome, ProbeOutcome::Held, "one of a hundred lies beyond");
+        let missed = judged(900, p99_ns * 0.9);
+        assert!(missed.outcome != ProbeOutcome::Held && missed.reason.contains("p99 < x: about "), "{missed:?}");
     }
 
     #[test]
