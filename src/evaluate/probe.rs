@@ -7,8 +7,8 @@ use super::verdict::limits::MAX_OWN_DELAY_SHARE;
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
+use crate::statistics::corrected_errors;
 use crate::statistics::search::ProbeOutcome;
-use crate::statistics::{normal_quantile, normal_share};
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
 const MAX_GROWTH: f64 = 0.003;
@@ -143,13 +143,11 @@ fn growth(backlog: &[f64], backlogs: usize) -> Option<f64> {
     let trend = mean(&steps);
     let noise = (steps.iter().map(|step| (step - trend).powi(2)).sum::<f64>() / (2.0 * steps.len() as f64)).sqrt();
     let difference = mean(second) - mean(first);
-    (difference > deviations(backlogs) * noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt())
-        .then_some(difference)
-}
-
-/// Standard deviations that chance exceeds in one of so many backlogs as seldom as three of a single one (Bonferroni's correction).
-fn deviations(backlogs: usize) -> f64 {
-    -normal_quantile(normal_share(-3.0) / backlogs.max(1) as f64)
+    // The variance of what neighbours differ by has so many degrees of freedom (von Neumann, 1941).
+    let rows = backlog.len() as f64;
+    let degrees = 2.0 * (rows - 1.0).powi(2) / (3.0 * rows - 4.0);
+    let error = noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt();
+    (difference > corrected_errors(3.0, backlogs, degrees) * error).then_some(difference)
 }
 
 /// A group of consumers that received less than was acknowledged, or that falls behind more and more.
@@ -355,7 +353,7 @@ mod tests {
 
     #[test]
     fn growth_by_chance_is_as_rare_in_one_of_16_groups() {
-        assert!((deviations(1) - 3.0).abs() < 1e-6 && (3.7..3.9).contains(&deviations(16)), "{}", deviations(16));
+        assert!((corrected_errors(3.0, 1, 6.0) - 3.0).abs() < 1e-6);
         // Lags without a trend, of a normal deviate that is the mean of twelve evenly spread ones.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(41);
         let mut normal = || (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
