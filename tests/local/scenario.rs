@@ -41,11 +41,7 @@ struct PlainOptions {}
 const KINDS: [Descriptor; 2] = [
     Descriptor {
         kind: "rich",
-        aliases: &[],
-        default_port: None,
-        example: "",
         client: Some("full"),
-        alternative: None,
         summary: "can do everything",
         capabilities: Capabilities {
             addresses: true,
@@ -75,19 +71,13 @@ const KINDS: [Descriptor; 2] = [
             ..Capabilities::NONE
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     },
     Descriptor {
         kind: "plain",
-        aliases: &[],
-        default_port: None,
-        example: "",
-        client: None,
-        alternative: None,
         summary: "only sends",
-        capabilities: Capabilities::NONE,
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     },
 ];
 
