@@ -39,7 +39,7 @@ impl From<Malformed> for ConnectError {
 impl ConnectError {
     /// The error of a trial that cannot run without this connection.
     pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (broker, address, reason) = ("nsq", address.to_owned(), self.to_string());
+        let (address, reason) = (address.to_owned(), self.to_string());
         match self {
             ConnectError::Refused(Refusal { class: FailureClass::Authorisation, .. }) => {
                 BrokerError::Authorisation { address, reason }

@@ -41,7 +41,7 @@ impl ConnectError {
 
     /// The error of a trial that cannot run without this connection.
     pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (broker, address, reason) = (super::KIND, address.to_owned(), self.to_string());
+        let (address, reason) = (address.to_owned(), self.to_string());
         match self {
             _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { address, reason },
             ConnectError::Incompatible(_) | ConnectError::Refused(_) => {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::super::config::{Isolation, KafkaNativeOptions};
 use super::super::consume::consumer::KafkaNativeConsumer;
 use super::super::consume::start_offset::{Positions, StartOffsets};
-use super::super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
+use super::super::error::{CallError, GROUP_ID_NOT_FOUND};
 use super::super::net::admin::{Admin, End, EndsQuery};
 use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;

@@ -17,7 +17,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
-use super::super::error::{CallError, NAME, describe, is_retriable};
+use super::super::error::{CallError, describe, is_retriable};
 use super::super::traffic::FetchTraffic;
 use super::cluster::{Cluster, Metadata, TopicMetadata};
 use crate::broker::kafka_cluster::NO_LEADERS;
