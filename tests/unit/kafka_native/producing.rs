@@ -66,7 +66,7 @@ async fn idempotent_first_batch_is_written_before_the_next() {
 async fn pipelined_requests_keep_their_order_when_the_leader_moves() {
     for idempotence in [false, true] {
         let mut broker = Scripted::start(2, 1).await;
-        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let options = KafkaNativeOptions { idempotence: Some(idempotence), ..one_message_a_batch() };
         let mut bench = Bench::new(broker.addresses(), options).await;
         begin(&mut bench, &mut broker).await;
         bench.send(8).await;
@@ -109,7 +109,7 @@ async fn a_new_leader_gets_nothing_before_the_former_one_has_answered() {
     for idempotence in [false, true] {
         let mut broker = Scripted::start(3, 2).await;
         broker.move_leader(1, 2);
-        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let options = KafkaNativeOptions { idempotence: Some(idempotence), ..one_message_a_batch() };
         let mut bench = Bench::new(broker.addresses(), options).await;
         for partition in [0, 1] {
             bench.send_to(1, |_| partition).await;
