@@ -5,8 +5,6 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-#[cfg(feature = "rabbitmq-stream")]
-mod amqp_memory;
 mod cli;
 mod comparing;
 mod consumer_groups;

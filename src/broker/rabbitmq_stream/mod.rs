@@ -9,7 +9,7 @@
 //! - `membership`, `group`, `member_offsets`, `offset_tracking`: its part in the group, what the members in this process share,
 //!   and the group's offsets, which the server stores.
 //! - `stream_ends`: where streams end.
-//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
+//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], [`body`]: the content of a message.
 //! - `connect`, `incoming`: opens connections, and reads them.
 //! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
 //!
@@ -19,7 +19,7 @@
 
 mod admin;
 pub mod amqp;
-mod body;
+pub mod body;
 pub mod codec;
 mod config;
 mod connect;
@@ -55,7 +55,7 @@ use tokio::time::timeout;
 use self::admin::Admin;
 use self::body::Writer;
 use self::codec::command::Offset;
-pub use self::config::RabbitmqStreamOptions;
+pub use self::config::{Body, RabbitmqStreamOptions};
 use self::connect::Connector;
 use self::consumer::RabbitmqStreamConsumer;
 use self::group::Group;
