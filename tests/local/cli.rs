@@ -292,7 +292,7 @@ fn an_emulated_endpoint_prints_its_address_answers_and_ends_by_signal() {
 }
 
 /// Everybody knows the default secret, and an address that is not loopback can be reached by everybody.
-#[cfg(feature = "sls")]
+#[cfg(feature = "sls-emulator")]
 #[test]
 fn an_emulated_endpoint_with_the_default_secret_is_only_for_this_machine() {
     let ended = execute(&["emulate", "sls", "--listen", "0.0.0.0:0"]).expect(1);

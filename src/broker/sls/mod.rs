@@ -50,7 +50,8 @@ use self::sign::Signer;
 use self::store_name::{refused_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
-use crate::emulator::sls::{Emulator, Entrance, Key};
+use crate::emulator::NO_SLS;
+use crate::emulator::sls::{Emulator, Key, ListenOptions};
 use crate::net::backoff::Backoff;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
@@ -136,7 +137,7 @@ impl Broker for SlsBroker {
             ..Capabilities::NONE
         },
         check_options: |options| SlsOptions::read(options).map(drop),
-        refuses: |_| None,
+        refuses: |config| (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned()),
     };
 
     type Producer = SlsProducer;
@@ -364,8 +365,8 @@ fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emu
         secret: credentials.key_secret.clone(),
         security_token: credentials.security_token.clone(),
     };
-    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), key: Some(key), tls: None };
-    Emulator::start(&options.emulator, entrance)
+    let listen = "127.0.0.1:0".to_owned();
+    Emulator::start(&options.emulator, ListenOptions { listen, key: Some(key), ..ListenOptions::default() })
 }
 
 /// The error of a trial that cannot use the project.
