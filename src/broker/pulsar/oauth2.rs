@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::net::http::{HttpClient, HttpRequest};
-use crate::net::percent::percent_encoded;
+use crate::net::http::{HttpClient, HttpRequest, percent_encoded};
 use crate::secrets::Secret;
 
 /// Where issuers describe themselves (OpenID Connect Discovery 1.0, section 4).

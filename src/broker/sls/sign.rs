@@ -15,7 +15,7 @@ use sha2::Sha256;
 use super::config::{Credentials, SignatureVersion};
 use super::credentials::CredentialSource;
 
-use crate::net::percent::percent_encoded;
+use crate::net::http::percent_encoded;
 
 /// Signs all requests of a broker.
 pub struct Signer {

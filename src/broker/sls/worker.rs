@@ -165,7 +165,7 @@ impl Worker {
             query: query.as_ref().map_or(&[], |query| &query[..]),
             headers,
             body: sealed.body.clone(),
-            most_response_bytes: MAX_RESPONSE_BYTES,
+            max_response_bytes: MAX_RESPONSE_BYTES,
         };
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
         let response = self.client.send(request).await.map_err(ServiceError::from).and_then(accepted);
