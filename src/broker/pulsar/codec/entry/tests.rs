@@ -87,12 +87,4 @@ proptest! {
         prop_assert_eq!(received(frame.rest), Ok(expected[..1].to_vec()));
         prop_assert_eq!(count(frame.rest), 1);
     }
-
-    #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-        let _ = received(&bytes);
-        let mut sized = Vec::new();
-        put_sized(&mut sized, |out| out.extend(&bytes));
-        let _ = received(&sized);
-    }
 }
