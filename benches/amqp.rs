@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use brokermark::broker::rabbitmq_stream::amqp::{Value, decode, encode};
+use brokermark::broker::rabbitmq_stream::codec::amqp::{Value, decode, encode};
 use brokermark::broker::rabbitmq_stream::{Body, body};
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Serialize;

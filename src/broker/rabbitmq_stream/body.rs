@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::amqp::{DecodeError, Decoder, TooLarge, Value, decode, encode, format};
+use super::codec::amqp::{DecodeError, Decoder, TooLarge, Value, decode, encode, format};
 use super::config::Body;
 use crate::broker::{Details, Outgoing, TRACE_HEADER_NAME};
 use crate::measure::TRACE_HEADER_BYTES;

@@ -4,27 +4,22 @@
 //!
 //! - `config`: the `[broker.sls]` table.
 //! - `admin`: log stores, their shards, and reading.
-//! - `connect`, `sign`, `credentials`: one HTTP request and its response; its signature, and by whom.
+//! - `connect`, `sign`: one HTTP request and its response; its signature, and the credentials.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
-//! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
-//! - `chunks`, `compressor`: a batch's memory while it is collected and while it is compressed.
+//! - `batch`, `accumulator`, `worker`: batches and their queue, how they are collected and compressed, and the threads that send them.
 //! - `consumer`: reads the logs back.
 //! - `store_name`: the store of a topic. `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
 mod batch;
-mod chunks;
 mod codec;
-mod compressor;
 mod config;
 mod connect;
 mod consumer;
-mod credentials;
 mod error;
 mod producer;
-mod queue;
 mod sign;
 mod store_name;
 mod worker;
@@ -42,11 +37,10 @@ use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
 use self::connect::{Client, Endpoint};
-use self::consumer::{Share, SlsConsumer};
-use self::credentials::CredentialSource;
+use self::consumer::{AssignedShards, SlsConsumer};
 use self::error::ServiceError;
 use self::producer::SlsProducer;
-use self::sign::Signer;
+use self::sign::{CredentialSource, Signer};
 use self::store_name::{refused_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
@@ -269,7 +263,7 @@ impl Broker for SlsBroker {
             StartFrom::Earliest => "begin",
             StartFrom::Latest => "end",
         };
-        let mut share = Share {
+        let mut share = AssignedShards {
             store: store.clone(),
             member: subscription.member,
             members: subscription.members,

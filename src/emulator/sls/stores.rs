@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_split_takes_nothing_more_and_keeps_what_it_has() {
+    fn split_shard_takes_no_logs_and_keeps_its_own() {
         let store = Store::new(2);
         assert!(store.split(0) && !store.split(0));
         assert_eq!((store.shards(), store.writable()), (4, vec![2, 3, 1]));

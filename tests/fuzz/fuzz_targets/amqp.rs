@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brokermark::broker::Details;
-use brokermark::broker::rabbitmq_stream::amqp::{decode, encode};
+use brokermark::broker::rabbitmq_stream::codec::amqp::{decode, encode};
 use brokermark::broker::rabbitmq_stream::{Body, body};
 use libfuzzer_sys::fuzz_target;
 

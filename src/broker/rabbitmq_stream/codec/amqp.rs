@@ -5,7 +5,7 @@
 //! the codec beside another implementation.
 //!
 //! ```
-//! use brokermark::broker::rabbitmq_stream::amqp::{Value, decode, encode};
+//! use brokermark::broker::rabbitmq_stream::codec::amqp::{Value, decode, encode};
 //!
 //! let value = Value::Map(vec![(Value::String("small-list"), Value::List(vec![Value::Int(1), Value::Int(2)]))]);
 //! let mut bytes = Vec::new();
@@ -16,7 +16,7 @@
 
 /// The codes that begin a value, as part 1 of the specification lists them. A code with bit 0x10 set is the wide form of the one
 /// without: its size and count take four bytes instead of one.
-pub(super) mod format {
+pub mod format {
     pub const DESCRIBED: u8 = 0x00;
     pub const NULL: u8 = 0x40;
     pub const LIST_0: u8 = 0x45;
@@ -157,7 +157,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value<'_>, DecodeError> {
 
 /// What is left of some bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Decoder<'a> {
+pub struct Decoder<'a> {
     rest: &'a [u8],
     depth: usize,
     /// How many elements lists and maps may still have, all together. Each takes a byte at least, so that this bounds the memory
@@ -166,7 +166,7 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Decoder { rest: bytes, depth: 0, elements_left: bytes.len() }
     }
 
@@ -177,7 +177,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(super) fn value(&mut self) -> Result<Value<'a>, DecodeError> {
+    pub fn value(&mut self) -> Result<Value<'a>, DecodeError> {
         let mut value = Value::Null;
         self.read(&mut value)?;
         Ok(value)
@@ -204,7 +204,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads the bytes of the next value, of any type, without looking into it.
-    pub(super) fn skip(&mut self) -> Result<&'a [u8], DecodeError> {
+    pub fn skip(&mut self) -> Result<&'a [u8], DecodeError> {
         let begin = self.rest;
         // A described value is two, and its descriptor may be one again.
         let mut left = 1;
@@ -273,7 +273,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(*taken)
@@ -288,7 +288,7 @@ impl<'a> Decoder<'a> {
 
     /// Reads a size or count, as wide as `code` says.
     #[inline]
-    pub(super) fn length(&mut self, code: u8) -> Result<usize, DecodeError> {
+    pub fn length(&mut self, code: u8) -> Result<usize, DecodeError> {
         if code & format::WIDE == 0 {
             let [length] = self.array()?;
             Ok(usize::from(length))
@@ -298,7 +298,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub(super) fn sized(&mut self, code: u8) -> Result<&'a [u8], DecodeError> {
+    pub fn sized(&mut self, code: u8) -> Result<&'a [u8], DecodeError> {
         let length = self.length(code)?;
         self.bytes(length)
     }
