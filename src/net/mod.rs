@@ -2,15 +2,11 @@
 
 pub mod address;
 pub mod backoff;
-#[cfg(feature = "_tls")]
+#[cfg(feature = "tls")]
 pub mod connect;
 pub mod foreign;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
 pub mod in_turn;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
-pub mod percent;
-pub mod plain_http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
 pub mod tcp;

@@ -1,11 +1,11 @@
 //! TLS: the files that a scenario names, and the certificates and keys in them.
 
-#[cfg(feature = "_tls")]
+#[cfg(feature = "tls")]
 mod identity;
 
 use std::path::PathBuf;
 
-#[cfg(feature = "_tls")]
+#[cfg(feature = "tls")]
 pub use identity::*;
 
 /// How a client uses TLS. Every file is PEM.
