@@ -4,7 +4,6 @@ mod assemble;
 mod backlog;
 mod ceiling;
 pub mod comparison;
-mod defaults;
 mod environment;
 mod figures;
 mod outage;

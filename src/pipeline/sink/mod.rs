@@ -12,6 +12,7 @@ use futures_util::future::{BoxFuture, ready};
 
 use super::batch::Batch;
 use crate::measure::{Clock, FailureClass};
+use crate::scenario::tables::schema_of;
 use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 
 /// How long connecting may take at most.
@@ -131,7 +132,7 @@ const KINDS: &[Kind] = &[
 ];
 
 const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {
-    let mut all = [SinkDescriptor { kind: "", check_options: nothing, files: &[] }; KINDS.len()];
+    let mut all = [SinkDescriptor { kind: "", options_schema: schema_of::<()>, check_options: nothing }; KINDS.len()];
     let mut index = 0;
     while index < KINDS.len() {
         all[index] = KINDS[index].descriptor;
