@@ -77,7 +77,7 @@ impl<'a> Checkpoints<'a> {
             planned_unix_ns: trial.identity.begins_at_unix_ns(),
             topics: trial.topics.clone(),
             messages_before: trial.messages_before,
-            payload_sizes: PayloadSizes::of(&trial.payloads),
+            payload_sizes: PayloadSizes::from_pool(&trial.payloads),
             durability: trial.durability.clone(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
-use super::stretch::Stretch;
+use super::outcome::Stretch;
 use crate::broker::{Telemetry, Wire, known_sum};
 use crate::load::Part;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};

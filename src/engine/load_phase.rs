@@ -1,4 +1,6 @@
 //! The load: warm-up and measured window, from the first intended message until every producer has ended.
+//!
+//! In a process that only consumes, others send the load, and it goes on for as long as they do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +8,17 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::appointment;
 use super::backlog::BacklogWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::{Collector, LagRule};
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
-use super::listening::Listening;
 use super::observer::{Observer, Phase};
-use super::outcome::BacklogOutcome;
-use super::outcome::End;
-use super::part;
+use super::outcome::{BacklogOutcome, End};
 use super::receive::StartSignal;
-use super::sampler::{Rhythm, Sampler};
+use super::sampler::{Sampler, SamplingTimes};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
+use super::{part, start_barrier};
 use crate::broker::{Broker, Producer};
 use crate::load::{Part, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
@@ -39,7 +38,7 @@ pub(super) struct LoadPhase<'a> {
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
-    /// Those of the schedule, if it changes its rate.
+    /// The schedule's parts, if it changes its rate.
     parts: Vec<Part>,
     /// Where there are no producers to wait for.
     listening: Option<Listening>,
@@ -53,7 +52,7 @@ pub(super) struct LoadPhase<'a> {
     crash: Option<String>,
 }
 
-/// Those of the schedule within the measured window, since the load began.
+/// The schedule's parts within the measured window, since the load began.
 fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<Part> {
     let since_begin = |at_ns: u64| at_ns - window.load_start_ns;
     match (&context.scenario.load, window.nominal_end_ns()) {
@@ -86,7 +85,7 @@ pub(super) struct Loaded {
     /// Why a producer could send nothing more.
     pub failure: Option<String>,
     pub sent: Vec<Sent>,
-    /// Of the measured window.
+    /// Resources used in the measured window.
     pub usage: HostUsage,
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,
@@ -112,9 +111,9 @@ impl<'a> LoadPhase<'a> {
             }
             _ => None,
         };
-        let quota = part::quota_of_part(context.scenario, quota, due_by_ns);
+        let quota = part::process_quota(context.scenario, quota, due_by_ns);
         let clock = context.acks.clock();
-        let load_start_ns = appointment::load_start_ns(context.identity, clock, RUN_UP);
+        let load_start_ns = start_barrier::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);
         let acks = context.acks.clone();
         let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
@@ -135,7 +134,7 @@ impl<'a> LoadPhase<'a> {
             sent: Vec::with_capacity(tasks.len()),
             tasks,
             parts,
-            listening: Listening::of(context),
+            listening: Listening::from_context(context),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::of(context, load_start_ns, start),
@@ -163,7 +162,8 @@ impl<'a> LoadPhase<'a> {
         let at = |offset_ns| context.acks.clock().instant(offset_ns);
         let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
         let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();
-        let rhythm = Rhythm::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
+        let sampling_times =
+            SamplingTimes::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
         let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
         let load = context.scenario.own_load();
@@ -172,7 +172,7 @@ impl<'a> LoadPhase<'a> {
         collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
         collector.lag = lag_rule(context, broker);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
-        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
+        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], sampling_times)
     }
 
     /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, even if
@@ -238,7 +238,7 @@ impl<'a> LoadPhase<'a> {
 
     fn begin_window<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
         sampler.sample(self.phase);
-        sampler.rhythm.begin_window();
+        sampler.sampling_times.begin_window();
         BacklogWatch::begin(self.backlog.as_ref(), sampler);
         self.phase = Phase::Measure;
         self.host_sampler.begin_anew();
@@ -295,5 +295,52 @@ impl<'a> LoadPhase<'a> {
             pacer: self.pacer,
             backlog: self.backlog.and_then(BacklogWatch::outcome),
         }
+    }
+}
+
+/// What a process without producers waits for, instead of for its producers.
+#[derive(Debug)]
+struct Listening {
+    /// How long nothing may arrive before the others are taken to have ended, where no time ends the load.
+    silence: Duration,
+    received: u64,
+    since: Instant,
+}
+
+impl Listening {
+    /// For a process that only consumes; `None`: this process has producers to wait for.
+    fn from_context(context: &TrialContext<'_>) -> Option<Self> {
+        let silence = context.scenario.run.drain_deadline;
+        context.scenario.only_consumes().then(|| Listening { silence, received: 0, since: Instant::now() })
+    }
+
+    /// Whether more may come; `received` only grows.
+    pub fn goes_on(&mut self, received: u64, now: Instant) -> bool {
+        if received > self.received {
+            (self.received, self.since) = (received, now);
+        }
+        now < self.since + self.silence
+    }
+
+    /// The load begins only now: nothing can have come before.
+    pub fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_listened_to_until_they_are_silent() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut listening = Listening { silence: Duration::from_secs(10), received: 0, since: start };
+        listening.begin(after(100));
+        assert!(listening.goes_on(0, after(109)));
+        assert!(listening.goes_on(5, after(109)));
+        assert!(listening.goes_on(5, after(118)));
+        assert!(!listening.goes_on(5, after(119)));
     }
 }

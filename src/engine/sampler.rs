@@ -31,7 +31,7 @@ pub(super) async fn end_offsets(broker: &impl Broker, topic: &Topic) -> Option<V
 
 /// When samples are taken.
 #[derive(Debug, Clone)]
-pub(super) struct Rhythm {
+pub(super) struct SamplingTimes {
     next: Instant,
     /// Where the schedule's parts end, in their order: a sample is taken at each.
     ends_of_parts: VecDeque<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct Rhythm {
     window: Option<Duration>,
 }
 
-impl Rhythm {
+impl SamplingTimes {
     /// Of a load that begins at `load_start` and is measured from `measure_start` on.
     pub fn new(
         load_start: std::time::Instant,
@@ -50,9 +50,10 @@ impl Rhythm {
     ) -> Self {
         let measure_start = Instant::from_std(measure_start);
         let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
-        let mut rhythm = Rhythm { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
-        rhythm.next += rhythm.pause_after(rhythm.next);
-        rhythm
+        let mut sampling_times =
+            SamplingTimes { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+        sampling_times.next += sampling_times.pause_after(sampling_times.next);
+        sampling_times
     }
 
     fn pause_after(&self, now: Instant) -> Duration {
@@ -103,7 +104,7 @@ pub(super) struct Sampler<'a, B> {
     checkpoints: Checkpoints<'a>,
     broker: &'a B,
     watch: BrokerWatch,
-    pub rhythm: Rhythm,
+    pub sampling_times: SamplingTimes,
     /// What the pipeline reads.
     topic: &'a Topic,
     /// A question for the topic's ends that has not been answered.
@@ -115,7 +116,7 @@ pub(super) struct Sampler<'a, B> {
 }
 
 impl<'a, B: Broker> Sampler<'a, B> {
-    /// Takes samples in this rhythm.
+    /// Takes samples in this sampling_times.
     pub fn begin(
         collector: Collector,
         broker: &'a B,
@@ -123,7 +124,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         pipeline: Option<Pipeline>,
         checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
-        rhythm: Rhythm,
+        sampling_times: SamplingTimes,
     ) -> Self {
         let watch = BrokerWatch::begin(checkpoints.watch());
         Sampler {
@@ -133,7 +134,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
             checkpoints,
             broker,
             watch,
-            rhythm,
+            sampling_times,
             topic,
             asked: None,
             ends: None,
@@ -145,7 +146,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn sample(&mut self, phase: Phase) {
         let progress = self.progress();
         self.look_at_broker(phase);
-        self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
+        self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
         if self.observer.wants_topics() {
             self.observer.topics(&self.checkpoints.topics());
@@ -173,7 +174,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     /// second later. Cancel-safe.
     pub async fn is_due(&mut self) {
         if self.asked.is_none() {
-            self.rhythm.due().await;
+            self.sampling_times.due().await;
             if self.pipeline.is_none() {
                 return;
             }
@@ -182,7 +183,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         tokio::select! {
             biased;
             ends = asked => self.answered(ends),
-            () = self.rhythm.due() => {}
+            () = self.sampling_times.due() => {}
         }
     }
 

@@ -1,35 +1,25 @@
 //! The sending side of a trial: makes producers and starts a task for each.
 
-mod attributes;
-mod closed;
-mod closing;
+mod loops;
 mod message_source;
-mod offer;
-mod open;
 mod pacer;
-mod quota;
-mod rounds;
 mod sender;
 mod stall;
-mod trial_window;
-mod window_rule;
+mod window;
 
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
-use self::attributes::AttributeSource;
-pub use self::closing::Closing;
-use self::message_source::{MessageSettings, MessageSource, TraceHeaderMode};
+use self::loops::Rounds;
+use self::message_source::{AttributeSource, MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::{Pacer, WakeUpDelays};
-pub use self::quota::Quota;
-use self::rounds::Rounds;
-pub use self::sender::{Attempted, Sent};
+pub use self::sender::{Attempted, Closing, Sent};
 use self::sender::{Sender, Shared};
 pub use self::stall::StallWatch;
-pub use self::trial_window::{FirstSent, TrialWindow};
-use self::window_rule::WindowRule;
+use self::window::WindowRule;
+pub use self::window::{FirstSent, Quota, TrialWindow};
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
 use crate::broker::{Broker, Producer};
@@ -81,12 +71,12 @@ pub fn start<P: Producer>(
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
                 let send_schedule = SendSchedule::new(schedule, number, context.scenario.all_producers());
-                tasks.spawn(watched("producer", number, open::run(sender, rule, send_schedule, pacer.clone())))
+                tasks.spawn(watched("producer", number, loops::run_open(sender, rule, send_schedule, pacer.clone())))
             }
             _ if settings.round_barrier => {
-                tasks.spawn(watched("producer", number, rounds::run(sender, rule, rounds.clone())))
+                tasks.spawn(watched("producer", number, loops::run_rounds(sender, rule, rounds.clone())))
             }
-            _ => tasks.spawn(watched("producer", number, closed::run(sender, rule))),
+            _ => tasks.spawn(watched("producer", number, loops::run_closed(sender, rule))),
         };
     }
     (tasks, closing)

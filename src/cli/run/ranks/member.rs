@@ -16,7 +16,7 @@ use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::{read, with_record};
 use crate::cli::load_threads::LoadThreads;
 use crate::engine::{
-    ComparedClock, EngineError, Interruption, Outcome, Preparation, Rendezvous, TrialIdentity, run_scenario,
+    ComparedClock, EngineError, Interruption, Outcome, Preparation, StartBarrier, TrialIdentity, run_scenario,
 };
 use crate::evaluate::assemble_failed;
 use crate::measure::MessageSets;
@@ -197,7 +197,7 @@ impl Part<'_> {
             tag: crc32fast::hash(order.run_id.as_bytes()),
             run_id: order.run_id.clone(),
             load_start_unix_ns: None,
-            rendezvous: Some(Rendezvous::new(preparation, starts)),
+            start_barrier: Some(StartBarrier::new(preparation, starts)),
             clock_shift_ns: injected_offset_ns() + shift_ns,
             compared: Some(ComparedClock { name, shift_ns, error_ns }),
             host_share: self.host_share,

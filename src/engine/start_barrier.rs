@@ -28,15 +28,15 @@ pub enum Preparation {
 
 /// Where several processes agree when their load begins: each says how far it has come, and learns the time.
 #[derive(Debug, Clone)]
-pub struct Rendezvous {
+pub struct StartBarrier {
     preparation: watch::Sender<Preparation>,
     start_unix_ns: watch::Receiver<Option<u64>>,
 }
 
-impl Rendezvous {
+impl StartBarrier {
     /// `preparation` has how far this process has come; `start_unix_ns` has the time, in nanoseconds since 1970, once all agree.
     pub fn new(preparation: watch::Sender<Preparation>, start_unix_ns: watch::Receiver<Option<u64>>) -> Self {
-        Rendezvous { preparation, start_unix_ns }
+        StartBarrier { preparation, start_unix_ns }
     }
 
     /// The time, once all agree.
@@ -63,8 +63,8 @@ impl Rendezvous {
 /// # Errors
 /// When a signal comes before.
 pub(super) async fn wait(identity: &TrialIdentity, signals: &InterruptiblePhase) -> Result<(), EngineError> {
-    if let Some(rendezvous) = &identity.rendezvous {
-        signals.unless_over(rendezvous.agree()).await.ok_or(EngineError::Interrupted)?;
+    if let Some(start_barrier) = &identity.start_barrier {
+        signals.unless_over(start_barrier.agree()).await.ok_or(EngineError::Interrupted)?;
     }
     let Some(start_ns) = identity.begins_at_unix_ns() else { return Ok(()) };
     let waiting = async {
@@ -115,8 +115,8 @@ mod tests {
     async fn a_process_says_that_it_is_ready_and_waits_for_the_agreed_time_or_a_signal() {
         let (preparation, mut prepared) = watch::channel(Preparation::default());
         let (tell, start) = watch::channel(None);
-        let rendezvous = Some(Rendezvous::new(preparation, start));
-        let identity = TrialIdentity { rendezvous, ..TrialIdentity::alone(String::new(), 0) };
+        let start_barrier = Some(StartBarrier::new(preparation, start));
+        let identity = TrialIdentity { start_barrier, ..TrialIdentity::alone(String::new(), 0) };
         let (signal, signals) = watch::channel(0);
         let interruption = crate::engine::Interruption::new(signals);
         let phase = interruption.phase();
