@@ -1,10 +1,11 @@
-//! The command line as it was typed: parsed, with a hint where a blank has split a value from its unit.
+//! The command line: parsed, with a hint where a blank has split a value from its unit; and its completions and manual page.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Error, Parser};
+use clap::{CommandFactory, Error, Parser};
 
 use super::Arguments;
 
@@ -29,4 +30,27 @@ fn with_hint(mut error: Error, words: &[OsString]) -> Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
     }
     error
+}
+
+/// Prints a completion script.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "brokermark", &mut script);
+    out.write_all(&script)
+}
+
+/// Prints the manual page in roff, the verbs' pages after it.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn manual_page(mut out: &mut dyn Write) -> io::Result<()> {
+    let command = Arguments::command();
+    clap_mangen::Man::new(command.clone()).render(&mut out)?;
+    for verb in command.get_subcommands() {
+        clap_mangen::Man::new(verb.clone()).title(format!("brokermark-{}", verb.get_name())).render(&mut out)?;
+    }
+    Ok(())
 }

@@ -18,7 +18,7 @@ pub enum Endpoint {
     /// librdkafka's mock cluster: speaks Kafka's protocol over loopback, keeps 5 MiB of each partition
     #[cfg(feature = "kafka")]
     Kafka,
-    /// Aliyun's log service: checks signatures and bodies, holds quotas, errs on request, and accounts for every log
+    /// Aliyun's log service: verifies signatures and bodies, enforces quotas, injects faults, counts every log
     #[cfg(feature = "sls")]
     Sls(Box<SlsArguments>),
 }

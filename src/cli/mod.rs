@@ -4,12 +4,10 @@ mod brokers;
 mod check;
 pub mod command_line;
 mod compare;
-mod completions;
 mod doctor;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
-mod kept_share;
 mod launcher;
 mod list;
 mod load_threads;
@@ -51,7 +49,7 @@ pub enum Verb {
     Search(search::SearchArguments),
     /// Measure how much the load generator itself carries in a scenario's shape, without a broker
     Ceiling(run::ceiling::CeilingArguments),
-    /// Find out what would keep a scenario from running or its records from being valid, loading nothing
+    /// Check that a scenario can run and give valid results, without sending load
     ///
     /// It connects as a run does: it makes the topics, opens a producer and a consumer, and removes the topics again. It sends no message.
     /// Topics that exist stay as they are. Of a sweep, each point with a broker or topics of its own is examined.
@@ -69,9 +67,9 @@ pub enum Verb {
     List(list::ListArguments),
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
-    /// Put the shares of a run together that several processes or machines ran at once
+    /// Merge the results of a run that was split across processes
     Merge(merge::MergeArguments),
-    /// Remove the topics that a run in shares has left
+    /// Delete the topics that a split run left behind
     RemoveTopics(remove_topics::RemoveTopicsArguments),
     /// Write a page with charts of a run, or of runs that are compared
     Report(report::ReportArguments),
@@ -118,8 +116,8 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),
         #[cfg(any(feature = "kafka", feature = "sls"))]
         Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
-        Verb::Completions { shell } => Exit::from_result(completions::completions(shell, &mut out)),
-        Verb::ManualPage => Exit::from_result(completions::manual_page(&mut out)),
+        Verb::Completions { shell } => Exit::from_result(command_line::completions(shell, &mut out)),
+        Verb::ManualPage => Exit::from_result(command_line::manual_page(&mut out)),
     };
     out.finish(exit).into()
 }

@@ -46,14 +46,14 @@ const SHORTHANDS: &[Shorthand] = &[
         aliases: &["duration", "test-duration", "time"],
         key: "run.duration",
         value: Value::Named("DURATION"),
-        help: "Measure for so long, as in 30s",
+        help: "Measurement time, as in 30s",
     },
     Shorthand {
         option: "messages",
         aliases: &["num-records", "num-messages"],
         key: "run.messages",
         value: Value::Named("COUNT"),
-        help: "Measure so many messages, as in 1M",
+        help: "Messages to measure, as in 1M",
     },
     Shorthand {
         option: "warm-up",
@@ -116,7 +116,7 @@ const SHORTHANDS: &[Shorthand] = &[
         aliases: &[],
         key: "sweep.trials",
         value: Value::Named("COUNT"),
-        help: "Repeat the measurement so often",
+        help: "Trials per point",
     },
 ];
 

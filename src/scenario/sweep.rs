@@ -165,7 +165,7 @@ fn span(field: &Field<'_>) -> Option<Vec<Value>> {
         let [first, last] = [quantity(&ends[0])?, quantity(&ends[1])?];
         check_ends(field, &first, &last)?;
         if first.number <= 0.0 {
-            ends[0].refuse("doubling never leaves zero", "begin with a number above 0");
+            ends[0].refuse("the first value must be above 0", "begin with a number above 0");
             return None;
         }
         return collect(field, &first, (0..).map(|step| first.number * 2f64.powi(step)), last.number);
@@ -176,7 +176,10 @@ fn span(field: &Field<'_>) -> Option<Vec<Value>> {
     let step = quantity(&step_field)?;
     check_ends(field, &from, &to)?;
     if step.number <= 0.0 || step.unit != from.unit {
-        step_field.refuse("this step never arrives", "let it be above 0, in the unit of `from` and `to`");
+        step_field.refuse(
+            "the step must be above 0, in the unit of `from`",
+            "let it be above 0, in the unit of `from` and `to`",
+        );
         return None;
     }
     let whole = Quantity { whole: from.whole && step.whole, ..from.clone() };

@@ -273,7 +273,7 @@ fn the_manual_page_has_every_verb() {
 
 #[test]
 #[cfg(feature = "kafka")]
-fn an_emulated_endpoint_prints_its_address_answers_and_ends_by_signal() {
+fn emulate_prints_its_address_and_ends_by_signal() {
     use std::io::{BufRead, BufReader};
 
     use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -294,7 +294,7 @@ fn an_emulated_endpoint_prints_its_address_answers_and_ends_by_signal() {
 /// Everybody knows the default secret, and an address that is not loopback can be reached by everybody.
 #[cfg(feature = "sls")]
 #[test]
-fn an_emulated_endpoint_with_the_default_secret_is_only_for_this_machine() {
+fn emulate_with_default_secret_listens_on_loopback_only() {
     let ended = execute(&["emulate", "sls", "--listen", "0.0.0.0:0"]).expect(1);
     ended.complains_of(&["0.0.0.0:0", "--access-key-secret"]);
 }

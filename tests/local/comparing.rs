@@ -16,7 +16,7 @@ fn comparison(ended: &Finished) -> serde_json::Value {
 }
 
 #[test]
-fn a_point_is_repeated_until_its_interval_is_narrow_or_the_trials_are_used_up() {
+fn point_repeats_until_interval_is_narrow_or_trials_end() {
     // At a rate that is held, trials differ by less than a hundredth.
     let narrow = trials("until = \"messages_per_second ± 90 %\"\ntrials_at_most = 20").run(&[]).expect(0).records();
     assert!((6..20).contains(&narrow.len()), "six trials are the fewest: {}", narrow.len());

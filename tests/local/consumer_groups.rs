@@ -24,7 +24,7 @@ fn longest_end_to_end_ns(record: &Record) -> u64 {
 }
 
 #[test]
-fn a_consumer_that_works_twice_as_long_as_messages_take_to_come_falls_behind() {
+fn consumer_with_twice_the_work_falls_behind() {
     let record = record_of(&second("[[consumers.group]]\nwork = \"2ms\""));
     assert_delivered(&record, 1_000, 1);
     // The last message is begun after 999 times 2 ms, and was due after 999 ms.
@@ -48,7 +48,7 @@ fn a_groups_rate_is_that_of_all_its_members_together() {
 }
 
 #[test]
-fn a_consumer_with_two_of_three_partitions_received_twice_as_much_and_the_record_says_so() {
+fn record_shows_consumer_with_two_of_three_partitions() {
     let tables = "producers.count = 3\ntopology.partitions = 3\n[consumers]\nmembers = 2";
     let record = record_of(&second(tables));
     let consumers = record.consumers.as_ref().unwrap();
@@ -63,7 +63,7 @@ fn a_consumer_with_two_of_three_partitions_received_twice_as_much_and_the_record
 }
 
 #[test]
-fn a_group_without_settings_is_told_nothing_and_one_that_starts_late_receives_everything() {
+fn late_group_receives_everything() {
     let record = record_of(&second("[[consumers.group]]\n[[consumers.group]]\nstart_after = \"600ms\""));
     assert_delivered(&record, 1_000, 2);
     assert!(longest_end_to_end_ns(&record) >= 595 * MILLISECOND, "{}", longest_end_to_end_ns(&record));
@@ -127,7 +127,7 @@ fn a_backlog_is_built_and_drained_while_the_producers_go_on() {
 }
 
 #[test]
-fn a_backlog_that_the_load_does_not_outlast_is_drained_afterwards() {
+fn backlog_is_drained_after_a_shorter_load() {
     let slow = BACKLOG.replace("10k/s", "2k/s").replace("duration = \"4s\"", "messages = 2_100\nduration = \"4s\"");
     let record = record_of(&slow);
     assert_delivered(&record, 2_100, 2);
@@ -217,7 +217,7 @@ fn assert_lag_is_in_the_series(bench: &Bench) {
 }
 
 #[test]
-fn messages_that_never_arrive_are_told_where_nothing_is_verified() {
+fn missing_messages_are_told_without_verification() {
     let record = record_of(
         "broker = { kind = \"null\", null = { lose = 0.01 } }
         load.rate = \"1k/s\"

@@ -279,7 +279,7 @@ fn resume(bench: &Bench, run: &Path, argument: &str) -> Finished {
 }
 
 #[test]
-fn a_run_is_not_resumed_by_another_build_unless_that_is_permitted() {
+fn resume_by_another_build_needs_permission() {
     let (bench, run) = half_a_run("", &[]);
     let records = run.join("records.jsonl");
     let mut kept: Record = serde_json::from_str(&text(&records)).unwrap();

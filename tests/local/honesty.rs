@@ -47,7 +47,7 @@ fn a_stall_is_paid_for_by_every_message_that_was_due_in_it() {
 }
 
 #[test]
-fn a_small_window_moves_the_wait_from_service_time_to_schedule_delay_and_response_time_keeps_it() {
+fn small_window_keeps_the_wait_in_response_time() {
     let record = stalled("[producers]\nin_flight = 20\n[load]\nrate = \"1k/s\"\n[run]\nduration = \"4s\"");
     assert_acknowledged(&record, 4000);
     let latency = &record.latency;
@@ -60,7 +60,7 @@ fn a_small_window_moves_the_wait_from_service_time_to_schedule_delay_and_respons
 }
 
 #[test]
-fn a_closed_loop_hides_the_stall_and_therefore_never_speaks_of_response_time() {
+fn closed_loop_never_reports_response_time() {
     let record = stalled("[producers]\nin_flight = 10\n[run]\nduration = \"4s\"");
     assert_eq!((record.load_model, record.headline), (LoadModel::Closed, Headline::Service));
     assert_eq!((&record.latency.response, &record.latency.schedule_delay), (&None, &None));
@@ -108,7 +108,7 @@ fn outages_are_as_long_as_the_broker_stood_still() {
 
 /// The program itself is held up, as by a garbage collector or a busy machine.
 #[test]
-fn a_client_that_slept_sends_all_that_was_due_with_the_times_it_was_due_at() {
+fn client_that_slept_sends_with_intended_times() {
     let bench = Bench::new(&null("producers.count = 3\nload.rate = \"1k/s\"\nrun.duration = \"4s\""));
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
@@ -211,7 +211,7 @@ fn a_loss_counts_for_every_group_that_was_owed_the_message() {
 }
 
 #[test]
-fn messages_without_an_answer_are_unresolved_once_the_deadline_has_passed() {
+fn unanswered_messages_are_unresolved_after_the_deadline() {
     let bench = Bench::new(&null(
         "broker.null.ignore = 0.01\n[run]\nmessages = 10_000\ndrain_deadline = \"700ms\"\n[thresholds]\nrequire = [\"unresolved = 0\"]",
     ));
@@ -235,7 +235,7 @@ fn a_run_in_which_nothing_was_acknowledged_is_a_failure() {
 
 /// Eight connections record on threads of their own.
 #[test]
-fn the_merged_histogram_holds_every_message_and_all_figures_are_read_from_it() {
+fn merged_histogram_has_every_message_and_figure() {
     let bench = Bench::new(
         &null(
             "[broker]

@@ -18,7 +18,7 @@ fn outcomes(record: &Record) -> Vec<(bool, &str)> {
 }
 
 #[test]
-fn survivors_do_not_hold_a_threshold_for_the_messages_that_failed() {
+fn threshold_counts_failed_messages() {
     let require = r#"["p50 < 10s", "p99 < 10s", "service.mean < 10s", "max < 10s"]"#;
     for (fate, what) in [("fail", "failed"), ("ignore", "unresolved")] {
         let bench = Bench::new(&null(&format!(
@@ -41,7 +41,7 @@ fn survivors_do_not_hold_a_threshold_for_the_messages_that_failed() {
 }
 
 #[test]
-fn messages_that_were_not_received_are_slower_than_those_that_were() {
+fn unreceived_messages_are_slower_than_received_ones() {
     let bench = Bench::new(&null(
         "broker.null.lose = 0.05
         consumers.groups = 2
@@ -55,7 +55,7 @@ fn messages_that_were_not_received_are_slower_than_those_that_were() {
 }
 
 #[test]
-fn a_threshold_beyond_the_data_is_missed_with_the_number_of_messages_it_needs() {
+fn threshold_beyond_the_data_says_messages_needed() {
     let bench = Bench::new(&null(
         "run.messages = 20_000\nthresholds = { require = [\"p99 < 10s\", \"p99.99 < 10s\"], when_invalid = \"ignore\" }",
     ));
@@ -87,7 +87,7 @@ fn messages_of_one_request_count_once_for_a_tail() {
 }
 
 #[test]
-fn thresholds_that_hold_by_a_record_that_is_not_valid_do_not_pass() {
+fn thresholds_do_not_pass_on_an_invalid_record() {
     let scenario = |more: &str| {
         Bench::new(&null(&format!("run.messages = 100\nthresholds = {{ require = [\"failed = 0\"]{more} }}")))
     };
@@ -120,7 +120,7 @@ fn a_word_on_invalid_records_without_thresholds_is_refused() {
 }
 
 #[test]
-fn a_pause_of_the_machine_is_seen_in_a_closed_loop_too_and_speaks_against_its_latency() {
+fn closed_loop_pause_of_the_machine_is_a_reason() {
     let bench = Bench::new(&null("broker.null.service_time = \"1ms\"\nrun.duration = \"3s\""));
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
@@ -202,7 +202,7 @@ fn one_stall_is_one_event_however_many_messages_wait() {
 }
 
 #[test]
-fn what_the_wake_interval_adds_is_a_part_of_the_tool_s_own_delay() {
+fn own_delay_contains_the_wake_interval() {
     let with = |interval: &str| {
         let pacing = format!("load.pacing.wake_interval = \"{interval}\"\nload.rate = \"20k/s\"");
         record_of(&null(&format!("broker.null.service_time = \"20ms\"\n{pacing}\nrun.duration = \"2s\""))).client

@@ -79,7 +79,7 @@ fn a_duplicate_in_one_group_hides_no_loss_in_another() {
 }
 
 #[test]
-fn a_flag_distinguishes_a_redelivery_from_a_duplicate_and_is_ignored_on_a_first_delivery() {
+fn redelivery_flag_counts_only_after_first_delivery() {
     let record = record_of(&null(
         "broker.null.groups = [{ flag = 0.5 }, { redeliver = 0.01 }, { redeliver = 0.01, duplicate = 0.02 }]
         consumers.groups = 3
@@ -120,7 +120,7 @@ fn a_slow_group_that_catches_up_is_waited_for_and_noted() {
 }
 
 #[test]
-fn a_slow_group_that_does_not_catch_up_in_time_has_messages_unread_and_none_lost() {
+fn slow_group_has_unread_and_no_lost_messages() {
     let bench = Bench::new(&null(
         "broker.null.groups = [{}, { rate = 1_000 }]
         consumers.groups = 2
@@ -163,7 +163,7 @@ fn of_a_group_that_is_cut_off_only_what_it_has_passed_is_lost() {
 
 /// Where the ends are not known, only what came before a later message in every partition has been passed for certain.
 #[test]
-fn of_a_group_that_is_cut_off_without_knowing_the_ends_nothing_is_lost_that_may_be_in_another_partition() {
+fn cut_off_group_without_ends_counts_no_loss() {
     let records = records_of(&null(
         "broker.null = { hide_ends = true, groups = [{ lose = 0.1, rate = 2_000 }] }
         [consumers]
@@ -182,7 +182,7 @@ fn of_a_group_that_is_cut_off_without_knowing_the_ends_nothing_is_lost_that_may_
 
 /// Consumers that ask for the whole deadline and are given nothing have been offered all there is.
 #[test]
-fn what_an_idle_group_was_not_given_is_lost_where_the_broker_does_not_tell_the_ends() {
+fn idle_group_without_ends_counts_loss() {
     let record = record_of(&null(
         "broker.null = { hide_ends = true, groups = [{ lose = 0.01 }] }
         [consumers]

@@ -63,7 +63,7 @@ fn the_client_s_cpu_is_that_of_the_window_and_not_of_the_drain() {
 }
 
 #[test]
-fn a_rate_that_is_not_reached_is_missed_with_a_bound_in_messages_too() {
+fn unreached_rate_is_missed_when_bounded_by_messages() {
     // One message in flight that takes 2 ms: 500/s of the 2,000/s that are asked for.
     let record = record_of(&null(
         "broker.null.service_time = \"2ms\"

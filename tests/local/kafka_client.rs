@@ -25,7 +25,7 @@ fn a_queue_of_one_message_never_leaves_a_producer_asleep() {
 }
 
 #[test]
-fn properties_that_brokermark_decides_are_refused_with_the_key_to_use() {
+fn properties_with_an_own_key_are_refused_and_name_it() {
     let with = |table: &str, key: &str| {
         let scenario = format!(
             "[broker]\nkind = \"kafka\"\naddress = \"embedded\"\n[consumers]\n[run]\nmessages = 1\n[{table}]\n\"{key}\" = \"own\""
@@ -78,7 +78,7 @@ fn transactions_that_could_not_be_are_refused() {
 
 /// The last transaction is ended by the load's end: its interval is longer than the test may take.
 #[test]
-fn every_message_of_a_committed_transaction_is_acknowledged_and_arrives() {
+fn committed_transaction_is_acknowledged_and_arrives() {
     let record = record_of(
         "[broker]
         kind = \"kafka\"
@@ -126,7 +126,7 @@ fn members_take_partitions_without_a_group() {
 /// Whatever else the scenario says, a client that it names is the one that is measured.
 #[cfg(feature = "kafka-native")]
 #[test]
-fn a_scenario_without_a_client_gets_librdkafka_where_it_asks_for_what_only_that_has() {
+fn client_is_librdkafka_where_only_it_can_do_it() {
     use std::path::Path;
 
     use brokermark::{engine, scenario};
@@ -154,7 +154,7 @@ fn a_scenario_without_a_client_gets_librdkafka_where_it_asks_for_what_only_that_
 /// Groups are described in one language for both clients; what only librdkafka has is refused before anything connects.
 #[cfg(feature = "kafka-native")]
 #[test]
-fn the_native_client_takes_librdkafkas_properties_of_groups_and_no_others() {
+fn native_client_takes_group_properties_and_no_others() {
     let check = |key: &str, value: &str| {
         let bench = Bench::new(&format!(
             "[broker]\nkind = \"kafka\"\nclient = \"native\"\naddress = \"127.0.0.1:1\"\nkafka.assignment = \"group\"\n\

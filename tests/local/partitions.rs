@@ -10,7 +10,7 @@ fn acknowledged(partitions: &Partitions) -> Vec<(Option<u32>, u64)> {
 
 /// A producer of the null broker without keys writes to the partition of its own number.
 #[test]
-fn a_partition_with_two_of_three_producers_took_twice_as_much_and_an_empty_one_is_named() {
+fn record_shows_uneven_and_empty_partitions() {
     let tables = "broker.kind = \"null\"\nload.rate = \"2k/s\"\nproducers.count = 3\nrun.messages = 3_000\n";
     let record = record_of(&format!("{tables}topology.partitions = 2"));
     let found = record.partitions.as_ref().unwrap();
@@ -28,7 +28,7 @@ fn a_partition_with_two_of_three_producers_took_twice_as_much_and_an_empty_one_i
 }
 
 #[test]
-fn the_latency_of_a_partition_is_that_of_its_answers_and_the_warm_up_is_not_in_it() {
+fn partition_latency_excludes_the_warm_up() {
     let record = record_of(
         "broker.kind = \"null\"
         broker.null.service_time = \"50ms\"

@@ -58,7 +58,7 @@ fn a_pipeline_commits_all_that_it_received() {
 }
 
 #[test]
-fn members_that_exchange_their_partitions_receive_every_message_once() {
+fn members_exchanging_partitions_receive_each_once() {
     let record = pipeline("rebalance_every = \"150ms\", groups = [{ rate = 1_500 }]", "instances = 2");
     assert_complete(&record);
 }
@@ -143,7 +143,7 @@ fn a_sink_that_is_not_there_ends_the_run_before_the_load() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn a_pipeline_that_wrote_nothing_fails_and_its_dead_sink_is_the_bottleneck() {
+fn pipeline_that_wrote_nothing_fails_by_its_dead_sink() {
     let ended = to_sink("", "wait_for_sinks = true", &redis(&nowhere()), "1s").expect(1);
     assert!(ended.stderr.contains("the pipeline wrote nothing to redis"), "{}", ended.stderr);
     let record = ended.record();
@@ -162,7 +162,7 @@ fn a_pipeline_that_wrote_nothing_fails_and_its_dead_sink_is_the_bottleneck() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn rows_that_were_written_after_their_partitions_were_revoked_are_duplicates_and_no_mismatch() {
+fn rows_written_after_revocation_are_duplicates() {
     let server = ScriptedRedis::that_holds();
     let broker = "rebalance_every = \"150ms\"";
     let record = to_sink(broker, "instances = 2\nwriters = 1", &redis(&server.address()), "30s").expect(0).record();

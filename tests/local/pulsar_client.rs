@@ -77,7 +77,7 @@ fn receipts_that_follow_on_a_closed_producer_count() {
 }
 
 #[test]
-fn messages_without_a_receipt_fail_some_time_after_their_producer_was_closed() {
+fn messages_without_receipt_fail_after_producer_closed() {
     let entries = AtomicUsize::new(0);
     let server = Scripted::start(move |request| match request {
         Request::Send { producer, .. } if entries.fetch_add(1, Ordering::SeqCst) == 1 => {
@@ -147,7 +147,7 @@ fn a_message_that_is_small_enough_once_compressed_is_sent() {
 }
 
 #[test]
-fn a_producer_that_waits_for_exclusive_access_begins_when_it_has_it() {
+fn producer_waiting_for_exclusive_access_begins_later() {
     let server = Scripted::start(|request| match request {
         Request::OpenProducer { request } => Some(vec![queued(request), opened(request)]),
         _ => None,
@@ -236,7 +236,7 @@ fn what_crossed_the_wire_is_counted() {
 
 /// Nothing is submitted after the last entry, so that the producer must be opened again of itself.
 #[test]
-fn what_awaits_a_receipt_is_sent_again_after_the_producer_was_closed_or_the_connection_broke() {
+fn pending_messages_are_sent_again_after_a_break() {
     for entry in [1, 9] {
         for disturb in [close_producer as fn(u64) -> Vec<u8>, |_| Vec::new()] {
             let entries = AtomicUsize::new(0);

@@ -36,7 +36,7 @@ fn kept(directory: &Path) -> Vec<Record> {
 }
 
 #[test]
-fn four_ranks_are_one_record_whose_quantiles_are_those_of_all_values() {
+fn four_ranks_are_one_record_with_exact_quantiles() {
     let bench = Bench::new(NULL);
     let record = finish(&mut mpirun(&bench, 4)).expect(0).record();
     assert_acknowledged(&record, 2_003);
@@ -74,7 +74,7 @@ fn assert_together(record: &Record) {
 
 /// The messages of a closed loop are all due when the load begins. Other tests need the cores as well, so that one of some tries has to do.
 #[test]
-fn ranks_on_one_machine_hand_over_their_first_messages_within_a_millisecond() {
+fn ranks_begin_within_a_millisecond() {
     let mut skews_ns = Vec::new();
     while skews_ns.len() < 8 && skews_ns.iter().all(|skew_ns| *skew_ns >= 1_000_000) {
         let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 2\nrun.messages = 1_000");
@@ -163,7 +163,7 @@ fn ranks_that_are_bound_to_cores_have_those_of_all() {
 
 /// The record and the series of one rank are more than its disk takes.
 #[test]
-fn what_a_rank_measured_is_merged_though_its_disk_did_not_take_it() {
+fn rank_with_full_disk_is_still_merged() {
     let bench = Bench::new(NULL);
     let ended = finish(&mut mpirun_with_small_files(&bench, 4)).expect(1);
     ended.complains_of(&["error: rank 1: ", "share-2", "error: rank 1 (", "could not write all of its files"]);
@@ -226,7 +226,7 @@ fn a_rank_that_is_killed_ends_the_others_and_is_named() {
 
 /// What it measured cannot be read again, so that it has nothing to tell.
 #[test]
-fn a_rank_that_fails_is_named_with_its_reason_and_ends_the_run_with_a_failure() {
+fn failed_rank_is_named_and_fails_the_run() {
     let bench = Bench::new(
         "broker.kind = \"null\"\nproducers.count = 4\nload.rate = \"400/s\"\nrun = { warm_up = \"0s\", duration = \"5s\" }",
     );
@@ -246,7 +246,7 @@ fn a_rank_that_fails_is_named_with_its_reason_and_ends_the_run_with_a_failure() 
 /// All ranks wait for a server that takes connections and says nothing.
 #[test]
 #[cfg(feature = "nsq")]
-fn a_rank_that_is_killed_while_it_prepares_ends_the_others_and_is_named() {
+fn rank_killed_in_preparation_is_named_and_ends_all() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let bench = Bench::new(&format!(
         "broker = {{ kind = \"nsq\", address = \"{}\" }}\nproducers.count = 3\nrun.messages = 30",
@@ -302,7 +302,7 @@ fn without_rank_0_the_others_keep_what_they_measured() {
 
 /// What was known of its clock when the trial was ordered is in its own record.
 #[test]
-fn without_rank_0_a_share_still_has_the_offset_and_the_bound_of_its_clock() {
+fn share_without_rank_0_has_its_clock_offset_and_bound() {
     let bench = endless("0s");
     let mut running = Running::start(&mut mpirun_with_clock_offset_and_recovery(&bench, "50ms"));
     running.await_stderr("measuring");
@@ -357,7 +357,7 @@ fn a_signal_to_a_rank_between_two_trials_ends_the_sweep() {
 }
 
 #[test]
-fn trials_of_a_point_end_at_all_ranks_once_its_metric_is_known_well_enough() {
+fn trials_end_at_all_ranks_once_the_metric_is_known() {
     let bench = Bench::new(
         "broker = { kind = \"null\", null.service_time = \"2ms\" }
         producers.count = 4

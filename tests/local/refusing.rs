@@ -16,7 +16,7 @@ fn refusing(tables: &str, status: Status) -> Record {
 }
 
 #[test]
-fn a_producer_that_can_send_nothing_more_ends_the_load_with_the_reason() {
+fn producer_that_can_send_no_more_ends_the_load() {
     let loads = [
         "run.messages = 100000000",
         "run.messages = 100000000\nproducers = { count = 2, round_barrier = true }",

@@ -22,7 +22,7 @@ fn page(base: &Path, case: &Case) -> String {
 }
 
 #[test]
-fn every_kind_of_run_has_a_small_page_that_asks_for_nothing_and_is_the_same_each_time() {
+fn page_of_every_kind_is_small_offline_reproducible() {
     let base = tempfile::tempdir().unwrap();
     for name in KINDS {
         let case = case(base.path(), name);
@@ -49,7 +49,7 @@ fn one(name: &'static str) -> String {
 }
 
 #[test]
-fn the_head_says_whether_the_run_is_valid_how_fast_it_was_and_what_limited_it() {
+fn page_head_says_validity_rate_and_limit() {
     let page = one("single");
     let head = &page[page.find("<header>").unwrap()..page.find("</header>").unwrap()];
     for part in [
@@ -65,7 +65,7 @@ fn the_head_says_whether_the_run_is_valid_how_fast_it_was_and_what_limited_it() 
 }
 
 #[test]
-fn the_head_of_every_kind_asks_whether_it_can_be_trusted_and_what_limited_it() {
+fn page_head_of_every_kind_says_trust_and_limit() {
     let head = |name| {
         let page = one(name);
         page[page.find("<header>").unwrap()..page.find("</header>").unwrap()].to_owned()

@@ -86,7 +86,7 @@ fn an_interrupted_trial_is_kept_and_run_again_on_resume() {
 }
 
 #[test]
-fn what_was_interrupted_is_run_again_and_its_later_record_stands() {
+fn interrupted_trial_is_run_again_on_resume() {
     let bench = Bench::new(&SWEEP.replace("700ms", "2s").replace("[1, 2, 3]", "[1]"));
     let mut running = bench.start(&[]);
     running.await_stderr("measuring");

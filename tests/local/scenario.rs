@@ -278,7 +278,7 @@ fn schedules_and_payloads() {
 }
 
 #[test]
-fn threads_of_an_open_loop_wake_in_time_unless_the_scenario_says_otherwise() {
+fn open_loop_threads_wake_in_time_by_default() {
     let policy = |more: &str| scenario(&format!("{MINIMAL}{more}")).threads.scheduling_policy;
     assert_eq!(policy(""), SchedulingPolicy::Batch);
     assert_eq!(policy("load.rate = \"1/s\""), SchedulingPolicy::Other);

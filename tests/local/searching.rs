@@ -16,7 +16,7 @@ fn search(bench: &Bench, arguments: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_search_never_confirms_more_than_the_broker_carries_and_keeps_every_probe() {
+fn search_confirms_what_the_broker_carries_keeps_probes() {
     let bench = Bench::new(LIMITED);
     let ended = search(&bench, &["--between", "250/s..64k/s", "--within", "20s", "--probe", "400ms"]);
     let found: SearchRecord = serde_json::from_str(ended.stdout.trim()).unwrap();
@@ -135,7 +135,7 @@ fn a_ceiling_is_kept_and_named_by_later_runs_of_the_same_shape() {
 
 #[test]
 #[cfg(feature = "kafka")]
-fn a_workload_of_openmessaging_benchmark_is_a_scenario_and_its_result_can_be_exported() {
+fn omb_workload_runs_and_its_result_is_exported() {
     let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 500\nconsumers.end_to_end = true\n");
     let workload = bench.write(
         "workload.yaml",

@@ -17,7 +17,7 @@ const NULL: &str = "broker.kind = \"null\"
     thresholds = { require = [\"failed = 0\", \"response.max < 10m\"], when_invalid = \"ignore\" }";
 
 #[test]
-fn three_processes_send_exactly_what_one_would_and_are_one_record() {
+fn three_processes_send_what_one_would_in_one_record() {
     let bench = Bench::new(NULL);
     let shares = run_shares(&bench, 3, 3);
     let parts: Vec<Record> = shares.iter().map(|share| record_at(share)).collect();
@@ -259,7 +259,7 @@ mod on_a_cluster {
     }
 
     #[test]
-    fn a_message_that_no_share_received_is_missing_in_the_merged_record_only() {
+    fn unreceived_message_is_missing_in_merged_record_only() {
         let cluster = Cluster::start();
         let bench = Bench::new(&scenario(&cluster, "members = 1, timing = \"own\""));
         let shares = run_shares(&bench, 2, 8);

@@ -62,7 +62,7 @@ fn keys(descriptor: &Descriptor) -> Vec<String> {
 }
 
 #[test]
-fn the_page_of_each_broker_has_every_key_of_its_table_and_no_other() {
+fn broker_page_has_every_key_and_no_other() {
     for descriptor in descriptors() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/brokers/{}.md", descriptor.kind));
         let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));

@@ -179,7 +179,7 @@ fn a_poisson_load_of_days_begins_at_once_and_ends_in_time() {
 }
 
 #[test]
-fn an_argument_that_is_not_unicode_is_recorded_as_far_as_it_can_be() {
+fn argument_that_is_not_unicode_is_recorded() {
     use std::os::unix::ffi::OsStrExt;
     let bench = Bench::new(LOAD);
     let mut command = brokermark();

@@ -130,7 +130,7 @@ fn metrics_tell_of_the_trial_that_runs_and_are_kept_at_its_end() {
 }
 
 #[test]
-fn an_address_for_metrics_that_is_taken_is_refused_before_anything_runs() {
+fn metrics_address_in_use_is_refused_before_the_run() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let bench = Bench::new(&null(""));
     let ended = bench.run(&["--metrics", &taken.local_addr().unwrap().to_string()]);

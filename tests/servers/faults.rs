@@ -57,10 +57,10 @@ fn named(client: &str, what: &str) -> String {
 }
 
 for_each_kafka_client! {
-    a_closed_port_is_reported_at_once_with_the_address_and_the_reason,
+    closed_port_is_reported_at_once_with_address,
     a_name_that_does_not_resolve_is_named,
     real_server_that_dies_ends_the_run_with_a_balanced_ledger,
-    real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost,
+    real_returned_server_loses_nothing_acknowledged,
     real_messages_too_large_fail_one_by_one,
     real_topic_of_another_shape_is_refused_and_left_alone,
     real_replication_beyond_the_cluster_is_refused_with_advice,
@@ -73,7 +73,7 @@ fn failed(record: &Record, class: FailureClass) -> u64 {
     record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
 }
 
-fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason(client: &str) {
+fn closed_port_is_reported_at_once_with_address(client: &str) {
     let bench = Bench::new(&scenario(client, "127.0.0.1:1", "[run]\nduration = \"60s\""));
     let ended = bench.run(&[]).expect(1);
     ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
@@ -113,7 +113,7 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger(client: &str) {
     assert!(record.errors[0].first_message.contains(words), "{:?}", record.errors);
 }
 
-fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost(client: &str) {
+fn real_returned_server_loses_nothing_acknowledged(client: &str) {
     let port = if client == "native" { 19692 } else { 19492 };
     let server = kafka::server(&format!("returns-{client}"), port);
     // Long enough for the server to come back, so that nothing fails for good.
@@ -160,7 +160,7 @@ fn real_messages_too_large_fail_one_by_one(client: &str) {
 }
 
 #[test]
-fn real_messages_beyond_the_clients_own_limit_fail_among_others_that_do_not() {
+fn real_messages_beyond_client_limit_fail_alone() {
     let sizes = "size = { choices = [[\"100B\", 1], [\"5KiB\", 1]] }";
     let text = scenario("librdkafka", &kafka::address(), "[run]\nmessages = 400\n").replace("size = \"100B\"", sizes);
     let text = text.replace("[topology]", "\"message.max.bytes\" = 2000\n[topology]");

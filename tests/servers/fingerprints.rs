@@ -17,7 +17,7 @@ fn real_kafka_tells_how_its_topics_keep_messages() {
 
 #[cfg(feature = "kafka-native")]
 #[test]
-fn real_kafka_tells_its_native_client_how_its_topics_keep_messages() {
+fn real_kafka_tells_topic_durability_to_native_client() {
     assert_kafka_tells_how_its_topics_keep_messages("native");
 }
 

@@ -71,7 +71,7 @@ fn real_host_that_stays_off_the_network_is_lost_and_named() {
 /// NSQ's distributed benchmark as it was: every nsqd and every process of the load on a host of its own.
 #[test]
 #[cfg(feature = "nsq")]
-fn real_nsqd_and_ranks_on_six_hosts_print_the_published_aggregate() {
+fn real_nsqd_and_ranks_on_six_hosts_print_the_aggregate() {
     use crate::harness::execute;
     use crate::harness::server::variable;
 

@@ -61,7 +61,7 @@ print(h.get_total_count(), h.get_value_at_percentile(50), h.get_value_at_percent
 }
 
 #[test]
-fn real_python_reads_the_interval_log_and_finds_every_message_in_it() {
+fn real_python_finds_every_message_in_the_interval_log() {
     let bench = Bench::new(NULL);
     let record = bench.run(&[]).expect(0).record();
     let log = bench.run_directory().join("latency.hlog");
@@ -194,7 +194,7 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
 /// Producers, consumers and the administrator each show the token.
 #[cfg(feature = "kafka-tls")]
 #[test]
-fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
+fn real_secured_listener_refuses_an_expired_token() {
     let address = variable("BROKERMARK_KAFKA_SASL");
     let security = "[broker.security.sasl]\nmechanism = \"OAUTHBEARER\"\ntoken = { file = \"token\" }\n";
     let with = |token: &str| {
@@ -210,7 +210,7 @@ fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
 }
 
 #[test]
-fn real_secured_listeners_refuse_a_wrong_password_and_it_is_not_printed() {
+fn real_secured_listeners_refuse_a_wrong_password_unprinted() {
     let address = variable("BROKERMARK_KAFKA_SASL");
     let bench = Bench::new(&secure_scenario(&address, &sasl("PLAIN", "WRONG_PASSWORD")));
     let mut command = bench.command();

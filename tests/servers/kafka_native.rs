@@ -40,7 +40,7 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
 }
 
 #[test]
-fn real_secured_listener_refuses_a_wrong_password_and_it_is_not_printed() {
+fn real_secured_listener_refuses_a_wrong_password_unprinted() {
     let address = variable("BROKERMARK_KAFKA_SASL");
     for mechanism in ["PLAIN", "SCRAM-SHA-512"] {
         let bench = Bench::new(&scenario(&address, &sasl(mechanism, "WRONG_PASSWORD")));
@@ -54,7 +54,7 @@ fn real_secured_listener_refuses_a_wrong_password_and_it_is_not_printed() {
 
 /// Producers, consumers and the administrator each show the token.
 #[test]
-fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
+fn real_secured_listener_refuses_an_expired_token() {
     let address = variable("BROKERMARK_KAFKA_SASL");
     let security = "[broker.security.sasl]\nmechanism = \"OAUTHBEARER\"\ntoken = { file = \"token\" }\n";
     let with = |token: &str| {
@@ -71,7 +71,7 @@ fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
 }
 
 #[test]
-fn real_listener_that_asks_for_a_certificate_takes_the_clients_and_refuses_one_without() {
+fn real_mtls_listener_refuses_client_without_certificate() {
     let address = variable("BROKERMARK_KAFKA_MTLS");
     let (certificate, key) = (variable("BROKERMARK_KAFKA_CERTIFICATE"), variable("BROKERMARK_KAFKA_KEY"));
     let with_certificate = format!("{}certificate = \"{certificate}\"\nkey = \"{key}\"\n", tls());

@@ -33,7 +33,7 @@ fn assert_worked_off(record: &Record, messages: u64) -> &Pipeline {
 }
 
 #[test]
-fn real_kafka_native_pipelines_work_off_a_backlog_however_partitions_are_assigned() {
+fn real_kafka_native_pipelines_work_off_a_backlog() {
     for (options, consumers) in ASSIGNMENTS {
         let load = format!("[topology]\npartitions = {PARTITIONS}{consumers}");
         let text = scenario(options, &load, "producer_mode = \"backlog\"", "messages = 20_000");
@@ -46,7 +46,7 @@ fn real_kafka_native_pipelines_work_off_a_backlog_however_partitions_are_assigne
 
 #[cfg(feature = "kafka")]
 #[test]
-fn real_kafka_native_group_that_is_kept_goes_on_where_it_has_committed() {
+fn real_kafka_native_kept_group_resumes_at_its_commit() {
     for (index, (options, consumers)) in ASSIGNMENTS.into_iter().enumerate() {
         let name = format!("native-kept-{index}-{}", std::process::id());
         let load = format!("[topology]\npartitions = {PARTITIONS}\nname = \"{name}\"\nkeep = true{consumers}");
@@ -87,7 +87,7 @@ fn listed(group: &str) -> Option<String> {
 /// Each message is taken once, by one of them: what goes from one to the other was committed before.
 #[cfg(feature = "kafka")]
 #[test]
-fn real_kafka_native_group_that_the_server_assigns_takes_each_message_once_when_members_come_and_leave() {
+fn real_kafka_native_server_assigned_group_takes_each_once() {
     let name = format!("native-server-{}", std::process::id());
     let options = "assignment = \"group\"";
     let group = format!("group = \"{name}\"");

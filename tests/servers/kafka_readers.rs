@@ -71,12 +71,12 @@ fn by_franz_go(what: &str, topic: &str, messages: usize) -> Vec<String> {
 }
 
 #[test]
-fn real_kafka_native_reads_what_kafka_python_writes_however_compressed() {
+fn real_kafka_native_reads_kafka_python_all_compressions() {
     assert_read("kafka-python", by_kafka_python);
 }
 
 #[test]
-fn real_kafka_native_reads_what_franz_go_writes_however_compressed() {
+fn real_kafka_native_reads_franz_go_all_compressions() {
     assert_read("franz-go", by_franz_go);
 }
 
@@ -109,7 +109,7 @@ fn assert_read(client: &str, by_client: fn(&str, &str, usize) -> Vec<String>) {
 }
 
 #[test]
-fn real_kafka_native_messages_are_read_by_other_clients_however_compressed() {
+fn real_kafka_native_is_read_by_others_all_compressions() {
     let topic = format!("readers-{}", std::process::id());
     let before_ms = jiff::Timestamp::now().as_millisecond();
     let records = Bench::new(&format!(

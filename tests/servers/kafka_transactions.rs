@@ -75,7 +75,7 @@ fn producer_whose_place_another_has_taken_ends_the_load_with_the_reason(client: 
 }
 
 #[test]
-fn real_kafka_delivers_what_was_committed_once_and_nothing_that_was_aborted() {
+fn real_kafka_delivers_committed_once_and_aborted_never() {
     delivers_what_was_committed_once_and_nothing_that_was_aborted("librdkafka");
 }
 
@@ -85,24 +85,24 @@ fn real_kafka_delivers_what_was_aborted_to_those_who_ask_for_it() {
 }
 
 #[test]
-fn real_kafka_producer_whose_place_another_has_taken_ends_the_load_with_the_reason() {
+fn real_kafka_fenced_producer_ends_the_load() {
     producer_whose_place_another_has_taken_ends_the_load_with_the_reason("librdkafka", 19);
 }
 
 #[cfg(feature = "kafka-native")]
 mod native {
     #[test]
-    fn real_kafka_native_delivers_what_was_committed_once_and_nothing_that_was_aborted() {
+    fn real_kafka_native_delivers_committed_once_aborted_never() {
         super::delivers_what_was_committed_once_and_nothing_that_was_aborted("native");
     }
 
     #[test]
-    fn real_kafka_native_delivers_what_was_aborted_to_those_who_ask_for_it() {
+    fn real_kafka_native_uncommitted_reader_gets_aborted() {
         super::delivers_what_was_aborted_to_those_who_ask_for_it("native");
     }
 
     #[test]
-    fn real_kafka_native_producer_whose_place_another_has_taken_ends_the_load_with_the_reason() {
+    fn real_kafka_native_fenced_producer_ends_the_load() {
         super::producer_whose_place_another_has_taken_ends_the_load_with_the_reason("native", 23);
     }
 }

@@ -36,7 +36,7 @@ fn three() -> String {
 }
 
 #[test]
-fn real_nsqd_deliver_everything_to_every_group_and_are_left_as_they_were() {
+fn real_nsqd_deliver_to_every_group_and_are_left_clean() {
     // So long that the topics' names have to be cut.
     let name = format!("mine{}-{}", std::process::id(), "long".repeat(20));
     let scenario = format!("name = \"{name}\"\n{}topology.topics = 2\n{LOAD}{CONSUMERS}", three());
@@ -110,7 +110,7 @@ fn real_missing_nsqd_is_reported_with_its_address() {
 }
 
 #[test]
-fn real_topics_and_channels_that_were_there_stay_and_new_ones_go() {
+fn real_topics_and_channels_stay_and_new_ones_go() {
     let nsqd = Nsqd::start(&[]);
     let http = nsqd.http_address();
     nsq::ask(&http, "POST", "/topic/create?topic=orders0");
@@ -127,7 +127,7 @@ fn real_topics_and_channels_that_were_there_stay_and_new_ones_go() {
 }
 
 #[test]
-fn real_topics_that_are_kept_lose_only_the_channels_of_the_trial() {
+fn real_kept_topics_lose_only_channels_of_the_trial() {
     let nsqd = Nsqd::start(&[]);
     let topics = "topology = { name = \"orders\", keep = true }\n";
     whole(&record_of(&format!("{}{topics}{LOAD}{CONSUMERS}", nsqd.broker())));
@@ -204,7 +204,7 @@ fn authorise() -> String {
 }
 
 #[test]
-fn real_authorisation_lets_in_who_knows_the_secret_and_the_secret_is_nowhere() {
+fn real_authorisation_needs_the_secret_and_hides_it() {
     let nsqd = Nsqd::start(&[&format!("-auth-http-address={}", authorise())]);
     let with = |secret: &str, more: &str| {
         Bench::new(&format!("{}broker.nsq.auth_secret = \"{secret}\"\n{LOAD}{more}", nsqd.broker())).run(&[])
@@ -240,7 +240,7 @@ fn real_messages_too_big_fail_with_nsqds_words() {
 }
 
 #[test]
-fn real_topic_that_nsqd_does_not_take_is_refused_or_fails_what_is_published() {
+fn real_topic_refused_by_nsqd_fails_its_messages() {
     let nsqd = Nsqd::start(&[]);
     let topic = format!("topology.name = \"{}\"\n", "long".repeat(20));
     let error = refused(&format!("{}{topic}{LOAD}", nsqd.broker()));
@@ -253,7 +253,7 @@ fn real_topic_that_nsqd_does_not_take_is_refused_or_fails_what_is_published() {
 }
 
 #[test]
-fn real_nsqd_with_less_rdy_than_asked_for_is_refused_with_what_would_do() {
+fn real_nsqd_with_less_rdy_is_refused_with_its_limit() {
     let nsqd = Nsqd::start(&["-max-rdy-count=100"]);
     let error = refused(&format!("{}broker.nsq.rdy = 101\n{LOAD}{CONSUMERS}", nsqd.broker()));
     assert!(error.contains("-max-rdy-count=101"), "{error}");
@@ -279,7 +279,7 @@ fn real_single_messages_and_deferred_ones_arrive() {
 }
 
 #[test]
-fn real_nsqd_that_dies_fails_what_was_in_flight_and_is_used_again_when_it_is_back() {
+fn real_nsqd_that_dies_fails_in_flight_and_is_used_again() {
     let mut nsqd = Nsqd::start(&[]);
     let load =
         "producers = { count = 4, batch = 20, in_flight = 400 }\npayload.size = \"100B\"\nload.rate = \"20k/s\"\n";
@@ -382,7 +382,7 @@ fn forgetful_proxy(nsqd: u16, swallowed: usize) -> u16 {
 }
 
 #[test]
-fn real_messages_that_are_not_finished_in_time_come_again_and_are_counted_as_redelivered() {
+fn real_unfinished_messages_are_redelivered() {
     let nsqd = Nsqd::start(&[]);
     let broker = nsqd.broker_by_way_of(forgetful_proxy(nsqd.port(), 50));
     let load =
@@ -415,7 +415,7 @@ fn real_run_prints_the_lines_of_nsqs_own_benchmark() {
 }
 
 #[test]
-fn real_ephemeral_topics_and_channels_deliver_to_every_group_and_leave_nothing() {
+fn real_ephemeral_topics_deliver_and_leave_nothing() {
     // Fewer messages than nsqd keeps in memory.
     let load = LOAD.replace("30k", "2k");
     let name = format!("passing{}", std::process::id());

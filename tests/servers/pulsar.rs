@@ -63,7 +63,7 @@ fn real_messages_arrive_however_they_are_packed() {
 }
 
 #[test]
-fn real_messages_arrive_by_every_kind_of_subscription_from_partitions_over_several_connections() {
+fn real_every_subscription_type_reads_partitions() {
     let tables = VERIFIED.replace("batch = 50", "batch = 50\nkeys = { kind = \"round-robin\", distinct = 20 }");
     let records = records_of(&scenario(
         "",
@@ -88,7 +88,7 @@ fn real_messages_arrive_by_every_kind_of_subscription_from_partitions_over_sever
 }
 
 #[test]
-fn real_exclusive_subscription_of_several_members_is_refused_with_advice() {
+fn real_exclusive_subscription_of_two_is_refused() {
     let tables = format!("{VERIFIED}\n").replace("groups = 2", "members = 2");
     let ended = Bench::new(&scenario("subscription = \"exclusive\"", &tables)).run(&[]).expect(1);
     ended.complains_of(&["exclusive", "consumers.members", "failover"]);
@@ -141,7 +141,7 @@ fn real_missing_namespace_is_named() {
 }
 
 #[test]
-fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason() {
+fn closed_port_is_reported_at_once_with_address() {
     let bench = Bench::new(&scenario_at("127.0.0.1:1", "http://127.0.0.1:1", "", "[run]\nduration = \"60s\""));
     let ended = bench.run(&[]).expect(1);
     ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
@@ -163,7 +163,7 @@ fn real_wrong_ports_are_named() {
 }
 
 #[test]
-fn real_messages_too_large_fail_one_by_one_among_others_that_do_not() {
+fn real_too_large_messages_fail_alone() {
     let tables = "[producers]\nbatch = 10\n[payload]\nkind = \"random\"\nsize = { choices = [[\"100B\", 1], [\"6MiB\", 1]] }\n\
                   [run]\nmessages = 60";
     let record = Bench::new(&scenario("", tables)).run(&[]).expect(0).record();
@@ -176,7 +176,7 @@ fn real_messages_too_large_fail_one_by_one_among_others_that_do_not() {
 }
 
 #[test]
-fn real_topic_of_another_shape_is_refused_and_left_alone_and_what_was_made_is_removed() {
+fn real_topic_of_another_shape_is_refused_and_left() {
     let base = named("shape-");
     make_topic(&format!("{base}1"));
     let topology = format!("[topology]\nname = \"{base}\"\ntopics = 2\npartitions = 2\n[producers]\ncount = 2");
@@ -306,7 +306,7 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
 }
 
 #[test]
-fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
+fn real_returned_server_loses_nothing_acknowledged() {
     let server = pulsar::server("pulsar-returns", 16850);
     let broker =
         scenario_at(&server.address(), &admin_of(&server), "send_timeout = \"120s\"", "[topology]\npartitions = 2");
@@ -349,7 +349,7 @@ fn real_pulsar_perf_reads_exactly_what_was_acknowledged() {
 
 /// The published test's first sweep, made small, and its own lines.
 #[test]
-fn real_throughput_test_can_be_repeated_and_printed_in_its_own_format() {
+fn real_throughput_test_prints_its_own_format() {
     let sweep = format!("{}/configs/published/pulsar-topics.toml", env!("CARGO_MANIFEST_DIR"));
     let bench = Bench::new(&std::fs::read_to_string(sweep).unwrap());
     let set = |key: &str, value: &str| ["--set".to_owned(), format!("{key}={value}")];

@@ -197,7 +197,7 @@ fn real_clients_are_compared_by_a_sweep() {
 }
 
 #[test]
-fn real_crate_serves_partitions_connections_and_every_kind_of_subscription() {
+fn real_crate_serves_partitions_and_every_subscription() {
     let tables = VERIFIED.replace("batch = 50", "batch = 50\nkeys = { kind = \"round-robin\", distinct = 20 }");
     let sweep = "[topology]\npartitions = 3\n[sweep]\ncombine = \"zipped\"\n[sweep.over]\n\
                  \"broker.connections\" = [1, 2, 3, 2]\n\"consumers.members\" = [1, 2, 2, 2]\n\
@@ -219,7 +219,7 @@ fn real_crate_serves_partitions_connections_and_every_kind_of_subscription() {
 }
 
 #[test]
-fn real_crate_logs_in_with_tls_and_a_token_and_is_told_when_it_is_wrong() {
+fn real_crate_logs_in_with_tls_and_refuses_wrong_token() {
     let tls = |token: &str| {
         let text = scenario("pulsar-rs", &format!("token = {{ env = \"{token}\" }}"), VERIFIED);
         let authority = variable("BROKERMARK_PULSAR_CA");

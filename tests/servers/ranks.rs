@@ -8,7 +8,7 @@ use brokermark::record::{ReasonKind, Record};
 
 #[test]
 #[cfg(feature = "nsq")]
-fn nsq_s_distributed_benchmark_prints_the_aggregate_of_all_ranks() {
+fn nsq_benchmark_prints_the_aggregate_of_all_ranks() {
     let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
     let name = format!("ranks{}", std::process::id());
     let bench = Bench::new(&format!(
@@ -56,7 +56,7 @@ fn real_kafka_topics_are_removed_where_no_rank_could_begin() {
 /// The numbers of the messages of one rank are more than its disk takes, too.
 #[test]
 #[cfg(feature = "nsq")]
-fn nsq_s_messages_are_verified_though_the_disk_of_a_rank_did_not_take_its_part() {
+fn nsq_messages_are_verified_with_a_full_disk_of_a_rank() {
     let addresses = crate::harness::nsq::addresses();
     let bench = Bench::new(&format!(
         "broker = {{ kind = \"nsq\", addresses = {addresses:?} }}

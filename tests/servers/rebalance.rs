@@ -85,14 +85,14 @@ fn assert_members_of_a_client_resume(partitions: usize, way: (&str, &str), clien
 }
 
 #[test]
-fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes() {
+fn real_kafka_members_resume_after_a_rebalance() {
     assert_members_resume(7, ("partition.assignment.strategy", "range,roundrobin"), SOON);
 }
 
 /// Members of both clients are in one group.
 #[cfg(feature = "kafka-native")]
 #[test]
-fn real_kafka_native_members_resume_where_the_group_was_when_one_of_another_client_comes_and_goes() {
+fn real_kafka_native_members_resume_after_foreign_member() {
     let client =
         ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\", idempotence = true }";
     assert_members_of_a_client_resume(19, ("partition.assignment.strategy", "range,roundrobin"), client, "");
@@ -100,7 +100,7 @@ fn real_kafka_native_members_resume_where_the_group_was_when_one_of_another_clie
 
 #[cfg(feature = "kafka-native")]
 #[test]
-fn real_kafka_native_members_keep_their_partitions_when_one_of_another_client_comes_and_goes() {
+fn real_kafka_native_members_keep_their_partitions() {
     let client =
         ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\", idempotence = true }";
     let (property, value) = ("partition.assignment.strategy", "cooperative-sticky");
@@ -110,7 +110,7 @@ fn real_kafka_native_members_keep_their_partitions_when_one_of_another_client_co
 
 #[cfg(feature = "kafka-native")]
 #[test]
-fn real_kafka_native_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
+fn real_kafka_native_server_assigned_members_resume() {
     let client = ", client = \"native\", kafka = { assignment = \"group\", idempotence = true }";
     let (property, value) = ("group.protocol", "consumer");
     let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
@@ -118,13 +118,13 @@ fn real_kafka_native_members_of_a_group_that_the_server_assigns_resume_where_it_
 }
 
 #[test]
-fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
+fn real_kafka_cooperative_members_resume() {
     assert_members_resume(11, ("partition.assignment.strategy", "cooperative-sticky"), SOON);
 }
 
 /// The server decides, and how often it hears of a member, too.
 #[test]
-fn real_kafka_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
+fn real_kafka_server_assigned_members_resume() {
     assert_members_resume(13, ("group.protocol", "consumer"), "");
 }
 
@@ -169,7 +169,7 @@ fn assert_static_members_have_names(partitions: usize, client: &str) {
 
 /// The server lets every fetch wait for far more than is there.
 #[test]
-fn real_kafka_messages_that_were_not_fetched_in_time_are_unread_and_not_lost() {
+fn real_kafka_unfetched_messages_are_unread_not_lost() {
     let record = record_of(&format!(
         "broker = {{ kind = \"kafka\", client = \"librdkafka\", address = \"{}\" }}
         topology.partitions = 3

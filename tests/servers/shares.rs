@@ -89,7 +89,7 @@ fn real_kafka_s_partitions_are_begun_as_by_one_process() {
 
 #[test]
 #[cfg(feature = "rabbitmq-stream")]
-fn real_partitions_of_a_super_stream_are_begun_as_by_one_process() {
+fn real_super_stream_partitions_begin_as_by_one_process() {
     let address = crate::harness::rabbitmq::address();
     let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{address}\" }}");
     assert_partitions_are_begun_as_by_one_process(&broker);
@@ -105,7 +105,7 @@ fn real_pulsar_s_partitions_are_begun_as_by_one_process() {
 
 #[test]
 #[cfg(feature = "nsq")]
-fn real_nsqd_have_the_producers_that_one_process_would_give_them() {
+fn real_nsqd_have_the_producers_of_one_process() {
     use crate::harness::nsq::Nsqd;
 
     let nsqd = [Nsqd::start(&[]), Nsqd::start(&[]), Nsqd::start(&[])];

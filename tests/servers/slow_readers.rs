@@ -7,7 +7,7 @@ use crate::harness::{assert_delivered, record_of};
 
 /// Two intervals of silence would end the connection, on both sides. What was read at once lasts for four.
 #[test]
-fn real_nsq_reader_that_works_for_longer_than_the_heartbeats_keeps_its_connection() {
+fn real_nsq_reader_working_past_heartbeats_stays_connected() {
     let nsqd = Nsqd::start(&[]);
     let record = record_of(&format!(
         "{}

@@ -359,7 +359,7 @@ fn a_request_that_is_not_let_in_is_refused_before_its_body_came() {
 }
 
 #[test]
-fn a_key_without_the_right_to_manage_uses_the_store_that_is_there() {
+fn key_without_manage_right_uses_existing_store() {
     let arguments = ["--store", "orders", "--shards", "2", "--without-management"];
     let emulated = Emulated::start(&arguments);
     // One request at a time, or they overtake each other.

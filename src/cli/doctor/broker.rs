@@ -1,31 +1,37 @@
 //! Findings from the broker: whether its addresses answer, whether it lets us in, and what it says of itself.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use super::points::Examinees;
-use super::{Finding, bad, doubtful, good, reachable, remedies};
+use tokio::net::TcpStream;
+
+use super::plan::DoctorTargets;
+use super::{Finding, bad, doubtful, good, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
 use crate::engine::{self, EngineError, Examined, examine_scenario};
+use crate::net::address;
+use crate::net::tcp::{self, Connected, Unreachable};
+use crate::record::readable::duration;
 use crate::scenario::Scenario;
 
 /// Of each of the points.
-pub(super) async fn findings(examinees: &Examinees<'_>) -> Vec<Finding> {
+pub(super) async fn findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut reached = BTreeMap::new();
-    for examinee in examinees.iter() {
-        let scenario = &examinee.trial.scenario;
+    for target in targets.iter() {
+        let scenario = &target.trial.scenario;
         let addresses = if scenario.broker.is_embedded() { &[][..] } else { &scenario.broker.addresses };
         for one in addresses {
             if !reached.contains_key(one) {
-                let finding = reachable::finding("address", one).await;
+                let finding = reachable("address", one).await;
                 reached.insert(one.clone(), !finding.is_bad());
                 found.push(finding);
             }
         }
         // Its client would try addresses that do not answer for as long as it may.
         if addresses.is_empty() || addresses.iter().any(|one| reached.get(one) == Some(&true)) {
-            found.extend(examinee.named(of_scenario(scenario).await));
+            found.extend(target.named(of_scenario(scenario).await));
         }
     }
     found
@@ -120,5 +126,46 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
         }
         EngineError::Load(_) => bad("payload", text, "brokermark check prints what is sent"),
         _ => bad("broker", text, format!("brokermark new {} writes a scenario to compare with", scenario.broker.kind)),
+    }
+}
+
+/// The finding on one address of `subject`. It connects as a run does.
+pub(super) async fn reachable(subject: &'static str, text: &str) -> Finding {
+    let Some((host, port)) = address::split(text) else {
+        return good(subject, format!("{text}: its client connects by itself"));
+    };
+    let host = host.trim_matches(['[', ']']);
+    let began = Instant::now();
+    match tcp::reach(text).await {
+        Ok(Connected { stream, passed }) if passed.is_empty() => accepted(subject, text, &stream, began.elapsed()),
+        Ok(Connected { stream, passed }) => {
+            let passed: Vec<String> = passed.iter().map(ToString::to_string).collect();
+            let found = accepted(subject, text, &stream, began.elapsed()).found;
+            let found = format!("{found}; its name has other addresses that did not ({})", passed.join("; "));
+            doubtful(
+                subject,
+                found,
+                format!("getent ahosts {host}; remove the address, or mend what should answer there"),
+            )
+        }
+        Err(error @ Unreachable::Unresolved { .. }) => {
+            bad(subject, format!("{text}: {error}"), format!("getent hosts {host}"))
+        }
+        Err(error) => bad(subject, format!("{text} cannot be connected to ({error})"), format!("nc -vz {host} {port}")),
+    }
+}
+
+fn accepted(subject: &'static str, text: &str, stream: &TcpStream, taken: Duration) -> Finding {
+    let taken = duration(taken.as_nanos() as f64);
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(own), Ok(peer)) if own.ip() == peer.ip() => doubtful(
+            subject,
+            format!("{text} accepts a connection after {taken}, and is on this machine: both share its processor"),
+            "for figures to rely on, run brokermark on a machine of its own",
+        ),
+        (_, Ok(peer)) => {
+            good(subject, format!("{text} resolves to {} and accepts a connection after {taken}", peer.ip()))
+        }
+        (_, Err(_)) => good(subject, format!("{text} accepts a connection after {taken}")),
     }
 }

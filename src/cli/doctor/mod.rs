@@ -1,14 +1,12 @@
 //! `brokermark doctor`: what would keep a scenario from running, or its records from being valid. Nothing is loaded.
 //!
-//! - `plan`: the scenario itself. `points`: which points of a sweep are examined. `machine`: file limits, processor, clock, and the directory of results.
+//! - `plan`: the scenario itself, and which points of a sweep are examined. `machine`: file limits, processor, clock, and the directory of results.
 //! - `broker`: addresses, login, topics, rights, and what an acknowledgement means. `sinks`: the databases of a pipeline.
-//! - `reachable`: one address. `remedies`: what helps against a refusal.
+//! - `remedies`: what helps against a refusal.
 
 mod broker;
 mod machine;
 mod plan;
-mod points;
-mod reachable;
 mod remedies;
 mod sinks;
 
@@ -16,7 +14,7 @@ use std::io::Write;
 
 use clap::Args;
 
-use self::points::Examinees;
+use self::plan::DoctorTargets;
 use super::Exit;
 use super::load_threads;
 use super::scenario_source::ScenarioSource;
@@ -86,11 +84,11 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let examinees = Examinees::of(&plan);
+    let targets = DoctorTargets::new(&plan);
     findings.extend(machine::findings(&plan));
-    findings.extend(examinees.finding());
-    findings.extend(runtime.block_on(broker::findings(&examinees)));
-    findings.extend(runtime.block_on(sinks::findings(&examinees)));
+    findings.extend(targets.finding());
+    findings.extend(runtime.block_on(broker::findings(&targets)));
+    findings.extend(runtime.block_on(sinks::findings(&targets)));
     runtime.shutdown_background();
     let text = page(&findings, View::of_stdout());
     match Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush())) {

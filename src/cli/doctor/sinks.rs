@@ -1,20 +1,21 @@
 //! Findings from the databases that a pipeline writes to: whether they answer, let us in and may be written to. No row is written.
 
-use super::points::Examinees;
-use super::{Finding, bad, doubtful, good, reachable};
+use super::broker::reachable;
+use super::plan::DoctorTargets;
+use super::{Finding, bad, doubtful, good};
 use crate::measure::FailureClass;
 use crate::pipeline::{self, ExaminedSink, Refusal};
 use crate::scenario::{Pipeline, Scenario, Sink};
 
 /// Of each of the points whose pipelines differ.
-pub(super) async fn findings(examinees: &Examinees<'_>) -> Vec<Finding> {
+pub(super) async fn findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
     let (mut found, mut examined) = (Vec::new(), Vec::new());
-    for examinee in examinees.iter() {
-        let pipeline = &examinee.trial.scenario.pipeline;
+    for target in targets.iter() {
+        let pipeline = &target.trial.scenario.pipeline;
         if !examined.contains(&pipeline) {
             examined.push(pipeline);
-            let of_point = of_scenario(&examinee.trial.scenario).await;
-            found.extend(examinee.named(of_point));
+            let of_point = of_scenario(&target.trial.scenario).await;
+            found.extend(target.named(of_point));
         }
     }
     found
@@ -24,7 +25,7 @@ async fn of_scenario(scenario: &Scenario) -> Vec<Finding> {
     let Some(config) = &scenario.pipeline else { return Vec::new() };
     let mut found = Vec::new();
     for address in config.sinks.iter().flat_map(addresses) {
-        found.push(reachable::finding("sink", address).await);
+        found.push(reachable("sink", address).await);
     }
     let topic = scenario.topology.name.as_deref().unwrap_or("brokermark");
     match pipeline::examine(config, topic).await {

@@ -27,10 +27,10 @@ pub struct RunArguments {
     /// Continue even with another build of brokermark, or with changed payload files
     #[arg(long, requires = "resume")]
     pub resume_anyway: bool,
-    /// Show the trial that runs on the whole screen: rates, percentiles, topics, and the course of the last seconds
+    /// Full-screen view of the current trial: rates, percentiles, topics, and the last seconds
     #[arg(long, conflicts_with = "quiet")]
     pub tui: bool,
-    /// Tell the figures of the trial that runs to Prometheus at this address, as in 127.0.0.1:9464, and keep them in `metrics.txt`
+    /// Serve Prometheus metrics of the current trial on ADDRESS, as in 127.0.0.1:9464, and keep them in `metrics.txt`
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds

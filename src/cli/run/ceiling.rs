@@ -32,7 +32,7 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 pub struct CeilingArguments {
     #[command(flatten)]
     pub source: ScenarioSource,
-    /// Measure for so long, after a second of warm-up
+    /// Measurement time, after a second of warm-up
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::parse_duration)]
     pub measure: Duration,
     /// Keep ceilings and runs below this directory [default: the scenario's `output.directory`, `results`]

@@ -13,7 +13,6 @@ mod ranks;
 pub(super) mod recording;
 mod screen;
 mod share;
-mod signals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};

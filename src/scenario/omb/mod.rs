@@ -5,15 +5,16 @@
 
 mod driver;
 mod workload;
-mod yaml;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use toml_edit::DocumentMut;
 
-use self::yaml::Value;
 use super::error::ScenarioError;
+use crate::secrets::mask_text;
 
 /// The scenario that a workload on a driver's broker stands for, as TOML. `has_rate`: the rate is set elsewhere.
 ///
@@ -41,7 +42,73 @@ fn read(path: &Path) -> Result<Keys, ScenarioError> {
         ScenarioError::single(format!("{}: {reason}\n   = {advice}\n", path.display()))
     };
     let text = std::fs::read_to_string(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
-    yaml::parse(&with_defaults(&text)).map_err(refuse)
+    parse(&with_defaults(&text)).map_err(refuse)
+}
+
+/// Reads a document. The error has the line and no text of the file, which may be a login.
+fn parse(text: &str) -> Result<Keys, String> {
+    serde_saphyr::from_str(text).map_err(|error| mask_text(&error.without_snippet().to_string()))
+}
+
+/// A value of a key, as far as it is used: numbers and booleans stay text, and lists hold no setting of a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    List,
+    Table(Keys),
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value, a list or keys")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Text(flag.to_string()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Text(number.to_string()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Text(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Text(number.to_string()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Text(String::new()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut keys = Keys::new();
+        while let Some((key, value)) = entries.next_entry()? {
+            keys.insert(key, value);
+        }
+        Ok(Value::Table(keys))
+    }
 }
 
 /// What is not taken, and why.

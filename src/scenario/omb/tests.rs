@@ -130,3 +130,48 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     let secured = PULSAR.replace("topicType: persistent", "authentication:\n      plugin: some.Plugin");
     refused(&simple, &secured, &["authentication", "broker.pulsar.token"]);
 }
+
+#[test]
+fn yaml_of_the_files_is_read() {
+    let text = "# licence\n---\nname : Kafka # a name\nquoted: \"a: b\"\nempty:\nblock: |\n  a=1\n\n  b=2\n\nclient:\n    url : \
+                pulsar://h:1\n    deeper:\n      size : 3\nuris:\n  - name: amqp\n    value: a\nratio: 0.5\nlast: true";
+    let read = parse(text).unwrap();
+    let value = |text: &str| Value::Text(text.to_owned());
+    for (key, text) in [
+        ("name", "Kafka"),
+        ("quoted", "a: b"),
+        ("empty", ""),
+        ("block", "a=1\n\nb=2\n"),
+        ("ratio", "0.5"),
+        ("last", "true"),
+    ] {
+        assert_eq!(read[key], value(text), "{key}");
+    }
+    assert_eq!(read["uris"], Value::List);
+    let Value::Table(client) = &read["client"] else { panic!("{read:?}") };
+    assert_eq!(client["url"], value("pulsar://h:1"));
+    assert_eq!(client["deeper"], Value::Table([("size".to_owned(), value("3"))].into()));
+}
+
+#[test]
+fn yaml_that_is_wrong_is_refused_by_its_line() {
+    for (text, line) in [("a: 1\njust words", 2), ("a: 1\na: 2", 2), ("a: 1\n   b: 2", 2), ("a: [1, 2", 1)] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(&format!("line {line}")), "{text}: {error}");
+    }
+}
+
+/// Drivers' files have logins.
+#[test]
+fn yaml_that_is_refused_shows_no_secret() {
+    for text in [
+        "a: 1\nsasl.jaas.config=Plain required username=\"u\" password=\"hunter2\";",
+        "password: [hunter2",
+        "url: {https://me:hunter2@h",
+        "- https://me:hunter2@h",
+        "password: *hunter2",
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

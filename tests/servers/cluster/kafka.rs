@@ -84,17 +84,17 @@ impl Replicated for Topic {
 }
 
 #[test]
-fn real_leader_that_is_killed_is_succeeded_and_nothing_acknowledged_is_lost() {
+fn real_leader_killed_loses_nothing_acknowledged() {
     assert_interrupted(&lose_leader(&Topic::new("killed"), "leader-killed", Cluster::kill, Cluster::restart), SESSION);
 }
 
 #[test]
-fn real_leader_that_is_cut_off_is_succeeded_and_nothing_acknowledged_is_lost() {
+fn real_leader_cut_off_loses_nothing_acknowledged() {
     assert_interrupted(&lose_leader(&Topic::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend), SESSION);
 }
 
 #[test]
-fn real_leader_that_is_frozen_is_succeeded_and_nothing_acknowledged_is_lost() {
+fn real_leader_frozen_loses_nothing_acknowledged() {
     assert_interrupted(&lose_leader(&Topic::new("frozen"), "leader-frozen", Cluster::freeze, Cluster::thaw), SESSION);
 }
 
@@ -110,19 +110,19 @@ mod native {
     use super::*;
 
     #[test]
-    fn real_leader_that_is_killed_is_succeeded_and_nothing_acknowledged_is_lost() {
+    fn real_leader_killed_loses_nothing_acknowledged() {
         let topic = Topic::native("native-killed");
         assert_interrupted(&lose_leader(&topic, "leader-killed", Cluster::kill, Cluster::restart), SESSION);
     }
 
     #[test]
-    fn real_leader_that_is_cut_off_is_succeeded_and_nothing_acknowledged_is_lost() {
+    fn real_leader_cut_off_loses_nothing_acknowledged() {
         let topic = Topic::native("native-cut-off");
         assert_interrupted(&lose_leader(&topic, "leader-cut-off", Cluster::cut, Cluster::mend), SESSION);
     }
 
     #[test]
-    fn real_leader_that_is_frozen_is_succeeded_and_nothing_acknowledged_is_lost() {
+    fn real_leader_frozen_loses_nothing_acknowledged() {
         let topic = Topic::native("native-frozen");
         assert_interrupted(&lose_leader(&topic, "leader-frozen", Cluster::freeze, Cluster::thaw), SESSION);
     }

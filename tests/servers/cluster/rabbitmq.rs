@@ -78,19 +78,19 @@ impl Replicated for Stream {
 }
 
 #[test]
-fn real_leader_of_a_stream_that_is_killed_is_succeeded_and_nothing_confirmed_is_lost() {
+fn real_stream_leader_killed_loses_nothing_confirmed() {
     // The nodes notice the closed connection at once: another one may lead before the gap counts as an outage.
     let record = lose_leader(&Stream::new("killed"), "leader-killed", Cluster::kill, Cluster::restart);
     assert!(record.counts.failed > 0 || record.throughput.longest_gap_ns.is_some(), "{record:?}");
 }
 
 #[test]
-fn real_leader_of_a_stream_that_is_cut_off_is_succeeded_and_nothing_confirmed_is_lost() {
+fn real_stream_leader_cut_off_loses_nothing_confirmed() {
     assert_interrupted(&lose_leader(&Stream::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend), UNHEARD);
 }
 
 #[test]
-fn real_leader_of_a_stream_that_is_frozen_is_succeeded_and_nothing_confirmed_is_lost() {
+fn real_stream_leader_frozen_loses_nothing_confirmed() {
     // The database of the nodes stays parted after a partition that a node has slept through, until that node is restarted.
     let wake = |cluster: &Cluster, node| {
         cluster.thaw(node);
@@ -100,6 +100,6 @@ fn real_leader_of_a_stream_that_is_frozen_is_succeeded_and_nothing_confirmed_is_
 }
 
 #[test]
-fn real_rolling_restart_of_all_nodes_with_a_stream_loses_nothing_confirmed() {
+fn real_stream_rolling_restart_loses_nothing_confirmed() {
     restart_all(&Stream::new("rolled"));
 }

@@ -39,7 +39,7 @@ fn assert_refused(sink: &str, words: &[&str]) {
 }
 
 #[test]
-fn real_sinks_that_cannot_be_written_to_end_the_run_before_the_load() {
+fn real_unwritable_sinks_end_the_run_before_the_load() {
     let server = redis_server("pipeline-proof", 16585, "--requirepass sesame");
     let address = server.address();
     let as_admin = |command: &str| ask_redis(&address, &format!("AUTH sesame\r\n{command}"));
@@ -108,7 +108,7 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
 }
 
 #[test]
-fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
+fn real_rows_there_already_are_counted_one_by_one() {
     let topic = unique("twice");
     let run = |group: &str, producer_mode: &str, more: &str| {
         let keys = format!("group = \"{topic}-{group}\"\nproducer_mode = \"{producer_mode}\"");
@@ -128,7 +128,7 @@ fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
 }
 
 #[test]
-fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
+fn real_refused_rows_are_counted_and_stop_no_others() {
     let name = unique("refused");
     assert_eq!(ask_redis(&redis(), &format!("SET {name} text")), "+OK");
     let hash = to_redis(&redis(), &format!("command = \"hset\"\nname = \"{name}\""));

@@ -29,7 +29,7 @@ fn assert_read(read: &[Read], stream: &str) {
 }
 
 #[test]
-fn real_java_client_and_rbfly_read_exactly_what_was_acknowledged() {
+fn real_java_client_and_rbfly_read_what_was_acknowledged() {
     let name = |what: &str| format!("read-{what}-{}", std::process::id());
     let compressions = ["none", "gzip", "snappy", "lz4", "zstd"];
     let sub_entries = compressions.map(|compression| {

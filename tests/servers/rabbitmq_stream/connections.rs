@@ -51,7 +51,7 @@ fn a_close_is_answered_during_the_login_and_by_consumers() {
 }
 
 #[test]
-fn a_stream_that_is_taken_away_while_others_are_subscribed_to_is_subscribed_to_again() {
+fn stream_taken_away_is_subscribed_to_again() {
     let tuning = Tuning { removes_first_subscription: true, ..Tuning::default() };
     let cluster = Cluster::tuned(1, tuning, confirmed);
     let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 2\nkeep = true\n");

@@ -14,7 +14,7 @@ use crate::harness::{Bench, assert_acknowledged, assert_balanced, record_of};
 use crate::load::Load;
 
 #[test]
-fn confirms_of_strangers_twice_in_any_order_and_in_pieces_settle_each_message_once() {
+fn confirms_in_any_order_settle_each_message_once() {
     let server = Scripted::start(0, |published| {
         let ids = published.ids;
         let (first, rest) = ids.split_at(3);
@@ -161,7 +161,7 @@ fn a_server_without_a_heartbeat_is_given_up() {
 }
 
 #[test]
-fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
+fn server_without_confirms_leaves_messages_unresolved() {
     let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), ..Reaction::default() });
     let run = "[run]\nduration = \"1s\"\ndrain_deadline = \"1s\"\n";
     let ended = Bench::new(&format!("{}{BATCHES}{run}", broker(server.address(), ""))).run(&[]);
@@ -172,7 +172,7 @@ fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
 }
 
 #[test]
-fn a_message_without_a_confirmation_in_time_fails_and_a_late_one_is_ignored() {
+fn message_without_confirm_in_time_fails_once() {
     let late = Mutex::new(Vec::new());
     let server = Scripted::start(0, move |published| {
         let mut late = late.lock().unwrap();
@@ -232,7 +232,7 @@ fn real_server_that_stays_away_ends_the_run_in_time() {
 }
 
 #[test]
-fn real_stream_deleted_in_the_middle_fails_what_follows_by_class() {
+fn real_stream_deleted_in_the_middle_fails_by_class() {
     let name = format!("deleted-{}", std::process::id());
     let topology = format!("[topology]\nname = \"{name}\"\n");
     let load = "[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[consumers]\n[run]\nduration = \"5s\"\ndrain_deadline = \"5s\"\n";

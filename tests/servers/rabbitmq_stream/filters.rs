@@ -8,7 +8,7 @@ use crate::harness::{Bench, assert_acknowledged, record_of};
 const KEYED: &str = "[producers]\nbatch = 90\nin_flight = 900\nkeys = { kind = \"round-robin\", distinct = 9 }\n[run]\nmessages = 9000\ndrain_deadline = \"5s\"\n";
 
 #[test]
-fn real_consumers_receive_the_messages_of_their_keys_and_no_others() {
+fn real_filtered_consumers_receive_their_keys_only() {
     let consumers = "[consumers]\nverify = false\n";
     let all = record_of(&format!("{}{KEYED}{consumers}", real("filter = \"key\"")));
     assert_acknowledged(&all, 9000);
@@ -34,7 +34,7 @@ fn real_filtered_messages_cannot_be_verified_and_need_keys() {
 }
 
 #[test]
-fn a_server_without_filters_or_single_active_consumers_is_refused() {
+fn server_without_filters_or_single_active_is_refused() {
     let server = Scripted::tuned(Tuning { is_old: true, ..Tuning::default() }, confirmed);
     let error = refused(&format!("{}{KEYED}", broker(server.address(), "filter = \"key\"")));
     assert!(error.contains("cannot filter") && error.contains("3.13"), "{error}");

@@ -75,7 +75,7 @@ fn real_group_goes_on_behind_the_last_message_it_committed() {
 }
 
 #[test]
-fn real_member_that_leaves_in_the_middle_loses_and_doubles_nothing() {
+fn real_leaving_member_loses_and_doubles_nothing() {
     let stream = SuperStream::new("leaves", 4);
     let load = |rate: &str, duration: &str| {
         format!(
@@ -96,7 +96,7 @@ fn real_member_that_leaves_in_the_middle_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn real_members_whose_connections_are_cut_read_again_what_was_not_committed() {
+fn real_cut_members_read_the_uncommitted_again() {
     let detour = Detour::open();
     let options = format!("{SHARED}\nconnect_to = \"addresses\"");
     let run = "[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[topology]\npartitions = 3\n[run]\nduration = \"5s\"\ndrain_deadline = \"20s\"\n";
@@ -116,7 +116,7 @@ fn real_members_whose_connections_are_cut_read_again_what_was_not_committed() {
 }
 
 #[test]
-fn real_members_without_commits_share_streams_and_receive_each_message_once() {
+fn real_members_without_commits_receive_each_once() {
     let load = "[topology]\npartitions = 3\n[producers]\nbatch = 10\n[consumers]\nmembers = 2\ngroups = 2\n[run]\nmessages = 3000\n";
     let record = record_of(&format!("{}{load}", real(SHARED)));
     crate::harness::assert_delivered(&record, 3000, 2);
@@ -131,7 +131,7 @@ fn scripted(server: &Scripted, options: &str) -> Bench {
 }
 
 #[test]
-fn a_member_begins_behind_the_stored_offset_and_commits_before_it_stops() {
+fn member_begins_behind_stored_offset_commits_at_end() {
     let server = Scripted::tuned(Tuning { has_stored: true, ..Tuning::default() }, confirmed);
     let bench = scripted(&server, &format!("{SHARED}\nbody = \"binary\""));
     let mut running = bench.start(&[]);

@@ -20,7 +20,7 @@ fn cluster_scenario(addresses: &str, options: &str) -> String {
 type Log = Arc<Mutex<Vec<usize>>>;
 
 #[test]
-fn publishers_follow_a_leader_that_is_announced_or_whose_node_hangs_up() {
+fn publishers_follow_a_leader_that_moved() {
     for hang_up in [false, true] {
         let log = Log::default();
         let noted = log.clone();
@@ -88,7 +88,7 @@ fn an_address_that_is_dead_or_does_not_answer_is_passed_over() {
 }
 
 #[test]
-fn consumers_try_the_replicas_of_a_leader_that_cannot_be_reached() {
+fn consumers_try_replicas_of_an_unreachable_leader() {
     let cluster = Cluster::start(2, 0, confirmed);
     // Metadata that is out of date: node 0 is still said to lead.
     cluster.silence(0);
@@ -124,7 +124,7 @@ fn the_leader_is_reached_through_a_load_balancer() {
 }
 
 #[test]
-fn batches_with_keys_stay_whole_where_streams_have_several_leaders() {
+fn keyed_batches_stay_whole_with_several_leaders() {
     // Messages of each frame.
     let log = Arc::new(Mutex::new(Vec::new()));
     let noted = log.clone();

@@ -81,7 +81,7 @@ fn real_client_logs_in_by_its_certificate() {
 }
 
 #[test]
-fn real_polling_connections_deliver_and_polling_does_not_count_as_work() {
+fn real_polling_connections_deliver_polling_is_not_work() {
     let small = "[producers]\ncount = 2\nin_flight = 1\n[payload]\nkind = \"random\"\nsize = \"50B\"\n";
     // More than sockets hold, so that there is something to wait for when writing as well.
     let large = "[producers]\nin_flight = 2000\nbatch = 20\n[payload]\nkind = \"random\"\nsize = \"30KiB\"\n";
@@ -115,7 +115,7 @@ fn real_bodies_sub_entries_and_compressions_arrive_as_they_were() {
 }
 
 #[test]
-fn real_batch_larger_than_a_frame_is_split_and_a_message_larger_than_one_fails() {
+fn real_batch_larger_than_a_frame_is_split() {
     let load = "[producers]\nbatch = 100\nin_flight = 100\n[payload]\nkind = \"random\"\nsize = \"30KiB\"\n";
     assert_acknowledged(&record_of(&format!("{}{load}[run]\nmessages = 300\n", real(""))), 300);
     let load = "[payload]\nkind = \"random\"\nsize = \"2MiB\"\n[run]\nmessages = 5\n";

@@ -87,7 +87,7 @@ fn a_place_that_moves_is_asked_for_once() {
 }
 
 #[test]
-fn real_consumers_go_on_where_they_were_when_the_connection_was_cut() {
+fn real_consumers_resume_after_a_cut_connection() {
     let stream = Stream::new("goes-on");
     stream.fill();
     // The last chunk has what came while the server wrote the one before: little, but for a pause of the machine. What both loads before have

@@ -5,24 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio_util::context::TokioContext;
 
 use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
-use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
-use crate::cli::kept_share::{read, with_record};
 use crate::cli::load_threads::LoadThreads;
+use crate::cli::merge::{read, with_record};
 use crate::engine::{
-    ComparedClock, EngineError, Interruption, Outcome, Preparation, StartBarrier, TrialIdentity, run_scenario,
+    ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier, TrialIdentity,
+    run_scenario,
 };
 use crate::evaluate::assemble_failed;
-use crate::measure::MessageSets;
 use crate::measure::host::HostShare;
+use crate::measure::{Interval, MessageSets, Reception};
 use crate::notices::notice;
-use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
+use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, Place, headline, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::masked_command_line;
@@ -342,4 +343,40 @@ fn refused(rank: usize, reason: &str) -> Exit {
 fn root_lost(when: &str) -> Exit {
     notice!("error: rank 0 was lost {when}");
     Exit::Failure
+}
+
+/// The observer of a rank's share of a trial: it keeps the trial, and tells rank 0 what happens each second.
+struct Reporting<'a> {
+    recording: Recording<'a>,
+    to_root: UnboundedSender<FromRank>,
+}
+
+impl Observer for Reporting<'_> {
+    fn phase(&mut self, phase: Phase) {
+        self.recording.phase(phase);
+    }
+
+    fn warning(&mut self, sentence: &str) {
+        self.recording.warning(sentence);
+    }
+
+    fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
+        // Every rank keeps an interval log: the histogram is encoded once.
+        let latencies = self.recording.keep_second(second, outcomes, arrivals, headline(outcomes)).unwrap_or_default();
+        // Where rank 0 is lost, its orders end.
+        let told = FromRank::Second { counters: Counters::of(second), latencies };
+        let _ = self.to_root.send(told);
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        self.recording.wants_checkpoint()
+    }
+
+    fn checkpoint(&mut self, so_far: &Outcome) {
+        self.recording.checkpoint(so_far);
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        self.recording.ended(outcome);
+    }
 }

@@ -2,12 +2,10 @@
 //!
 //! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
 //! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
-//! - `reporting`: tells rank 0 what happens each second.
 //! - `invitation`: what rank 0 tells all ranks by MPI.
 
 mod invitation;
 mod member;
-mod reporting;
 mod root;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
