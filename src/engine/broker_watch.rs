@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::observer::Phase;
-use crate::measure::host::{OtherUsage, ProcessFamily, exposition};
+use crate::measure::host::{OtherUsage, ProcessFamily, parse_metrics};
 use crate::net::plain_http;
 use crate::scenario::{Watch, WatchedProcess};
 
@@ -227,8 +227,8 @@ impl Drop for Scraper {
 
 async fn scrape(url: &str) -> Result<Reading, String> {
     let text = plain_http::get(url, SCRAPE_EVERY).await?;
-    let usage = exposition::parse(&text)
-        .ok_or("it has no metric with the CPU time of its process (process_cpu_seconds_total)")?;
+    let usage =
+        parse_metrics(&text).ok_or("it has no metric with the CPU time of its process (process_cpu_seconds_total)")?;
     Ok(Reading { at: Instant::now(), usage })
 }
 

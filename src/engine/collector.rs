@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
-use super::outcome::Stretch;
+use super::outcome::Segment;
 use crate::broker::{Telemetry, Wire, known_sum};
-use crate::load::Part;
+use crate::load::ScheduleSegment;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
 use crate::measure::{Acks, Arrivals, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
@@ -46,9 +46,9 @@ pub struct Collector {
     /// When nothing more is intended, since the load began.
     nominal_end_ns: Option<u64>,
     /// What is left of the schedule's parts, in their order.
-    parts: VecDeque<Part>,
+    parts: VecDeque<ScheduleSegment>,
     /// The first part of each result.
-    first_parts: Vec<Part>,
+    first_parts: Vec<ScheduleSegment>,
 }
 
 /// Whether it is known how far groups of consumers are behind.
@@ -84,15 +84,15 @@ pub struct Totals {
     /// What was watched of the broker.
     pub broker: Vec<WatchedUsage>,
     /// The phases of a backlog, as far as they have begun.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<Segment>,
 }
 
 /// What happened while the schedule was in one of its parts, and how long the messages took that were intended in it.
 #[derive(Debug, Clone)]
 pub struct PartTotals {
     /// The first of the parts that belong to this result.
-    pub part: Part,
-    pub stretch: Stretch,
+    pub part: ScheduleSegment,
+    pub stretch: Segment,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -143,7 +143,7 @@ impl Collector {
         acks: Acks,
         arrivals: Option<Arrivals>,
         load: &Load,
-        parts: Vec<Part>,
+        parts: Vec<ScheduleSegment>,
         load_start_ns: u64,
         nominal_end_ns: Option<u64>,
     ) -> Self {
@@ -224,7 +224,7 @@ impl Collector {
 
     /// From the last sample on, what happens belongs to a new stretch of the window.
     pub fn begin_stretch(&mut self) {
-        self.totals.stretches.push(Stretch::beginning_at(self.last_ns - self.load_start_ns));
+        self.totals.stretches.push(Segment::beginning_at(self.last_ns - self.load_start_ns));
     }
 
     fn account(
@@ -350,15 +350,16 @@ impl Collector {
     }
 }
 
-fn first_of_each_result(parts: &[Part]) -> Vec<Part> {
-    let is_first = |(index, part): &(usize, &Part)| parts[..*index].iter().all(|before| before.result != part.result);
+fn first_of_each_result(parts: &[ScheduleSegment]) -> Vec<ScheduleSegment> {
+    let is_first =
+        |(index, part): &(usize, &ScheduleSegment)| parts[..*index].iter().all(|before| before.result != part.result);
     parts.iter().enumerate().filter(is_first).map(|(_, part)| *part).collect()
 }
 
 /// The totals of the result that this part belongs to.
-fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &Part) -> &'a mut PartTotals {
+fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &ScheduleSegment) -> &'a mut PartTotals {
     let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
-        totals.push(PartTotals { part: *part, stretch: Stretch::beginning_at(part.begin_ns) });
+        totals.push(PartTotals { part: *part, stretch: Segment::beginning_at(part.begin_ns) });
         totals.len() - 1
     });
     &mut totals[index]

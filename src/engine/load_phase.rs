@@ -20,7 +20,7 @@ use super::sampler::{Sampler, SamplingTimes};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use super::{part, start_barrier};
 use crate::broker::{Broker, Producer};
-use crate::load::{Part, due_by};
+use crate::load::{ScheduleSegment, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
 use crate::measure::{Arrivals, PartEnds};
 use crate::pipeline::Pipeline;
@@ -39,7 +39,7 @@ pub(super) struct LoadPhase<'a> {
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
     /// The schedule's parts, if it changes its rate.
-    parts: Vec<Part>,
+    parts: Vec<ScheduleSegment>,
     /// Where there are no producers to wait for.
     listening: Option<Listening>,
     phase: Phase,
@@ -53,7 +53,7 @@ pub(super) struct LoadPhase<'a> {
 }
 
 /// The schedule's parts within the measured window, since the load began.
-fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<Part> {
+fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<ScheduleSegment> {
     let since_begin = |at_ns: u64| at_ns - window.load_start_ns;
     match (&context.scenario.load, window.nominal_end_ns()) {
         (Load::Open(schedule), Some(end_ns)) => {

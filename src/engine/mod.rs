@@ -41,14 +41,13 @@ pub use examine::{Examined, Opened, examine_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
 pub use outcome::{
-    Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
+    Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Segment, Times,
 };
 pub use remove::remove_topics;
 pub use send::{Attempted, FirstSent, Sent, WakeUpDelays};
+pub use start_barrier::{Preparation, StartBarrier};
 pub use trial::run;
 
-pub use self::outcome::Stretch;
-pub use self::start_barrier::{Preparation, StartBarrier};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError};
 use crate::load::LoadError;

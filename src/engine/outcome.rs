@@ -234,7 +234,7 @@ impl Account {
 
 /// The sum of the samples that belong to a stretch.
 #[derive(Debug, Clone)]
-pub struct Stretch {
+pub struct Segment {
     /// When it began, in nanoseconds since the load began.
     pub begin_ns: u64,
     pub length_ns: u64,
@@ -250,11 +250,11 @@ pub struct Stretch {
     pub moments: u64,
 }
 
-impl Stretch {
+impl Segment {
     /// Nothing has happened in it yet.
     pub fn beginning_at(begin_ns: u64) -> Self {
         let response = Distribution::new();
-        Stretch { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
+        Segment { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
     }
 
     /// Adds a second with the response times of what was acknowledged in it.

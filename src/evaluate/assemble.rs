@@ -12,7 +12,7 @@ use super::used::{broker_usage, client, host_load, wire};
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
-use crate::load::PartKind;
+use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
     Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
@@ -268,10 +268,10 @@ fn part(totals: &PartTotals) -> SchedulePart {
     let per_second = |count| per_second(count, stretch.length_ns);
     SchedulePart {
         kind: match totals.part.kind {
-            PartKind::Step => SchedulePartKind::Step,
-            PartKind::Ramp => SchedulePartKind::Ramp,
-            PartKind::Burst => SchedulePartKind::Burst,
-            PartKind::Base => SchedulePartKind::Base,
+            SegmentKind::Step => SchedulePartKind::Step,
+            SegmentKind::Ramp => SchedulePartKind::Ramp,
+            SegmentKind::Burst => SchedulePartKind::Burst,
+            SegmentKind::Base => SchedulePartKind::Base,
         },
         begin_ns: totals.part.begin_ns,
         duration_ns: stretch.length_ns,

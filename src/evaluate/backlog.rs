@@ -1,7 +1,7 @@
 //! The record's account of a backlog, and of what single groups were told to do.
 
 use super::figures::{independent, per_second};
-use crate::engine::{self, BacklogOutcome, Outcome, Stretch};
+use crate::engine::{self, BacklogOutcome, Outcome, Segment};
 use crate::record::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
 use crate::scenario::{ConsumerGroup, Trial, WorkLaw};
 
@@ -20,7 +20,7 @@ pub(super) fn backlog(trial: &Trial, outcome: &Outcome) -> Option<Backlog> {
     })
 }
 
-fn phase(stretch: &Stretch) -> BacklogPhase {
+fn phase(stretch: &Segment) -> BacklogPhase {
     let per_second = |count| per_second(count, stretch.length_ns);
     BacklogPhase {
         begin_ns: stretch.begin_ns,

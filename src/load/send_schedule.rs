@@ -3,8 +3,8 @@
 use rand::RngExt;
 use rand_distr::Exp1;
 
-use super::curve::Curve;
 use super::random::{Generator, Purpose, generator};
+use super::schedule::Curve;
 use crate::scenario::Schedule;
 
 /// The intended times of one producer's messages, as a pure function of the schedule: no clock is read.
@@ -155,9 +155,11 @@ fn nth_arrival(mut send_schedules: Vec<SendSchedule>, number: u64, end_ns: u64) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -1,4 +1,6 @@
 //! The histograms that latencies are counted in: nanoseconds, three significant digits.
+//!
+//! A [`CompactDistribution`] is small enough to have many of: 7.5 KiB, instead of the 220 KiB of a [`Distribution`].
 
 use hdrhistogram::Histogram;
 
@@ -78,6 +80,108 @@ impl Default for Distribution {
     }
 }
 
+/// Values are counted in units of 2⁶ = 64 ns, as in [`Distribution`].
+const UNIT_BITS: u32 = 6;
+
+/// Each doubling of the value is divided into 2⁵ = 32 cells, so a cell is at most 1/32 of its values wide.
+const CELL_BITS: u32 = 5;
+const CELLS_PER_DOUBLING: usize = 1 << CELL_BITS;
+
+/// Smaller values, in units, have a cell each.
+const EXACT: u64 = 2 << CELL_BITS;
+
+/// The last doubling ends above [`MAX_LATENCY_NS`](crate::limits::MAX_LATENCY_NS): 2³⁴ units are 1,100 s.
+const DOUBLINGS: usize = 34 - CELL_BITS as usize - 1;
+
+const CELLS: usize = EXACT as usize + DOUBLINGS * CELLS_PER_DOUBLING;
+
+/// One latency's distribution in nanoseconds. A quantile of it errs by at most 1.6 %, or 32 ns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactDistribution {
+    cells: Box<[u64; CELLS]>,
+    count: u64,
+}
+
+impl CompactDistribution {
+    /// Bytes that one takes.
+    pub const BYTES: usize = CELLS * size_of::<u64>();
+
+    pub fn new() -> Self {
+        CompactDistribution { cells: Box::new([0; CELLS]), count: 0 }
+    }
+
+    /// Counts `count` messages that share one value in nanoseconds. Values beyond the last cell are counted in it.
+    #[inline]
+    pub fn record_n(&mut self, value_ns: u64, count: u64) {
+        self.cells[cell_of(value_ns)] += count;
+        self.count += count;
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &CompactDistribution) {
+        for (cell, more) in self.cells.iter_mut().zip(other.cells.iter()) {
+            *cell += more;
+        }
+        self.count += other.count;
+    }
+
+    /// Adds all of `other`, whose values beyond its range are slower than all others here as well.
+    pub fn add(&mut self, other: &Distribution) {
+        for value in other.histogram().iter_recorded() {
+            self.record_n(value.value_iterated_to(), value.count_since_last_iteration());
+        }
+        if other.beyond_range() > 0 {
+            self.record_n(u64::MAX, other.beyond_range());
+        }
+    }
+
+    /// Values in it.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The middle of the cell in which `quantile` (0 to 1) lies, in nanoseconds; 0 without values.
+    pub fn value_at_quantile(&self, quantile: f64) -> u64 {
+        let wanted = ((quantile * self.count as f64).ceil() as u64).max(1);
+        let mut counted = 0;
+        let found = self.cells.iter().position(|count| {
+            counted += count;
+            counted >= wanted
+        });
+        found.map_or(0, middle_of)
+    }
+}
+
+impl Default for CompactDistribution {
+    fn default() -> Self {
+        CompactDistribution::new()
+    }
+}
+
+#[inline]
+fn cell_of(value_ns: u64) -> usize {
+    let units = value_ns >> UNIT_BITS;
+    if units < EXACT {
+        return units as usize;
+    }
+    let shift = units.ilog2() - CELL_BITS;
+    let in_doubling = (units >> shift) as usize - CELLS_PER_DOUBLING;
+    (EXACT as usize + (shift as usize - 1) * CELLS_PER_DOUBLING + in_doubling).min(CELLS - 1)
+}
+
+fn middle_of(cell: usize) -> u64 {
+    let Some(above) = cell.checked_sub(EXACT as usize) else {
+        return ((cell as u64) << UNIT_BITS) + (1 << UNIT_BITS) / 2;
+    };
+    let shift = above / CELLS_PER_DOUBLING + 1;
+    let units = ((CELLS_PER_DOUBLING + above % CELLS_PER_DOUBLING) as u64) << shift;
+    (units << UNIT_BITS) + (1 << (shift + UNIT_BITS as usize)) / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +209,43 @@ mod tests {
             let told = one.histogram().value_at_quantile(0.5);
             assert!(told.abs_diff(value) <= (value / 1000).max(64), "{told} for {value}");
         }
+    }
+
+    #[test]
+    fn every_value_is_found_again_within_two_percent() {
+        let mut value = 1u64;
+        while value <= MAX_LATENCY_NS {
+            for value in [value, value + value / 3, value * 2 - 1] {
+                let mut one = CompactDistribution::new();
+                one.record_n(value, 1);
+                let found = one.value_at_quantile(0.99);
+                assert!(found.abs_diff(value) <= (value / 60).max(33), "{found} for {value}");
+            }
+            value *= 2;
+        }
+        const { assert!(CompactDistribution::BYTES < 8 << 10) };
+    }
+
+    #[test]
+    fn cells_are_in_the_order_of_their_values() {
+        let cells: Vec<usize> = (0..2_000_000u64).step_by(7).map(cell_of).collect();
+        assert!(cells.is_sorted());
+        assert_eq!(cells.windows(2).map(|pair| pair[1] - pair[0]).max(), Some(1), "no cell is left out");
+    }
+
+    #[test]
+    fn quantiles_of_merged_ones_are_those_of_all_values() {
+        let (mut fast, mut slow) = (CompactDistribution::new(), Distribution::new());
+        assert_eq!((fast.value_at_quantile(0.5), fast.is_empty()), (0, true));
+        fast.record_n(1_000_000, 98);
+        slow.record(50_000_000);
+        slow.record(MAX_LATENCY_NS * 3);
+        let mut all = CompactDistribution::new();
+        all.add(&slow);
+        all.merge(&fast);
+        assert_eq!(all.len(), 100);
+        assert!(all.value_at_quantile(0.98).abs_diff(1_000_000) < 20_000);
+        assert!(all.value_at_quantile(0.99).abs_diff(50_000_000) < 1_000_000);
+        assert!(all.value_at_quantile(1.0) > MAX_LATENCY_NS, "what is beyond the range is slower than all others");
     }
 }

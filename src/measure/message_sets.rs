@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
-use super::consumer_tally::SubscriptionIndex;
+use super::reception::SubscriptionIndex;
 use super::sequences::SequenceSet;
 use super::stored_set::{StoredSet, union};
 use super::verification::{GroupAccount, Verification, compare};
@@ -150,9 +150,10 @@ fn latest<'a>(offsets: impl Iterator<Item = &'a Vec<u64>>) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::measure::Span;
-    use proptest::prelude::*;
 
     const PRODUCERS: usize = 3;
 

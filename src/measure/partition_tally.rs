@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::compact::CompactDistribution;
+use super::histogram::CompactDistribution;
 
 /// Partitions of a trial that have figures of their own.
 pub const MAX_PARTITIONS: usize = 4096;

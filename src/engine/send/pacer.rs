@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
-use crate::measure::host::{polling, timers};
+use crate::measure::host::{make_timers_exact, polling};
 use crate::measure::{Clock, Distribution};
 use crate::scenario::Pacing;
 
@@ -156,7 +156,7 @@ impl Drop for Pacer {
 
 impl Shared {
     fn run(&self) {
-        timers::be_exact();
+        make_timers_exact();
         let mut state = self.state.lock();
         while !state.ended {
             let now_ns = self.clock.now_ns();

@@ -20,12 +20,12 @@ pub(in crate::evaluate) struct Trend {
 impl Trend {
     /// Of all stretches of three figures or more; `None` without such a stretch, or if a median is 0.
     pub(in crate::evaluate) fn of(stretches: &[Vec<f64>]) -> Option<Self> {
-        let stretches: Vec<Stretch> = stretches
+        let stretches: Vec<Segment> = stretches
             .iter()
             .filter(|values| values.len() >= 3)
-            .map(|values| Stretch::of(values))
+            .map(|values| Segment::of(values))
             .collect::<Option<_>>()?;
-        let sum = |figure: fn(&Stretch) -> f64| stretches.iter().map(figure).sum::<f64>();
+        let sum = |figure: fn(&Segment) -> f64| stretches.iter().map(figure).sum::<f64>();
         // One correlation for all of them: a short stretch has too few values for one of its own.
         let squares = sum(|stretch| stretch.square);
         let correlation = if squares > 0.0 { sum(|stretch| stretch.product) / squares } else { 0.0 }.clamp(0.0, 0.99);
@@ -39,7 +39,7 @@ impl Trend {
     }
 }
 
-struct Stretch {
+struct Segment {
     median: f64,
     change: f64,
     /// Pairs that grow less pairs that fall.
@@ -54,7 +54,7 @@ struct Stretch {
 /// Figures of a stretch that are compared pair by pair: the pairs of a day of seconds would take 30 GB.
 const MAX_FIGURES: usize = 600;
 
-impl Stretch {
+impl Segment {
     /// Of many figures, neighbours are taken together.
     fn of(values: &[f64]) -> Option<Self> {
         let together = values.chunks(values.len().div_ceil(MAX_FIGURES).max(1));
@@ -75,7 +75,7 @@ impl Stretch {
         let rest: Vec<f64> = values.iter().enumerate().map(|(index, value)| value - slope * index as f64).collect();
         let mean = rest.iter().sum::<f64>() / n;
         let rest: Vec<f64> = rest.iter().map(|value| (value - mean) / median).collect();
-        Some(Stretch {
+        Some(Segment {
             median,
             change: slope * n,
             score,

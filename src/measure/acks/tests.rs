@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::interval::Tally;
-use super::super::send_run::SendRuns;
 use super::*;
+use crate::measure::send_tag::SendRuns;
 
 fn collected(acks: &Acks) -> Interval {
     let mut interval = Interval::default();

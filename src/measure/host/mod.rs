@@ -4,35 +4,27 @@
 //! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
 //! is `None`.
 
-mod core_set;
-pub mod exposition;
+mod cores;
 mod other;
 mod pauses;
 pub mod polling;
-mod pressure;
 mod process;
 mod scheduling;
 mod system;
 pub mod tasks;
-mod threads;
-mod throttling;
-pub mod timers;
-mod wall_clock;
 
 use std::time::{Duration, Instant};
 
-pub use core_set::CoreSet;
-pub use other::{OtherUsage, ProcessFamily};
+pub use cores::{CoreSet, quota_cores, throttled};
+pub use other::{OtherUsage, ProcessFamily, parse_metrics};
 pub use pauses::{HostShare, LongPause, PauseProbe, paused_ns};
-pub use pressure::{Pressure, PressureTotals};
-pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
-pub use scheduling::{scheduling_policy, set_batch};
-pub use system::{SystemLoad, SystemTimes, kibibytes};
+pub use process::{
+    BusiestThread, ProcessUsage, ThreadTimes, peak_memory_bytes, reset_peak_memory, resident_memory_bytes,
+};
+pub use scheduling::{make_timers_exact, scheduling_policy, set_batch};
+pub use system::{Pressure, PressureTotals, SystemLoad, SystemTimes, WallClock, clock_is_synchronised, kibibytes};
 pub use tasks::BusiestTask;
 use tasks::TaskTimes;
-pub use threads::{BusiestThread, ThreadTimes};
-pub use throttling::{quota_cores, throttled};
-pub use wall_clock::{WallClock, clock_is_synchronised};
 
 use super::{Clock, Distribution};
 

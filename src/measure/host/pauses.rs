@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use super::super::{Clock, Distribution};
-use super::{ProcessUsage, timers};
+use super::{ProcessUsage, make_timers_exact};
 
 /// From one wake-up of a host to the next.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -181,7 +181,7 @@ impl Drop for PauseProbe {
 
 impl Shared {
     fn run(&self) {
-        timers::be_exact();
+        make_timers_exact();
         let mut wake_ups = 0u32;
         let mut due = self.state.lock().due;
         while !self.ended.load(Ordering::Relaxed) {

@@ -16,8 +16,8 @@ use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::load_threads::LoadThreads;
 use crate::cli::merge::{read, with_record};
 use crate::engine::{
-    ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier, TrialIdentity,
-    run_scenario,
+    ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier,
+    TrialIdentity, run_scenario,
 };
 use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
