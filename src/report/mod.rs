@@ -1,14 +1,12 @@
 //! The report: one page of HTML with charts, made of records. It only reads, asks no network for anything, and is complete without
 //! its script. The same records give the same bytes.
 //!
-//! - `publications`: what others published of the scenarios in `configs/published`.
 //! - `read`: runs from their directories. `section`: what a page says, from records.
 //! - `svg`: charts as text. `thin`: as many values as a screen shows. `figure`: a chart with its sentence and its table.
 //! - `page`: the document. `theme`: its colours.
 
 mod figure;
 mod page;
-mod publications;
 mod read;
 mod section;
 mod svg;
@@ -19,8 +17,8 @@ use section::lead::Lead;
 use section::reason_title::reason_title;
 use section::tiles::Tile;
 use section::{
-    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, published, search, spread,
-    sweep, verdict,
+    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, search, spread, sweep,
+    verdict,
 };
 
 pub use read::{ReadError, Run, read};
@@ -134,7 +132,6 @@ fn of_trial(run: &Run, index: usize) -> Report {
     let record = &trial.record;
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(verdict::section(&[record]));
-    sections.extend(published::section(&[record]));
     sections.extend(of_one(run, index));
     sections.extend(ledger::section(&[record]));
     sections.extend(conditions::section(&[record]));
@@ -175,7 +172,6 @@ fn of_search(run: &Run, found: &SearchRecord) -> Report {
 fn of_trials(run: &Run, chosen: &[usize]) -> Report {
     let records: Vec<&Record> = chosen.iter().map(|index| &run.trials[*index].record).collect();
     let mut sections = sweep::sections(&records);
-    sections.splice(1..1, published::section(&records));
     sections.extend(verdict::section(&records));
     if let Some(index) = typical(run, chosen) {
         let whose = format!("Trial {}", run.trials[index].record.trial);

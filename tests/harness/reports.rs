@@ -14,7 +14,7 @@ pub struct Case {
 }
 
 /// Every kind of page.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 14] = [
     "single",
     "unequal",
     "repeated",
@@ -27,7 +27,6 @@ pub const KINDS: [&str; 15] = [
     "client-bound",
     "demonstration",
     "search",
-    "published",
     "thousand-points",
     "day",
 ];
@@ -48,7 +47,6 @@ pub fn case(base: &Path, name: &'static str) -> Case {
         "client-bound" => vec![run(name, vec![client_bound()], 13)],
         "demonstration" => vec![run(name, vec![demonstration()], 13)],
         "search" => vec![search(&base.join(name))],
-        "published" => vec![kept("pulsar/pulsar-topics-")],
         "thousand-points" => vec![run(name, thousand(), 0)],
         "day" => vec![run(name, vec![record()], 86_400)],
         unknown => panic!("no case is called {unknown}"),

@@ -52,10 +52,10 @@ pub enum CannotDraw {
 /// When no browser is installed, or one cannot draw.
 pub fn draw(charts: &[Chart], directory: &Path) -> Result<Vec<PathBuf>, CannotDraw> {
     let program = browser().ok_or(CannotDraw::NoBrowser)?;
-    let desk = Desk::lay_out()?;
+    let private = private_directory()?;
     let draw = |chart: &Chart| {
         let file = directory.join(format!("{}.png", chart.name));
-        desk.draw(&program, chart, &file).map(|()| file)
+        draw_one(&program, private.path(), chart, &file).map(|()| file)
     };
     charts.iter().map(draw).collect()
 }
@@ -72,70 +72,50 @@ fn browser() -> Option<PathBuf> {
 
 /// A new directory for drawings and for what the browser leaves behind, for this user alone; removed in the end. In the directory for
 /// temporary files, others may have made one of any name that they can guess.
-struct Desk {
-    directory: TempDir,
+fn private_directory() -> Result<TempDir, CannotDraw> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("brokermark-png-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir().map_err(|source| CannotDraw::Write { path: std::env::temp_dir(), source })
 }
 
-impl Desk {
-    fn lay_out() -> Result<Self, CannotDraw> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("brokermark-png-");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let directory = builder.tempdir();
-        let directory = directory.map_err(|source| CannotDraw::Write { path: std::env::temp_dir(), source })?;
-        Ok(Desk { directory })
+fn draw_one(program: &Path, private: &Path, chart: &Chart, file: &Path) -> Result<(), CannotDraw> {
+    let drawing = private.join("chart.svg");
+    fs::write(&drawing, &chart.svg).map_err(|source| CannotDraw::Write { path: drawing.clone(), source })?;
+    let picture = private.join("chart.png");
+    let _ = fs::remove_file(&picture);
+    let mut command = command(program, private, chart, &picture);
+    command.arg(format!("file://{}", drawing.display()));
+    let ended = ended(&mut command).map_err(|source| CannotDraw::Start { program: program.to_owned(), source })?;
+    let not_drawn = |how: String| CannotDraw::NotDrawn { program: program.to_owned(), chart: chart.name.clone(), how };
+    let status = ended.ok_or_else(|| not_drawn(format!("it took more than {} s", PATIENCE.as_secs())))?;
+    if !status.success() || !picture.is_file() {
+        return Err(not_drawn(status.to_string()));
     }
+    // The destination may be on another file system, so it is copied and not moved.
+    fs::copy(&picture, file).map(drop).map_err(|source| CannotDraw::Write { path: file.to_owned(), source })
+}
 
-    fn draw(&self, program: &Path, chart: &Chart, file: &Path) -> Result<(), CannotDraw> {
-        let drawing = self.directory.path().join("chart.svg");
-        fs::write(&drawing, &chart.svg).map_err(|source| CannotDraw::Write { path: drawing.clone(), source })?;
-        let picture = self.directory.path().join("chart.png");
-        let _ = fs::remove_file(&picture);
-        let mut command = self.command(program, chart, &picture);
-        command.arg(format!("file://{}", drawing.display()));
-        let ended = ended(&mut command).map_err(|source| CannotDraw::Start { program: program.to_owned(), source })?;
-        let not_drawn =
-            |how: String| CannotDraw::NotDrawn { program: program.to_owned(), chart: chart.name.clone(), how };
-        let status = ended.ok_or_else(|| not_drawn(format!("it took more than {} s", PATIENCE.as_secs())))?;
-        if !status.success() || !picture.is_file() {
-            return Err(not_drawn(status.to_string()));
-        }
-        // The destination may be on another file system, so it is copied and not moved.
-        fs::copy(&picture, file).map(drop).map_err(|source| CannotDraw::Write { path: file.to_owned(), source })
-    }
-
-    fn command(&self, program: &Path, chart: &Chart, picture: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-            .args(["--disable-background-networking", "--no-first-run", "--force-device-scale-factor=2"])
-            // Light, whatever the desktop prefers.
-            .arg("--blink-settings=preferredColorScheme=1")
-            .arg(format!("--window-size={},{}", chart.size.0, chart.size.1))
-            .arg(format!("--user-data-dir={}", self.directory.path().join("profile").display()))
-            .arg(format!("--screenshot={}", picture.display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if self.belongs_to_root() {
-            // Chromium does not start as root with its sandbox, as in a container. What it draws is our own file.
-            command.arg("--no-sandbox");
-        }
-        command
-    }
-
-    /// Whether this process runs as root: the directory is its own.
+fn command(program: &Path, private: &Path, chart: &Chart, picture: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
+        .args(["--disable-background-networking", "--no-first-run", "--force-device-scale-factor=2"])
+        // Light, whatever the desktop prefers.
+        .arg("--blink-settings=preferredColorScheme=1")
+        .arg(format!("--window-size={},{}", chart.size.0, chart.size.1))
+        .arg(format!("--user-data-dir={}", private.join("profile").display()))
+        .arg(format!("--screenshot={}", picture.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // Chromium does not start as root with its sandbox, as in a container. What it draws is our own file.
     #[cfg(unix)]
-    fn belongs_to_root(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        fs::metadata(self.directory.path()).is_ok_and(|desk| desk.uid() == 0)
+    if fs::metadata(private).is_ok_and(|private| std::os::unix::fs::MetadataExt::uid(&private) == 0) {
+        command.arg("--no-sandbox");
     }
-
-    #[cfg(not(unix))]
-    fn belongs_to_root(&self) -> bool {
-        false
-    }
+    command
 }
 
 /// Runs the command to its end; `None`: it took too long, and was killed.
@@ -162,12 +142,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_desk_is_a_new_directory_for_its_user_alone() {
-        let (one, other) = (Desk::lay_out().unwrap(), Desk::lay_out().unwrap());
-        assert_ne!(one.directory.path(), other.directory.path());
-        let mode = |desk: &Desk| fs::metadata(desk.directory.path()).unwrap().permissions().mode();
-        assert_eq!((mode(&one) & 0o777, mode(&other) & 0o777), (0o700, 0o700));
-        let path = one.directory.path().to_owned();
+    fn private_directory_is_for_its_user_alone_and_removed() {
+        let (one, other) = (private_directory().unwrap(), private_directory().unwrap());
+        assert_ne!(one.path(), other.path());
+        let mode = |of: &TempDir| fs::metadata(of.path()).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(&one), mode(&other)], [0o700, 0o700]);
+        let path = one.path().to_owned();
         drop(one);
         assert!(!path.exists());
     }

@@ -2,7 +2,7 @@
 //!
 //! - `lead`, `tiles`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
 //! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `search`: the probes of a search.
-//! - `timeline`, `course`, `resources`, `latency`: one trial over time, and its percentiles. `published`: figures of others beside these.
+//! - `timeline`, `course`, `resources`, `latency`: one trial over time, and its percentiles.
 //! - `spread`: partitions and consumers that differ. `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
 //! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
 
@@ -18,7 +18,6 @@ pub mod ledger;
 mod measure;
 pub mod pipeline;
 pub mod points;
-pub mod published;
 pub mod reason_title;
 mod resources;
 pub mod search;
