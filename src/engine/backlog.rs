@@ -25,7 +25,7 @@ pub(super) struct BacklogWatch<'a> {
 
 impl<'a> BacklogWatch<'a> {
     /// Of a trial whose consumers are to find a backlog; they begin at `start`.
-    pub fn of(context: &'a TrialContext<'a>, load_start_ns: u64, start: StartSignal) -> Option<Self> {
+    pub fn new(context: &'a TrialContext<'a>, load_start_ns: u64, start: StartSignal) -> Option<Self> {
         let backlog = context.scenario.consumers.as_ref()?.backlog?;
         let Load::Open(schedule) = &context.scenario.load else { return None };
         Some(BacklogWatch { context, backlog, schedule, load_start_ns, start, is_drained: false, outcome: None })

@@ -103,7 +103,7 @@ fn family(process: &WatchedProcess) -> Result<ProcessFamily, String> {
         WatchedProcess::Id(id) => *id,
         WatchedProcess::File(path) => id_in(path)?,
     };
-    ProcessFamily::of(id).ok_or_else(|| format!("no process {id} runs on this machine"))
+    ProcessFamily::from_id(id).ok_or_else(|| format!("no process {id} runs on this machine"))
 }
 
 fn id_in(path: &Path) -> Result<u32, String> {
@@ -162,7 +162,7 @@ struct Meter {
     latest: Option<Reading>,
     /// Between the last two readings.
     cores: Option<f64>,
-    /// Of the measured window.
+    /// CPU time in the measured window.
     cpu: Duration,
     elapsed: Duration,
     memory_bytes_max: Option<u64>,

@@ -18,7 +18,7 @@ pub(super) struct Checkpoints<'a> {
     trial: &'a TrialContext<'a>,
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
-    /// Of the measured phase and what follows.
+    /// Resources used in the measured phase and what follows.
     usage: HostSampler,
     /// When the load was last seen going on, in nanoseconds since the trial's epoch.
     loaded_until_ns: u64,

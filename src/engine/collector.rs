@@ -79,7 +79,7 @@ pub struct Totals {
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
-    /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
+    /// Totals of a schedule that changes its rate: one for each result that its parts belong to, in their order.
     pub parts: Vec<PartTotals>,
     /// What was watched of the broker.
     pub broker: Vec<WatchedUsage>,
@@ -104,7 +104,7 @@ pub struct WindowTotals {
     /// Messages handed over, acknowledged and received for the first time, and their payload.
     pub attempted: u64,
     pub acknowledged: u64,
-    /// Of these, messages of the warm-up.
+    /// Messages of the warm-up among the acknowledged ones.
     pub acknowledged_of_warm_up: u64,
     pub payload_bytes: u64,
     pub consumed: u64,

@@ -137,7 +137,7 @@ impl<'a> LoadPhase<'a> {
             listening: Listening::from_context(context),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
-            backlog: BacklogWatch::of(context, load_start_ns, start),
+            backlog: BacklogWatch::new(context, load_start_ns, start),
             host_sampler: HostSampler::begin(context.identity.host_share, clock),
             usage: None,
             end: End::Completed,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::figures::per_second;
+use super::sections::per_second;
 use crate::broker::Topic;
 use crate::engine::Outcome;
 use crate::measure::{CompactDistribution, ConsumerTally, MAX_PARTITIONS, PartitionTally};
@@ -32,7 +32,7 @@ pub(super) fn partitions(outcome: &Outcome) -> Option<Partitions> {
     Some(Partitions {
         partitions: all.len() as u64,
         unknown: found.unknown,
-        acknowledged: Extent::of(all.iter().map(|of| of.acknowledged)).filter(|_| all.len() > 1)?,
+        acknowledged: Extent::from_values(all.iter().map(|of| of.acknowledged)).filter(|_| all.len() > 1)?,
         p50_ns: known(all.iter().map(|of| (of.acknowledged, of.p50_ns))),
         p99_ns: known(all.iter().map(|of| (of.acknowledged, of.p99_ns))),
         listed: listed(all, |of| (of.p99_ns, of.p50_ns), |of| of.acknowledged),
@@ -92,7 +92,7 @@ fn spread(group: usize, consumers: &[&ConsumerFigures]) -> Option<ConsumerSpread
     Some(ConsumerSpread {
         group,
         consumers: consumers.len() as u64,
-        consumed: Extent::of(consumers.iter().map(|of| of.consumed))?,
+        consumed: Extent::from_values(consumers.iter().map(|of| of.consumed))?,
         end_to_end_p50_ns: known(consumers.iter().map(|of| (of.consumed, of.end_to_end_p50_ns))),
         end_to_end_p99_ns: known(consumers.iter().map(|of| (of.consumed, of.end_to_end_p99_ns))),
     })
@@ -101,7 +101,7 @@ fn spread(group: usize, consumers: &[&ConsumerFigures]) -> Option<ConsumerSpread
 /// Of those with messages; `None` if one of them lacks the figure.
 fn known(figures: impl Iterator<Item = (u64, Option<u64>)>) -> Option<Extent> {
     let figures: Option<Vec<u64>> = figures.filter(|(messages, _)| *messages > 0).map(|(_, figure)| figure).collect();
-    Extent::of(figures?.into_iter())
+    Extent::from_values(figures?.into_iter())
 }
 
 /// Median and 99th percentile in nanoseconds, the latter if enough values are independent of each other.

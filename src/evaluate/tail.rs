@@ -66,7 +66,7 @@ mod tests {
             response.record_n(response_ns, 10);
             moments += connections;
         }
-        let latency = super::super::figures::independent(&response, moments);
+        let latency = crate::evaluate::sections::independent(&response, moments);
         with_tails(latency, timeline.bins(), pauses, |slowest| slowest.response_ns).unwrap()
     }
 

@@ -127,8 +127,8 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
     let population = Population { missing: missing(record, kind, groups), latency };
     match statistic {
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
-        LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.of_all(|latency| latency.max_ns as f64),
-        LatencyStatistic::Mean => population.of_all(|latency| latency.mean_ns),
+        LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.over_all(|latency| latency.max_ns as f64),
+        LatencyStatistic::Mean => population.over_all(|latency| latency.mean_ns),
     }
 }
 
@@ -201,7 +201,7 @@ impl Population<'_> {
     }
 
     /// A figure that depends on every message; or why it is not known.
-    fn of_all(&self, figure: impl FnOnce(&Latency) -> f64) -> Result<f64, String> {
+    fn over_all(&self, figure: impl FnOnce(&Latency) -> f64) -> Result<f64, String> {
         if self.messages() == self.latency.count { Ok(figure(self.latency)) } else { Err(self.not_in_it()) }
     }
 

@@ -204,7 +204,7 @@ const MAX_PARTS: usize = 100;
 /// A stretch of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduleSegment {
-    /// Since the load began.
+    /// Begin and end since the load began.
     pub begin_ns: u64,
     pub end_ns: u64,
     /// Which result it belongs to: all bursts share one, and all that lies between them another.

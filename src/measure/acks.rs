@@ -31,11 +31,11 @@ impl Acks {
 
     /// The same, with where to mark what was acknowledged.
     pub fn verified(clock: Clock, producers: usize, open_loop: bool, verification: Option<Arc<Verification>>) -> Self {
-        Acks::of_partitions(clock, producers, open_loop, verification, None)
+        Acks::with_partitions(clock, producers, open_loop, verification, None)
     }
 
     /// The same, with figures of single partitions.
-    pub fn of_partitions(
+    pub fn with_partitions(
         clock: Clock,
         producers: usize,
         open_loop: bool,
@@ -178,7 +178,7 @@ impl AckRecorder {
     }
 }
 
-/// So many stretches are marked at once at the latest.
+/// Spans of acknowledged messages that are marked together at most.
 const MAX_SPANS: usize = 4096;
 
 /// Outcomes that became known at the same moment. Windows open when it is dropped.
@@ -197,7 +197,7 @@ pub struct AckBatch<'a> {
     /// Acknowledged messages of the same producer, of the warm-up or not, that are not in the tally yet.
     messages: u64,
     payload_bytes: u64,
-    /// Of these messages, those whose latency is counted.
+    /// How many of these messages have their latency counted.
     timed: u64,
     /// Messages that the batch acknowledged, of the measured phase and of the warm-up.
     acknowledged: u64,
@@ -206,7 +206,7 @@ pub struct AckBatch<'a> {
     slowest: SlowestOfBatch,
 }
 
-/// In nanoseconds.
+/// The longest latencies of a batch, in nanoseconds.
 #[derive(Default)]
 struct SlowestOfBatch {
     response_ns: u64,
@@ -308,7 +308,7 @@ impl<'a> AckBatch<'a> {
             }
         }
         if let Some(names) = self.partitions {
-            let partition = names.of_message(self.partition, self.last.producer_index());
+            let partition = names.for_message(self.partition, self.last.producer_index());
             self.shard.partitions.count(names, partition, self.now_ns, headline_ns, messages);
         }
     }

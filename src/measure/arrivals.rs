@@ -40,7 +40,7 @@ impl Arrivals {
         verification: Option<Arc<Verification>>,
     ) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
-        let (partition_budget, consumers) = (Budget::of_bytes(PARTITION_BYTES), Mutex::default());
+        let (partition_budget, consumers) = (Budget::new(PARTITION_BYTES), Mutex::default());
         let shared =
             ArrivalState { clock, header_offset_ns, timed, run_tag, verification, groups, partition_budget, consumers };
         Arrivals { shared: Arc::new(shared) }
@@ -370,9 +370,9 @@ pub(super) struct Group {
 /// End-to-end latencies of a group, as they were collected.
 #[derive(Default)]
 pub(super) struct GroupLatencies {
-    /// Of all that was collected.
+    /// Latencies of all that was collected.
     pub(super) all: CompactDistribution,
-    /// Since the last [`GroupLap`].
+    /// Latencies since the last [`GroupLap`].
     pub(super) lap: CompactDistribution,
     /// First arrivals at the last [`GroupLap`].
     pub(super) first: u64,
@@ -383,7 +383,7 @@ pub(super) struct GroupLatencies {
 /// What a group received since the last lap, and how far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupLap {
-    /// As [`Arrived::first`], since the last lap.
+    /// First arrivals since the last lap, as [`Arrived::first`].
     pub consumed: u64,
     /// Messages of the trial that have arrived so far, damaged ones included, without the repetitions that verification found.
     pub arrived: u64,
@@ -398,9 +398,9 @@ pub struct GroupLap {
 pub struct GroupProgress {
     /// Messages handed over.
     pub deliveries: u64,
-    /// As [`Arrived::first`].
+    /// First arrivals, as [`Arrived::first`].
     pub first: u64,
-    /// As [`Arrived::corrupt`].
+    /// Damaged messages, as [`Arrived::corrupt`].
     pub corrupt: u64,
     /// Times that receiving failed.
     pub errors: u64,

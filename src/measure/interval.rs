@@ -85,15 +85,15 @@ pub struct Interval {
     /// Moments at which measured messages were acknowledged: one for each [`AckBatch`](super::AckBatch) that had some. Messages
     /// whose outcome became known at one moment share a fate, so this is how many of their latencies are independent.
     pub moments: u64,
-    /// Of measured messages.
+    /// Errors of measured messages.
     pub errors: Errors,
     /// When the last measured message was acknowledged, in nanoseconds since the trial's epoch; 0: none was.
     pub last_acknowledged_ns: u64,
     /// When messages were acknowledged, warm-up included, and how slow they were, without it.
     pub timeline: Timeline,
-    /// Of producers that send in transactions.
+    /// Transactions, where producers send in some.
     pub transactions: Option<Box<Transactions>>,
-    /// Of a schedule that changes its rate.
+    /// Response times by part, of a schedule that changes its rate.
     pub parts: PartResponses,
 }
 
@@ -195,7 +195,7 @@ impl fmt::Display for FailureClass {
 pub struct Transactions {
     pub committed: u64,
     pub aborted: u64,
-    /// From the call that commits, when all messages are written, to the broker's confirmation.
+    /// Time from the call that commits, when all messages are written, to the broker's confirmation.
     pub commit: Distribution,
 }
 
@@ -237,7 +237,7 @@ impl PartEnds {
 pub struct PartResponse {
     pub result: usize,
     pub response: Distribution,
-    /// As in [`Interval::moments`](super::Interval::moments).
+    /// Moments of acknowledgement, as in [`Interval::moments`].
     pub moments: u64,
     /// The latest of these moments.
     last_ns: u64,
@@ -249,7 +249,7 @@ impl PartResponse {
     }
 }
 
-/// Those of an interval: of few results, as most messages are acknowledged soon.
+/// Response times of an interval: of few results, as most messages are acknowledged soon.
 #[derive(Debug, Clone, Default)]
 pub struct PartResponses(Vec<PartResponse>);
 
@@ -257,7 +257,7 @@ impl PartResponses {
     /// Counts `messages` that were intended at one time and acknowledged at `now_ns`.
     pub(super) fn record(&mut self, ends: &PartEnds, now_ns: u64, response_ns: u64, messages: u64) {
         let Some(result) = ends.result_at(now_ns.saturating_sub(response_ns)) else { return };
-        let part = self.of(result);
+        let part = self.response_mut(result);
         part.response.record_n(response_ns, messages);
         if part.last_ns != now_ns {
             part.last_ns = now_ns;
@@ -267,7 +267,7 @@ impl PartResponses {
 
     pub(super) fn merge(&mut self, other: &PartResponses) {
         for theirs in &other.0 {
-            let mine = self.of(theirs.result);
+            let mine = self.response_mut(theirs.result);
             mine.response.merge(&theirs.response);
             mine.moments += theirs.moments;
         }
@@ -281,7 +281,7 @@ impl PartResponses {
         self.0.iter()
     }
 
-    fn of(&mut self, result: usize) -> &mut PartResponse {
+    fn response_mut(&mut self, result: usize) -> &mut PartResponse {
         let index = self.0.iter().position(|part| part.result == result).unwrap_or_else(|| {
             self.0.push(PartResponse::new(result));
             self.0.len() - 1

@@ -33,7 +33,7 @@ pub struct PartitionName {
 #[derive(Debug)]
 pub struct PartitionNames {
     known: Mutex<Vec<PartitionName>>,
-    /// By producer, its topic: for messages whose partition is not known.
+    /// Topic of each producer: for messages whose partition is not known.
     topics: Vec<PartitionIndex>,
     budget: Budget,
 }
@@ -42,7 +42,7 @@ impl PartitionNames {
     /// Of producers that write to these topics, one for each producer. With one topic only, its name says nothing about a message.
     pub fn new(topic_of_producer: impl Iterator<Item = Arc<str>>) -> Self {
         let mut names =
-            PartitionNames { known: Mutex::default(), topics: Vec::new(), budget: Budget::of_bytes(LATENCY_BYTES) };
+            PartitionNames { known: Mutex::default(), topics: Vec::new(), budget: Budget::new(LATENCY_BYTES) };
         names.topics = topic_of_producer.map(|topic| names.index_of(&topic, None)).collect();
         if names.known.lock().len() < 2 {
             names.known.lock().clear();
@@ -68,7 +68,7 @@ impl PartitionNames {
 
     /// Where a message is counted whose client names `partition`.
     #[inline]
-    pub(super) fn of_message(&self, partition: PartitionIndex, producer_index: usize) -> PartitionIndex {
+    pub(super) fn for_message(&self, partition: PartitionIndex, producer_index: usize) -> PartitionIndex {
         match self.topics.get(producer_index) {
             Some(topic) if partition == PartitionIndex::UNKNOWN => *topic,
             _ => partition,
@@ -133,7 +133,7 @@ impl PartitionShard {
 pub struct Acknowledged {
     /// Messages whose partition is not known.
     pub unknown: u64,
-    /// Those that clients named, whether something was written to them or not.
+    /// Partitions that clients named, whether something was written to them or not.
     pub partitions: Vec<PartitionTally>,
 }
 
@@ -187,14 +187,14 @@ mod tests {
         assert_ne!(first, names.index_of("only", Some(1)));
         assert_ne!(first, names.index_of("other", Some(0)));
         assert_eq!(first, names.index_of("only", Some(0)));
-        assert_eq!(names.of_message(PartitionIndex::UNKNOWN, 1), PartitionIndex::UNKNOWN, "one topic says nothing");
-        assert_eq!(names.of_message(first, 1), first);
+        assert_eq!(names.for_message(PartitionIndex::UNKNOWN, 1), PartitionIndex::UNKNOWN, "one topic says nothing");
+        assert_eq!(names.for_message(first, 1), first);
     }
 
     #[test]
     fn messages_of_unknown_partitions_belong_to_their_producers_topic_where_there_are_several() {
         let names = names(&["a", "b", "a"]);
-        let of = |producer| names.of_message(PartitionIndex::UNKNOWN, producer);
+        let of = |producer| names.for_message(PartitionIndex::UNKNOWN, producer);
         assert_eq!((of(0), of(2)), (names.index_of("a", None), of(0)));
         assert_eq!(of(1), names.index_of("b", None));
         assert_eq!(of(3), PartitionIndex::UNKNOWN, "a producer that there is not");

@@ -32,7 +32,7 @@ pub struct Partitions {
 struct Partition {
     /// The offset after the last message that was received.
     next_offset: u64,
-    /// By producer: the sequence after its latest message; 0: none came.
+    /// The sequence after the latest message of each producer; 0: none came.
     next_sequences: Vec<u64>,
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn order_is_kept_per_partition_and_producer() {
-        let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
+        let mut partitions = Partitions::new(Budget::new(PARTITION_BYTES));
         assert_eq!(partitions.arrived(0, 0, 0, 5), Order::Kept);
         assert_eq!(partitions.arrived(1, 0, 0, 3), Order::Kept, "another partition");
         assert_eq!(partitions.arrived(0, 0, 1, 0), Order::Kept, "another producer");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn offsets_are_kept_per_partition_and_never_go_back() {
-        let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
+        let mut partitions = Partitions::new(Budget::new(PARTITION_BYTES));
         partitions.pass(2, 10);
         partitions.pass(2, 4);
         partitions.pass(UNORDERED_PARTITION, 99);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn tables_stay_within_their_budget_and_say_what_they_did_not_check() {
-        let budget = Budget::of_bytes(10_000);
+        let budget = Budget::new(10_000);
         let mut partitions = [Partitions::new(budget.clone()), Partitions::new(budget.clone())];
         let mut unchecked = 0;
         for partition in 0..100 {

@@ -57,12 +57,12 @@ pub struct Arrived {
     /// Every message handed over, of this trial or not.
     pub messages: u64,
     pub payload_bytes: u64,
-    /// Of this trial, intact or corrupt, repetitions included.
+    /// Messages of this trial, intact or corrupt, repetitions included.
     pub received: u64,
     /// Intact messages that had not arrived at the group before. Where nothing is verified, repetitions cannot be distinguished and are
     /// among them.
     pub first: u64,
-    /// Those of `first` whose intended time lies in the measured phase.
+    /// Messages of `first` whose intended time lies in the measured phase.
     pub consumed: u64,
     /// Repetitions that the broker did not announce as such.
     pub duplicated: u64,
@@ -78,7 +78,7 @@ pub struct Arrived {
     pub corrupt: u64,
     /// Not of this trial.
     pub foreign: u64,
-    /// Those of `consumed` that arrived before their intended time, by clocks that differ: their latency is recorded as 0.
+    /// Messages of `consumed` that arrived before their intended time, by clocks that differ: their latency is recorded as 0.
     pub before_intended: u64,
     /// Most that one of them did, in nanoseconds.
     pub most_before_intended_ns: u64,
@@ -162,7 +162,7 @@ pub struct ConsumerTally {
     pub consumed: u64,
     /// Messages that arrived inside the measured window: for the first time, where that is verified.
     pub in_window: u64,
-    /// As [`Reception::moments`].
+    /// Moments of arrival, as [`Reception::moments`].
     pub moments: u64,
     /// As [`Reception::end_to_end`]; `None`: the trial has too many consumers to keep it of this one.
     pub end_to_end: Option<CompactDistribution>,

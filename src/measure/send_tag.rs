@@ -168,9 +168,9 @@ fn decode_delay(code: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendRun {
     pub first: SendTag,
-    /// At least 1.
+    /// How many messages they are, at least 1.
     pub messages: u32,
-    /// Of all of them.
+    /// Payload of all of them.
     pub payload_bytes: u32,
 }
 

@@ -13,7 +13,6 @@ pub mod connect;
 pub mod foreign;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
-pub mod in_turn;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod percent;
 pub mod plain_http;

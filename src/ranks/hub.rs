@@ -16,9 +16,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout, timeout_at};
 
+pub use self::gathering::addresses;
 use super::clock::{RoundTrip, RoundTrips, Stage};
-use super::message::{Counters, FromRank, FromRoot, Hello, KnownClock};
-use super::{SILENCE, clock_ns, frame};
+use super::message::{self, Counters, FromRank, FromRoot, Hello, KnownClock};
+use super::{SILENCE, clock_ns};
 use crate::record::{LostRank, RankClock};
 
 /// Between two pings, beside those of a burst.
@@ -280,7 +281,7 @@ async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, 
             *sent_ns = clock_ns(injected_ns);
         }
         // The reading task finds out that the connection is lost.
-        if frame::write(&mut to, &order).await.is_err() {
+        if message::write_frame(&mut to, &order).await.is_err() {
             return;
         }
     }
@@ -288,7 +289,7 @@ async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, 
 
 async fn read(mut from: OwnedReadHalf, rank: usize, events: UnboundedSender<(usize, Event)>, injected_ns: i64) {
     loop {
-        let event = match frame::read(&mut from, SILENCE).await {
+        let event = match message::read_frame(&mut from, SILENCE).await {
             Ok(FromRank::Pong { sent_ns, clock_ns: answered_ns }) => {
                 Event::RoundTrip(RoundTrip { sent_ns, arrived_ns: clock_ns(injected_ns), answered_ns })
             }

@@ -4,29 +4,27 @@
 //! the ranks talk over TCP connections of their own, because a rank that dies ends an MPI job, but only its connection here
 //! (docs/decisions/0012-mpi.md).
 //!
-//! - `job`: what MPI itself does. `interfaces`: the addresses at which rank 0 can be reached.
-//! - `message`: what ranks tell each other. `frame`: how it is written.
+//! - `job`: what MPI itself does.
+//! - `message`: what ranks tell each other, and how it is written.
 //! - `hub`: rank 0's side, with a connection to each rank, itself included. `member`: a rank's side.
 //! - `joint_second`: what all ranks did in one second.
 //! - `clock`: how far clocks are apart, by round trips.
 
 mod clock;
-mod frame;
 mod hub;
-mod interfaces;
 mod job;
 mod joint_second;
 mod member;
 mod message;
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use hub::addresses;
 pub use hub::{Event, Hub};
-pub use interfaces::addresses;
 pub use job::{Job, Place, is_launched};
 pub use joint_second::JointSecond;
 pub use member::Member;
 pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
-
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::scenario::units;
 

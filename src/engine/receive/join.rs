@@ -212,7 +212,7 @@ impl StartSignal {
 /// The groups that begin late.
 pub struct LateGroups<'a> {
     signal: StartSignal,
-    /// Those that have not begun.
+    /// Groups that have not begun.
     waiting: Rc<RefCell<BTreeSet<usize>>>,
     /// `None`: all have joined, or one could not.
     joining: Option<LocalBoxFuture<'a, Result<(), EngineError>>>,

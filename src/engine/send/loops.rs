@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 use super::pacer::{Pacer, WakeUpDelay};
-use super::sender::{Sender, Sent, Shared};
+use super::sender::{Sender, SenderShared, Sent};
 use super::window::{Quota, TrialWindow, WindowRule};
 use crate::broker::Producer;
 use crate::load::SendSchedule;
@@ -87,7 +87,7 @@ impl Due {
     }
 
     /// Makes a batch of messages that are due by `now_ns`; an empty one when the quota is used up.
-    fn gather(&mut self, shared: &Shared, now_ns: u64) {
+    fn gather(&mut self, shared: &SenderShared, now_ns: u64) {
         let trial_window: &TrialWindow = &shared.trial_window;
         self.messages.clear();
         self.delays.clear();

@@ -224,7 +224,7 @@ fn send_tag(producer_index: usize, sequence: u64, intended_ns: u64, sent_ns: u64
 
 /// Decides message by message of one producer, by numbers that stand for the attributes, so that a batch's messages can borrow them.
 pub struct AttributeSource {
-    /// For each set of headers and each partition, of a message with a payload and of one without.
+    /// Attributes for each set of headers and each partition, of a message with a payload and of one without.
     table: Box<[Attributes]>,
     /// The places in the table that the next message's partition and headers have.
     partition: InTurn,

@@ -16,7 +16,7 @@ use self::loops::Rounds;
 use self::message_source::{AttributeSource, MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::{Pacer, WakeUpDelays};
 pub use self::sender::{Attempted, Closing, Sent};
-use self::sender::{Sender, Shared};
+use self::sender::{Sender, SenderShared};
 pub use self::stall::StallWatch;
 use self::window::WindowRule;
 pub use self::window::{FirstSent, Quota, TrialWindow};
@@ -60,7 +60,7 @@ pub fn start<P: Producer>(
     let settings = &context.scenario.producers;
     let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
-    let shared = Arc::new(Shared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
+    let shared = Arc::new(SenderShared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
     let (mut tasks, closing) = (JoinSet::new(), Closing::new());

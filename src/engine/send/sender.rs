@@ -13,7 +13,7 @@ use crate::measure::{Acks, Window};
 use crate::net::backoff::Backoff;
 
 /// What all producers of a trial have in common.
-pub struct Shared {
+pub struct SenderShared {
     pub acks: Acks,
     pub trial_window: Arc<TrialWindow>,
     pub quota: Arc<Quota>,
@@ -64,13 +64,13 @@ impl Sent {
 pub struct Sender<P> {
     producer: P,
     producer_index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SenderShared>,
     closing: Closing<P>,
     messages: MessageSource,
     attempted: Attempted,
     /// The pause of a closed loop after a batch of which everything was refused.
     refusals: Backoff,
-    /// Kept for its memory only: empty between batches.
+    /// Memory for the next batch: empty between batches.
     outgoing: Vec<Outgoing<'static>>,
 }
 
@@ -78,7 +78,7 @@ impl<P: Producer> Sender<P> {
     pub fn new(
         producer: P,
         producer_index: usize,
-        shared: Arc<Shared>,
+        shared: Arc<SenderShared>,
         closing: Closing<P>,
         messages: MessageSource,
     ) -> Self {
@@ -98,7 +98,7 @@ impl<P: Producer> Sender<P> {
         self.producer_index
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<SenderShared> {
         &self.shared
     }
 

@@ -1,12 +1,11 @@
 //! Compares two sets of records point by point. Pure: it reads records and returns what can be said.
 //!
-//! - `conditions`: what differs between the sets beside their figures. `side`: one set's trials of a point, and a figure's centre.
-//! - `design`: how both sets' trials ran. `counts`: what went wrong. `point`: the counts and figures of a point.
+//! - `conditions`: how both sets' trials ran, and what differs between the sets beside their figures.
+//! - `side`: one set's trials of a point, the figures that are compared, and a figure's centre.
+//! - `counts`: what went wrong. `point`: the counts and figures of a point.
 
 mod conditions;
 mod counts;
-mod design;
-mod figure;
 mod point;
 mod side;
 
@@ -14,12 +13,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use conditions::Difference;
+pub use conditions::{Design, Difference};
 pub use counts::{Count, CountComparison, CountKind};
-pub use design::Design;
-pub use figure::{FigureKind, Outcome};
 pub use point::{FigureComparison, PointComparison};
-pub use side::{Centre, Side};
+pub use side::{Centre, FigureKind, Outcome, Side};
 
 use crate::record::readable::percent;
 use crate::record::{Record, SeriesRow};
@@ -135,7 +132,7 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
     if matched.pairs.is_empty() {
         return Err(ComparisonError::NoCommonPoint);
     }
-    let design = design::of(&mut matched.pairs);
+    let design = conditions::design(&mut matched.pairs);
     let differences = conditions::differences(&matched.pairs);
     let mut points: Vec<PointComparison> =
         matched.pairs.iter().map(|(a, b)| point::compare(a, b, design, bounds)).collect();
@@ -208,7 +205,7 @@ fn by_point(trials: &[KeptTrial]) -> BTreeMap<PointKey, Side<'_>> {
         let values = serde_json::to_string(&trial.record.point).unwrap_or_default();
         points.entry(values).or_default().push(trial);
     }
-    points.into_iter().filter_map(|(values, trials)| Some((values, Side::of(trials)?))).collect()
+    points.into_iter().filter_map(|(values, trials)| Some((values, Side::new(trials)?))).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Bounds;
+use super::conditions::Design;
 use super::counts::{self, CountComparison};
-use super::design::Design;
-use super::figure::{FigureKind, Outcome};
-use super::side::{Centre, Side, SideTrials};
+use super::side::{Centre, FigureKind, Outcome, Side, SideTrials};
 use crate::record::readable::percent;
 use crate::statistics::{self, Conclusion};
 
@@ -58,7 +57,7 @@ pub struct FigureComparison {
     /// Its 95 % interval; `null` with too few trials for one.
     pub ratio_low: Option<f64>,
     pub ratio_high: Option<f64>,
-    /// By permutation: how often chance makes so large a difference.
+    /// How often chance makes so large a difference, by permutation.
     pub p: f64,
     /// The same, adjusted for all points that were compared (Holm).
     pub adjusted_p: f64,

@@ -316,7 +316,7 @@ fn consumers_that_fall_behind_in_b_alone_are_a_regression() {
         changed(&sound(60), |index, record| {
             let latency = record.latency.end_to_end.take();
             record.latency.end_to_end =
-                latency.map(|latency| if index < number { latency.of_growing_lag() } else { latency });
+                latency.map(|latency| if index < number { latency.with_growing_lag() } else { latency });
         })
     };
     let kind = CountKind::TrialsWithGrowingLag;

@@ -1,7 +1,6 @@
 //! Findings from the tails: what the load generator itself added to latencies and outages, and whether a few events made a percentile.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{SLEEPER, count, duration, percent};
 use crate::record::{Latency, LoadModel, Outage, Tail};

@@ -90,7 +90,9 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         );
         return (Limiter::Broker, sentence);
     }
-    if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
+    if let Some(in_flight) =
+        InFlight::from_evidence(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE)
+    {
         let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
             "On average, {} of the {} messages that may be in flight were in flight ({}; {}), and half of the answers took {} or longer, while {idle}",
@@ -100,11 +102,10 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             in_flight.sources,
             duration(service as f64),
         );
-        let behind = match missed {
-            true => {
-                "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger window only makes answers slower"
-            }
-            false => "a larger `producers.in_flight` may carry more",
+        let behind = if missed {
+            "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger window only makes answers slower"
+        } else {
+            "a larger `producers.in_flight` may carry more"
         };
         return (Limiter::Window, format!("{window}: {behind}."));
     }
@@ -173,7 +174,7 @@ fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
 /// Messages in flight on average.
 struct InFlight {
     messages: f64,
-    /// Of the window.
+    /// Their share of the window.
     share: f64,
     /// What was found in both ways.
     sources: String,
@@ -183,7 +184,7 @@ impl InFlight {
     /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the rows' ends
     /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
     /// acknowledged too, so they are believed where such are many.
-    fn of(evidence: &Evidence<'_>) -> Option<Self> {
+    fn from_evidence(evidence: &Evidence<'_>) -> Option<Self> {
         if evidence.window == 0 {
             return None;
         }

@@ -1,7 +1,6 @@
 //! Findings from the pace of the trial: whether it was long enough, and whether it kept its rate.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits, steadiness, warm_up};
+use super::{Evidence, Finding, against, limits, note, steadiness, warm_up};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, duration_at_least, percent, rate};
 use crate::record::{Latency, LimitedBy, Limiter, Reason};

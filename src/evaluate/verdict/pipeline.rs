@@ -1,7 +1,6 @@
 //! Findings from a pipeline: whether every database has every row once, and whether the pipeline kept up.
 
-use super::Evidence;
-use super::finding::{Finding, against, note};
+use super::{Evidence, Finding, against, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, percent};
 use crate::record::{Pipeline, ReadBack};

@@ -1,7 +1,6 @@
 //! Findings from the machine: whether the load generator was the limit, its machine was short of CPU, or time was withheld.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
@@ -166,9 +165,10 @@ fn broker_unwatched(evidence: &Evidence<'_>) -> Option<Finding> {
 /// How the cores of a machine were used that had none left; `None` where some were idle.
 pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
-    let withheld = match load.steal > 0.0 {
-        true => format!(" and {} withheld by the hypervisor", percent(load.steal)),
-        false => String::new(),
+    let withheld = if load.steal > 0.0 {
+        format!(" and {} withheld by the hypervisor", percent(load.steal))
+    } else {
+        String::new()
     };
     let client_share = client_share_of_busy(evidence);
     Some(format!(

@@ -1,7 +1,6 @@
 //! Findings from verification: messages that were lost, unread, repeated or out of order, by group.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration};
 use crate::record::{GroupVerification, Verification};
@@ -20,7 +19,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
 }
 
 /// Describes the groups that `concerns` chooses by `each`, the first few in full.
-fn of_groups(
+fn describe_groups(
     verification: &Verification,
     concerns: impl Fn(&GroupVerification) -> bool,
     each: impl Fn(&GroupVerification) -> String,
@@ -46,7 +45,7 @@ fn sentence(text: String) -> String {
 fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     let Verification { lost, duplicated, corrupt, .. } = *verification;
     let concerns = |group: &GroupVerification| group.lost + group.duplicated + group.corrupt > 0;
-    let described = of_groups(verification, concerns, |group| {
+    let described = describe_groups(verification, concerns, |group| {
         format!(
             "in group {}, {} of {} acknowledged messages were lost, {} were delivered twice without notice and {} were damaged",
             group.group,
@@ -65,7 +64,7 @@ fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 }
 
 fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| group.unread > 0,
         |group| {
@@ -87,7 +86,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 
 fn behind(verification: &Verification) -> Option<Finding> {
     let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::MAX_CATCH_UP_NS);
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| late(group).is_some(),
         |group| {
@@ -110,7 +109,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
 
 fn stored(verification: &Verification) -> Option<Finding> {
     let stored = verification.not_acknowledged_but_stored;
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| group.not_acknowledged_but_stored > 0,
         |group| {

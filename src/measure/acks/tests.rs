@@ -142,7 +142,7 @@ fn acknowledged_messages_of_all_producers_are_marked_and_failed_ones_are_not() {
 #[test]
 fn partitions_have_latencies_of_their_own_that_add_up_to_those_of_all() {
     let names = PartitionNames::new(["topic"].map(Arc::from).into_iter());
-    let acks = Acks::of_partitions(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
+    let acks = Acks::with_partitions(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
     let [first, second] = [0, 1].map(|number| acks.partition("topic", Some(number)));
     let recorder = acks.recorder();
     {

@@ -36,7 +36,7 @@ pub struct ProcessFamily {
 
 impl ProcessFamily {
     /// The process `id` with the descendants that it has now; `None` without such a process, or where the system does not tell.
-    pub fn of(id: u32) -> Option<Self> {
+    pub fn from_id(id: u32) -> Option<Self> {
         let parents = parents();
         let mut ids = vec![id];
         let mut next = 0;
@@ -64,24 +64,24 @@ impl ProcessFamily {
 fn parents() -> BTreeMap<u32, u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter_map(|id| Some((id, Stat::of(id)?.parent))).collect()
+    ids.filter_map(|id| Some((id, Stat::read(id)?.parent))).collect()
 }
 
 fn usage(id: u32) -> Option<OtherUsage> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let memory_bytes = kibibytes(&status, "VmRSS:").map(|kibibytes| kibibytes * 1024);
-    Some(OtherUsage { cpu: Stat::of(id)?.cpu(ticks_per_second()), memory_bytes })
+    Some(OtherUsage { cpu: Stat::read(id)?.cpu(ticks_per_second()), memory_bytes })
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
-    /// In user mode and in the kernel, of all its threads.
+    /// CPU time in user mode and in the kernel, of all its threads.
     ticks: u64,
 }
 
 impl Stat {
-    fn of(id: u32) -> Option<Self> {
+    fn read(id: u32) -> Option<Self> {
         Stat::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
@@ -165,7 +165,7 @@ mod tests {
             .spawn()
             .unwrap();
         let grown = |before: Duration| loop {
-            let usage = ProcessFamily::of(shell.id()).and_then(|family| family.usage()).unwrap_or_default();
+            let usage = ProcessFamily::from_id(shell.id()).and_then(|family| family.usage()).unwrap_or_default();
             if usage.cpu > before {
                 return usage;
             }
@@ -176,7 +176,7 @@ mod tests {
         unsafe { libc::kill(shell.id() as libc::pid_t, libc::SIGTERM) };
         shell.wait().unwrap();
         assert!(second.cpu > first.cpu && second.memory_bytes.unwrap() > 0, "{first:?} {second:?}");
-        assert_eq!(ProcessFamily::of(shell.id()), None, "it has ended");
+        assert_eq!(ProcessFamily::from_id(shell.id()), None, "it has ended");
     }
 
     #[test]

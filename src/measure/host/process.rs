@@ -40,22 +40,22 @@ impl ProcessUsage {
     /// The counters of all threads of this process, those that ended included; zero where the system has no such counter.
     #[cfg(unix)]
     pub fn now() -> Self {
-        ProcessUsage::of(libc::RUSAGE_SELF)
+        ProcessUsage::read(libc::RUSAGE_SELF)
     }
 
     /// The counters of the calling thread alone; zero where the system has no such counter.
     #[cfg(target_os = "linux")]
-    pub fn of_this_thread() -> Self {
-        ProcessUsage::of(libc::RUSAGE_THREAD)
+    pub fn this_thread() -> Self {
+        ProcessUsage::read(libc::RUSAGE_THREAD)
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub fn of_this_thread() -> Self {
+    pub fn this_thread() -> Self {
         ProcessUsage::default()
     }
 
     #[cfg(unix)]
-    fn of(whom: libc::c_int) -> Self {
+    fn read(whom: libc::c_int) -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: `usage` is a valid place for an `rusage`, and the call writes nowhere else.
         let answer = unsafe { libc::getrusage(whom, usage.as_mut_ptr()) };

@@ -21,10 +21,8 @@ pub fn scheduling_policy() -> Option<&'static str> {
 /// started the process with another policy wants that one. A system that refuses leaves the policy as it is.
 #[cfg(target_os = "linux")]
 pub fn set_batch(is_batch: bool) {
-    let (from, to) = match is_batch {
-        true => (libc::SCHED_OTHER, libc::SCHED_BATCH),
-        false => (libc::SCHED_BATCH, libc::SCHED_OTHER),
-    };
+    let (from, to) =
+        if is_batch { (libc::SCHED_OTHER, libc::SCHED_BATCH) } else { (libc::SCHED_BATCH, libc::SCHED_OTHER) };
     if policy() == from {
         // `struct sched_param` of the kernel. A policy that is not of real time has the priority 0.
         let priority: libc::c_int = 0;

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
-use super::gathering::{ACCEPT_PAUSE, Ungathered, next_of};
+use super::gathering::{ACCEPT_PAUSE, JoinError, next_of};
 use super::*;
 use crate::ranks::Member;
 use crate::record::InputFile;
@@ -28,7 +28,7 @@ fn hello(rank: usize) -> Hello {
 }
 
 /// Gathers ranks that say these words first.
-async fn gather(hellos: Vec<Hello>) -> (Result<Hub, Ungathered>, Vec<Member>) {
+async fn gather(hellos: Vec<Hello>) -> (Result<Hub, JoinError>, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let size = hellos.len();
@@ -142,9 +142,9 @@ async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
 }
 
 /// Why the ranks are refused, which all of these are told.
-async fn refused(ungathered: Ungathered, members: Vec<Member>) -> String {
-    let reason = ungathered.error.to_string();
-    let dismissed = tokio::spawn(ungathered.dismiss(Duration::MAX));
+async fn refused(join_error: JoinError, members: Vec<Member>) -> String {
+    let reason = join_error.error.to_string();
+    let dismissed = tokio::spawn(join_error.dismiss(Duration::MAX));
     for mut member in members {
         assert_eq!(member.order().await, Some(FromRoot::Refused { reason: reason.clone() }));
         assert_eq!(member.order().await, None, "nothing follows");

@@ -22,7 +22,7 @@ const SCHEMA_NAME: &str = "brokermark.record/";
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRecords {
-    /// In the order of the file.
+    /// Records in the order of the file.
     pub records: Vec<Record>,
     /// A crash cut the last line off; it is not among the records.
     pub cut_off: bool,

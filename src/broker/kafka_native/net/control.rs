@@ -209,7 +209,7 @@ pub fn request_frame<R: Request>(
 /// When the connection ends, or the response is larger than [`MAX_RESPONSE_BYTES`].
 pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, CallError> {
     let length = reader.read_u32().await?;
-    if let Some(port) = foreign::of_size(length) {
+    if let Some(port) = foreign::protocol_of_size(length) {
         return Err(CallError::Malformed(port.to_owned()));
     }
     let length = usize::try_from(length).unwrap_or(usize::MAX);

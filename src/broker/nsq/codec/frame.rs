@@ -72,7 +72,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     }
     let size = size as usize;
     if size > most {
-        let foreign = foreign::of_size(size as u32).map(Malformed::Foreign);
+        let foreign = foreign::protocol_of_size(size as u32).map(Malformed::Foreign);
         return Err(foreign.unwrap_or(Malformed::Oversized { size, most }));
     }
     // The type is checked first, so that bytes of another protocol are rejected at once.

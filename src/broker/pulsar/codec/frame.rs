@@ -53,7 +53,7 @@ impl<'a> Frame<'a> {
     pub fn first(bytes: &'a [u8], max_message: usize) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(total) = number(bytes) else { return Ok(None) };
         if total < 4 || total > max_message + PADDING {
-            let foreign = foreign::of_size(total as u32).map(FrameError::Foreign);
+            let foreign = foreign::protocol_of_size(total as u32).map(FrameError::Foreign);
             return Err(foreign.unwrap_or(FrameError::Size(total)));
         }
         let Some(body) = bytes.get(4..4 + total) else { return Ok(None) };

@@ -93,7 +93,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     let Some((size, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let size = u32::from_be_bytes(*size) as usize;
     if size > most.min(LARGE) {
-        if let Some(port) = foreign::of_size(size as u32) {
+        if let Some(port) = foreign::protocol_of_size(size as u32) {
             return Err(Malformed::Foreign(port));
         }
         if size > most {

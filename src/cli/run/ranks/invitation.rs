@@ -10,7 +10,7 @@ use crate::cli::scenario_source::WrittenScenario;
 /// The first line. Fields may be added to it, but none is renamed, removed or given another meaning: a rank of another build has to find out
 /// that it is one, and to tell rank 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summons {
+pub struct Bootstrap {
     /// Of rank 0.
     pub build: String,
     /// Where rank 0 listens; nowhere, if it does not run.
@@ -20,8 +20,8 @@ pub struct Summons {
 
 /// What the ranks run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Invitation {
-    pub summons: Summons,
+pub struct RunSpec {
+    pub bootstrap: Bootstrap,
     pub run_id: String,
     /// Below which directory each rank keeps what it measures.
     pub directory: PathBuf,
@@ -32,16 +32,16 @@ pub struct Invitation {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// Rank 0 is another build.
-    Build(Summons),
+    Build(Bootstrap),
     /// Not even the first line can be read.
     Unknown,
 }
 
 /// The message of a rank 0 of this build: the invitation, or why it does not run.
-pub fn message(build: &str, invitation: &Result<Invitation, String>) -> serde_json::Result<Vec<u8>> {
-    let nowhere = || Summons { build: build.to_owned(), addresses: Vec::new(), token: 0 };
-    let summons = invitation.as_ref().map_or_else(|_| nowhere(), |invitation| invitation.summons.clone());
-    let mut message = serde_json::to_vec(&summons)?;
+pub fn message(build: &str, run_spec: &Result<RunSpec, String>) -> serde_json::Result<Vec<u8>> {
+    let nowhere = || Bootstrap { build: build.to_owned(), addresses: Vec::new(), token: 0 };
+    let bootstrap = invitation.as_ref().map_or_else(|_| nowhere(), |invitation| invitation.bootstrap.clone());
+    let mut message = serde_json::to_vec(&bootstrap)?;
     message.push(b'\n');
     serde_json::to_writer(&mut message, invitation)?;
     Ok(message)
@@ -51,14 +51,14 @@ pub fn message(build: &str, invitation: &Result<Invitation, String>) -> serde_js
 ///
 /// # Errors
 /// When rank 0 is another build.
-pub fn read(message: &[u8], build: &str) -> Result<Result<Invitation, String>, Foreign> {
+pub fn read(message: &[u8], build: &str) -> Result<Result<RunSpec, String>, Foreign> {
     let mut lines = message.splitn(2, |byte| *byte == b'\n');
-    let first = lines.next().and_then(|line| serde_json::from_slice::<Summons>(line).ok());
-    let summons = first.ok_or(Foreign::Unknown)?;
+    let first = lines.next().and_then(|line| serde_json::from_slice::<Bootstrap>(line).ok());
+    let bootstrap = first.ok_or(Foreign::Unknown)?;
     let rest = lines.next().and_then(|rest| serde_json::from_slice(rest).ok());
     match rest {
-        Some(invitation) if summons.build == build => Ok(invitation),
-        _ => Err(Foreign::Build(summons)),
+        Some(invitation) if bootstrap.build == build => Ok(invitation),
+        _ => Err(Foreign::Build(bootstrap)),
     }
 }
 
@@ -66,8 +66,8 @@ pub fn read(message: &[u8], build: &str) -> Result<Result<Invitation, String>, F
 mod tests {
     use super::*;
 
-    fn summons(build: &str) -> Summons {
-        Summons { build: build.to_owned(), addresses: vec!["10.0.0.1:7000".parse().unwrap()], token: 7 }
+    fn bootstrap(build: &str) -> Bootstrap {
+        Bootstrap { build: build.to_owned(), addresses: vec!["10.0.0.1:7000".parse().unwrap()], token: 7 }
     }
 
     #[test]
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn another_build_reads_the_first_line_whatever_the_rest_says() {
-        let first = serde_json::to_string(&summons("one")).unwrap();
+        let first = serde_json::to_string(&bootstrap("one")).unwrap();
         let with_another_field = first.replacen('{', "{\"more\":[1],", 1);
         for message in [format!("{first}\nnot JSON"), format!("{with_another_field}\n{{}}"), first] {
-            assert_eq!(read(message.as_bytes(), "other").unwrap_err(), Foreign::Build(summons("one")));
+            assert_eq!(read(message.as_bytes(), "other").unwrap_err(), Foreign::Build(bootstrap("one")));
         }
         assert_eq!(read(b"{\"Ok\":{}}", "other").unwrap_err(), Foreign::Unknown);
         // As this and all later builds write it.
         let written = r#"{"build":"one","addresses":["10.0.0.1:7000"],"token":7}"#;
-        assert_eq!(serde_json::from_str::<Summons>(written).unwrap(), summons("one"));
+        assert_eq!(serde_json::from_str::<Bootstrap>(written).unwrap(), bootstrap("one"));
     }
 }

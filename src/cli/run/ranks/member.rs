@@ -12,7 +12,7 @@ use tokio_util::context::TokioContext;
 use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
-use super::{Exit, Invitation, RunArguments, connect, divided, failed};
+use super::{Exit, RunArguments, RunSpec, connect, divided, failed};
 use crate::cli::load_threads::LoadThreads;
 use crate::cli::merge::{read, with_record};
 use crate::engine::{
@@ -34,7 +34,7 @@ const WAITING: &str = "while this rank waited for its orders";
 /// One rank, connected to rank 0.
 struct Part<'a> {
     arguments: &'a RunArguments,
-    invitation: &'a Invitation,
+    run_spec: &'a RunSpec,
     number: usize,
     host_share: HostShare,
     plan: Plan,
@@ -57,12 +57,7 @@ enum Ended {
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
-pub async fn take_part(
-    arguments: &RunArguments,
-    invitation: &Invitation,
-    place: Place,
-    plan: Result<Plan, String>,
-) -> Exit {
+pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Place, plan: Result<Plan, String>) -> Exit {
     let Place { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(invitation, rank, &plan).await {
@@ -364,7 +359,7 @@ impl Observer for Reporting<'_> {
         // Every rank keeps an interval log: the histogram is encoded once.
         let latencies = self.recording.keep_second(second, outcomes, arrivals, headline(outcomes)).unwrap_or_default();
         // Where rank 0 is lost, its orders end.
-        let told = FromRank::Second { counters: Counters::of(second), latencies };
+        let told = FromRank::Second { counters: Counters::from_second(second), latencies };
         let _ = self.to_root.send(told);
     }
 

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use tokio::runtime::Builder;
 
-use self::invitation::{Foreign, Invitation, Summons};
+use self::invitation::{Bootstrap, Foreign, RunSpec};
 use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
@@ -75,8 +75,8 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let invitation = told.map(|scenario| Invitation {
-        summons: Summons { build: environment([], None).build(), addresses, token: random_number() },
+    let invitation = told.map(|scenario| RunSpec {
+        bootstrap: Bootstrap { build: environment([], None).build(), addresses, token: random_number() },
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
@@ -95,15 +95,15 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
-        let gathering = Hub::gather(listener, place.size, invitation.summons.token, injected_ns);
+        let gathering = Hub::gather(listener, place.size, invitation.bootstrap.token, injected_ns);
         let own = Box::pin(member::take_part(arguments, &invitation, place, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
-                Err(ungathered) => {
+                Err(join_error) => {
                     // First: a rank that ends may make MPI's launcher end the others.
-                    let exit = failed(&ungathered.error);
-                    ungathered.dismiss(root::FAREWELL).await;
+                    let exit = failed(&join_error.error);
+                    join_error.dismiss(root::FAREWELL).await;
                     exit
                 }
             }
@@ -138,14 +138,14 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
 
 /// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
 async fn differ(foreign: Foreign, rank: usize, build: String) -> Exit {
-    let (root_build, summons) = match foreign {
-        Foreign::Build(summons) => (summons.build.clone(), Some(summons)),
+    let (root_build, bootstrap) = match foreign {
+        Foreign::Build(bootstrap) => (bootstrap.build.clone(), Some(bootstrap)),
         Foreign::Unknown => ("unknown".to_owned(), None),
     };
     let hello = Hello { rank, build, hostname: environment([], None).hostname, ..Hello::default() };
     let (host, build) = (hello.host().to_owned(), hello.build.clone());
     let exit = failed(&RanksError::Build { rank, host, build, root_build });
-    if let Some(Summons { addresses, token, .. }) = summons {
+    if let Some(Bootstrap { addresses, token, .. }) = bootstrap {
         Member::announce(&addresses, &Hello { token, ..hello }).await;
     }
     exit
@@ -179,7 +179,7 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
 }
 
 /// Sends the invitation, or the reason why it could not be made, to all ranks.
-fn tell(job: Job, invitation: Result<Invitation, String>) -> Result<Invitation, String> {
+fn tell(job: Job, invitation: Result<RunSpec, String>) -> Result<RunSpec, String> {
     let build = environment([], None).build();
     let message = invitation::message(&build, &invitation).map_err(|error| format!("error: {error}"))?;
     job.broadcast(message).map_err(|error| format!("error: {error}"))?;
@@ -232,7 +232,7 @@ fn divided(mut plan: Plan, share: Share) -> Result<Plan, String> {
 }
 
 /// What this rank says first.
-fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Hello {
+fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello {
     let environment = environment([], None);
     let files = plan
         .as_ref()
@@ -240,7 +240,7 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
         .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
     let refusal = files.as_ref().err().cloned();
     Hello {
-        token: invitation.summons.token,
+        token: invitation.bootstrap.token,
         rank,
         build: environment.build(),
         hostname: environment.hostname,
@@ -251,10 +251,10 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
 }
 
 /// Connects to rank 0.
-async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
+async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
     let hello = hello(invitation, rank, plan);
     // Rank 0 itself is on this machine.
-    let addresses = invitation.summons.addresses.iter().copied();
+    let addresses = invitation.bootstrap.addresses.iter().copied();
     let own: Vec<SocketAddr> = addresses.filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
 }
@@ -272,16 +272,17 @@ mod tests {
     #[tokio::test]
     async fn rank_0_refuses_as_soon_as_a_rank_of_another_build_has_said_so() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let summons = Summons { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };
+        let bootstrap =
+            Bootstrap { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };
         let hello = Hello { token: 7, build: "one".to_owned(), ..Hello::default() };
         let gathering = tokio::spawn(Hub::gather(listener, 2, 7, 0));
-        let root = Member::connect(&summons.addresses, &hello, 0).await.unwrap();
-        let foreign = tokio::spawn(differ(Foreign::Build(summons), 1, "other".to_owned()));
-        let ungathered = gathering.await.unwrap().unwrap_err();
-        let reason = ungathered.error.to_string();
+        let root = Member::connect(&bootstrap.addresses, &hello, 0).await.unwrap();
+        let foreign = tokio::spawn(differ(Foreign::Build(bootstrap), 1, "other".to_owned()));
+        let join_error = gathering.await.unwrap().unwrap_err();
+        let reason = join_error.error.to_string();
         assert!(reason.contains("rank 1 (") && reason.contains("other and one"), "{reason}");
         drop(root);
-        ungathered.dismiss(std::time::Duration::MAX).await;
+        join_error.dismiss(std::time::Duration::MAX).await;
         assert!(matches!(foreign.await.unwrap(), Exit::Failure));
     }
 }

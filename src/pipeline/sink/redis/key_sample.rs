@@ -24,7 +24,7 @@ pub fn hash(key: &str) -> u64 {
 #[derive(Debug)]
 pub struct KeySample {
     limit: u64,
-    /// By the hashes of the keys.
+    /// The last values, by the hashes of the keys.
     last: BTreeMap<u64, Last>,
     batches: u64,
     /// Whether a batch was sent whose outcome is not known.
@@ -35,14 +35,14 @@ pub struct KeySample {
 #[derive(Debug)]
 struct Last {
     key: String,
-    value: Value,
+    value: ValueIdentity,
     batch: u64,
 }
 
 /// The checksum and the length of a value.
-type Value = (u32, usize);
+type ValueIdentity = (u32, usize);
 
-fn identity(value: &[u8]) -> Value {
+fn identity(value: &[u8]) -> ValueIdentity {
     (crc32fast::hash(value), value.len())
 }
 
@@ -88,12 +88,12 @@ impl KeySample {
 /// What is expected of the keys that are read back.
 #[derive(Debug, Default)]
 pub struct Expected {
-    keys: BTreeMap<String, Vec<Value>>,
+    keys: BTreeMap<String, Vec<ValueIdentity>>,
 }
 
 impl Expected {
     /// `None`: the last write of a connection has no known outcome, so any key may have another value.
-    pub fn of<'a>(samples: impl Iterator<Item = &'a KeySample> + Clone) -> Option<Self> {
+    pub fn new<'a>(samples: impl Iterator<Item = &'a KeySample> + Clone) -> Option<Self> {
         if samples.clone().any(|sample| sample.is_unsettled) {
             return None;
         }
@@ -138,7 +138,7 @@ mod tests {
     fn a_key_holds_the_last_value_of_one_of_the_connections_that_wrote_it() {
         let one = sample(&[("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
         let other = sample(&[("a".to_owned(), "3".to_owned())]);
-        let expected = Expected::of([&one, &other].into_iter()).unwrap();
+        let expected = Expected::new([&one, &other].into_iter()).unwrap();
         let is_met = |found: Option<&str>| expected.is_met("a", found.map(str::as_bytes));
         assert_eq!([Some("1"), Some("2"), Some("3"), None].map(is_met), [false, true, true, false]);
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn of_many_keys_few_are_read_back_and_of_each_every_connection_that_wrote_it_is_known() {
         let (many, few) = (sample(&rows(10_000, "many")), sample(&rows(50, "few")));
-        let expected = Expected::of([&many, &few].into_iter()).unwrap();
+        let expected = Expected::new([&many, &few].into_iter()).unwrap();
         assert!((MAX / 8..=MAX).contains(&many.last.len()), "{}", many.last.len());
         assert_eq!(expected.keys.len(), many.last.len(), "the other's keys were written by both");
         for (key, values) in &expected.keys {
@@ -159,6 +159,6 @@ mod tests {
     fn after_a_write_without_outcome_nothing_can_be_expected() {
         let mut unsettled = sample(&rows(1, "a"));
         unsettled.begin();
-        assert!(Expected::of([&unsettled, &sample(&rows(1, "b"))].into_iter()).is_none());
+        assert!(Expected::new([&unsettled, &sample(&rows(1, "b"))].into_iter()).is_none());
     }
 }

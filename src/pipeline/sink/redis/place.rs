@@ -1,4 +1,7 @@
-//! Where a sink's rows are in Redis, outside of the load: the proof that it may write there, counting, reading back and removing.
+//! Where a sink's rows are in Redis, outside of the load: the proof that it may write there, counting, reading back and removing, and what an
+//! acknowledgement meant.
+
+use std::collections::BTreeMap;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value, cmd};
@@ -18,7 +21,7 @@ pub async fn prove(connection: &mut MultiplexedConnection, options: &Options) ->
     if let Ok(information) = cmd("INFO").arg("cluster").query_async::<String>(connection).await
         && information.contains("cluster_enabled:1")
     {
-        return Err(reply::of_a_cluster("cluster_enabled:1"));
+        return Err(reply::cluster_error("cluster_enabled:1"));
     }
     let name = options.name.as_deref().unwrap_or_default();
     let key = format!("{}brokermark", options.prefix);
@@ -30,14 +33,14 @@ pub async fn prove(connection: &mut MultiplexedConnection, options: &Options) ->
     };
     if let Some(refusal) = reply::error(send(connection, &cmd("MULTI")).await?) {
         // Outside of a transaction the command would be executed.
-        return if options.transaction { Err(refusal.of_a_batch()) } else { Ok(()) };
+        return if options.transaction { Err(refusal.batch_error()) } else { Ok(()) };
     }
     let queued = reply::error(send(connection, &write).await?);
     send(connection, &cmd("DISCARD")).await?;
     match queued {
         // Rows have other keys.
         Some(refusal) if options.command == Command::Set && refusal.is_of_the_key() => Ok(()),
-        Some(refusal) => Err(refusal.of_a_batch()),
+        Some(refusal) => Err(refusal.batch_error()),
         None => Ok(()),
     }
 }
@@ -61,7 +64,7 @@ pub async fn read_back<'a>(
     if options.command == Command::Xadd {
         return Ok(None);
     }
-    let Some(expected) = Expected::of(samples) else { return Ok(None) };
+    let Some(expected) = Expected::new(samples) else { return Ok(None) };
     let mut read_back = ReadBack::default();
     for key in expected.keys() {
         let read = match (&options.command, &options.name) {
@@ -148,6 +151,17 @@ async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<V
     pipeline.add_command(command.clone());
     let mut replies = connection.req_packed_commands(&pipeline, 0, 1).await.map_err(lost)?;
     Ok(replies.pop().unwrap_or(Value::Nil))
+}
+
+/// Whether the server keeps a log, and when it synchronises it (Redis' documentation, "Redis persistence"). Servers that are
+/// rented often forbid to ask.
+pub(super) async fn durability(connection: &mut MultiplexedConnection) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for key in ["appendonly", "appendfsync"] {
+        let asked = cmd("CONFIG").arg("GET").arg(key).query_async(connection).await;
+        found.extend(asked.unwrap_or(BTreeMap::<String, String>::new()));
+    }
+    found
 }
 
 #[cfg(test)]
