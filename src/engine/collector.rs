@@ -1,4 +1,5 @@
-//! Adds up the figures of all recorders, sample by sample.
+//! Adds up the figures of all recorders, sample by sample: for the whole trial, and for stretches of the measured window, which are parts of
+//! the schedule or phases of a backlog.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -6,11 +7,10 @@ use std::time::Duration;
 
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
-use super::outcome::Segment;
 use crate::broker::{Telemetry, Wire, known_sum};
 use crate::load::ScheduleSegment;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
-use crate::measure::{Acks, Arrivals, GroupLap, Interval, Reception};
+use crate::measure::{Acks, Arrivals, Distribution, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
 /// Groups of consumers that a second lists.
@@ -376,5 +376,47 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         connections_full_ns: sum.connections_full_ns + latest.connections_full_ns,
         unmatched_answers: sum.unmatched_answers + latest.unmatched_answers,
         wire: if phase == Phase::WarmUp { sum.wire } else { known_sum(sum.wire, latest.wire) },
+    }
+}
+
+/// The sum of the samples that belong to a stretch.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// When it began, in nanoseconds since the load began.
+    pub begin_ns: u64,
+    pub length_ns: u64,
+    /// Messages due, handed over, acknowledged and received for the first time.
+    pub due: u64,
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub consumed: u64,
+    /// Response times of measured messages: of a phase of a backlog, those that were acknowledged meanwhile; of a part of the schedule, those
+    /// that were intended in it.
+    pub response: Distribution,
+    /// Moments at which such messages were acknowledged, as in [`Interval::moments`].
+    pub moments: u64,
+}
+
+impl Segment {
+    /// Nothing has happened in it yet.
+    pub fn beginning_at(begin_ns: u64) -> Self {
+        let response = Distribution::new();
+        Segment { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
+    }
+
+    /// Adds a second with the response times of what was acknowledged in it.
+    pub fn add(&mut self, second: &Second, interval: &Interval) {
+        self.count(second);
+        self.response.merge(&interval.response);
+        self.moments += interval.moments;
+    }
+
+    /// Adds a second without its response times.
+    pub fn count(&mut self, second: &Second) {
+        self.length_ns += second.end_ns - second.begin_ns;
+        self.due += second.due.unwrap_or(0);
+        self.attempted += second.attempted;
+        self.acknowledged += second.acknowledged;
+        self.consumed += second.consumed;
     }
 }

@@ -12,7 +12,6 @@
 
 mod backlog;
 mod broker_watch;
-mod checkpoint;
 mod collector;
 mod context;
 mod examine;
@@ -36,12 +35,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;
-pub use collector::{PartTotals, Totals, WindowTotals};
+pub use collector::{PartTotals, Segment, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
 pub use outcome::{
-    Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Segment, Times,
+    Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };
 pub use remove::remove_topics;
 pub use send::{Attempted, FirstSent, Sent, WakeUpDelays};

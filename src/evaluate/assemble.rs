@@ -2,12 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::environment::environment;
+use super::environment::{broker_usage, client, environment, host_load, wire};
 use super::outage::{longest_gap_ns, outages};
-use super::sections::{errors_by_class, independent, latency, per_second, series_row};
-use super::tail::with_tails;
+use super::sections::{errors_by_class, independent, latency, per_second, series_row, with_tails};
 use super::threshold::evaluate as thresholds;
-use super::used::{broker_usage, client, host_load, wire};
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};

@@ -13,10 +13,8 @@ mod sections;
 #[path = "../../tests/unit/evaluate/simulation.rs"]
 mod simulation;
 mod spread;
-mod tail;
 mod threshold;
 mod until;
-mod used;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};

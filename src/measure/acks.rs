@@ -10,10 +10,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::clock::Clock;
+use super::histogram::Slowest;
 use super::interval::{FailureClass, Interval, PartEnds};
-use super::partition_tally::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard};
+use super::partitions::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard};
 use super::send_tag::{SendRun, SendTag};
-use super::timeline::Slowest;
 use super::verification::{Span, Verification};
 use super::window::Window;
 

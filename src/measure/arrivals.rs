@@ -9,11 +9,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::Budget;
 use super::clock::Clock;
-use super::histogram::CompactDistribution;
+use super::histogram::{CompactDistribution, Slowest};
 use super::partitions::{Order, PARTITION_BYTES, Partitions};
 use super::reception::{Arrived, ConsumerTally, MAX_TIMED, Received, Reception, SubscriptionIndex};
 use super::sequences::Mark;
-use super::timeline::Slowest;
 use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 use super::verification::Verification;
 

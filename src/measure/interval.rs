@@ -5,9 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::histogram::Distribution;
+use super::histogram::{Distribution, Timeline};
 use super::send_tag::TICK_NS;
-use super::timeline::Timeline;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,13 +13,11 @@ mod histogram;
 pub mod host;
 mod interval;
 mod message_sets;
-mod partition_tally;
 mod partitions;
 mod reception;
 mod send_tag;
 mod sequences;
 mod stored_set;
-mod timeline;
 mod trace_header;
 mod verification;
 mod window;
@@ -28,20 +26,19 @@ pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use budget::Budget;
 pub use clock::Clock;
-pub use histogram::{CompactDistribution, Distribution};
+pub use histogram::{BIN_NS, Bin, CompactDistribution, Distribution, Slowest, Timeline};
 pub use interval::{
     ErrorTally, Errors, FailureClass, Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions,
 };
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
-pub use partition_tally::{
-    Acknowledged, MAX_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
+pub use partitions::{
+    Acknowledged, MAX_PARTITIONS, Order, PARTITION_BYTES, PartitionIndex, PartitionName, PartitionNames,
+    PartitionTally, Partitions, UNORDERED_PARTITION,
 };
-pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use reception::{Arrived, ConsumerTally, Details, NoDetails, Received, Reception, SubscriptionIndex};
 pub use send_tag::{MAX_PRODUCERS, SendRun, SendRuns, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use stored_set::StoredSet;
-pub use timeline::{BIN_NS, Bin, Slowest, Timeline};
 pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 pub use verification::{GroupAccount, Span, Verification};
 pub use window::Window;

@@ -6,8 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::AddAssign;
 
-use super::histogram::{CompactDistribution, Distribution};
-use super::timeline::Timeline;
+use super::histogram::{CompactDistribution, Distribution, Timeline};
 
 /// A message that arrived.
 #[derive(Debug, Clone, Copy)]

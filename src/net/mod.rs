@@ -10,7 +10,6 @@ pub mod backoff;
     feature = "sls"
 ))]
 pub mod connect;
-pub mod foreign;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]

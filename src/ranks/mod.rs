@@ -13,16 +13,13 @@
 mod clock;
 mod hub;
 mod job;
-mod joint_second;
 mod member;
 mod message;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use hub::addresses;
-pub use hub::{Event, Hub};
+pub use hub::{Event, Hub, JointSecond, addresses};
 pub use job::{Job, Place, is_launched};
-pub use joint_second::JointSecond;
 pub use member::Member;
 pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
 

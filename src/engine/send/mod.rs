@@ -4,7 +4,6 @@ mod loops;
 mod message_source;
 mod pacer;
 mod sender;
-mod stall;
 mod window;
 
 use std::sync::Arc;
@@ -17,11 +16,11 @@ use self::message_source::{AttributeSource, MessageSettings, MessageSource, Trac
 pub use self::pacer::{Pacer, WakeUpDelays};
 pub use self::sender::{Attempted, Closing, Sent};
 use self::sender::{Sender, SenderShared};
-pub use self::stall::StallWatch;
 use self::window::WindowRule;
 pub use self::window::{FirstSent, Quota, TrialWindow};
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
+pub use super::load_phase::StallWatch;
 use crate::broker::{Broker, Producer};
 use crate::load::{KeySource, SendSchedule, TombstoneSource};
 use crate::measure::host::tasks::watched;

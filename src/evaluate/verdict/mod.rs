@@ -9,7 +9,6 @@ mod lag;
 mod limiter;
 pub mod limits;
 mod pace;
-mod pipeline;
 mod resources;
 mod steadiness;
 pub(super) mod trend;
@@ -147,7 +146,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         findings.extend(delay::findings(evidence));
         findings.extend(pace::findings(evidence));
         findings.extend(lag::findings(evidence));
-        findings.extend(pipeline::findings(evidence));
+        findings.extend(verification::pipeline_findings(evidence));
         findings.extend(account::share_findings(evidence));
     }
     let (mut reasons, mut notes) = (Vec::new(), Vec::new());

@@ -9,7 +9,6 @@ mod other;
 mod pauses;
 pub mod polling;
 mod process;
-mod scheduling;
 mod system;
 pub mod tasks;
 
@@ -19,9 +18,9 @@ pub use cores::{CoreSet, quota_cores, throttled};
 pub use other::{OtherUsage, ProcessFamily, parse_metrics};
 pub use pauses::{HostShare, LongPause, PauseProbe, paused_ns};
 pub use process::{
-    BusiestThread, ProcessUsage, ThreadTimes, peak_memory_bytes, reset_peak_memory, resident_memory_bytes,
+    BusiestThread, ProcessUsage, ThreadTimes, make_timers_exact, peak_memory_bytes, reset_peak_memory,
+    resident_memory_bytes, scheduling_policy, set_batch,
 };
-pub use scheduling::{make_timers_exact, scheduling_policy, set_batch};
 pub use system::{Pressure, PressureTotals, SystemLoad, SystemTimes, WallClock, clock_is_synchronised, kibibytes};
 pub use tasks::BusiestTask;
 use tasks::TaskTimes;

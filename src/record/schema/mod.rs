@@ -11,7 +11,6 @@ mod histogram;
 mod latency;
 mod pipeline;
 mod series;
-mod share;
 mod spread;
 mod throughput;
 mod verdict;
@@ -24,7 +23,9 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts};
-pub use environment::{Durability, DurabilityLevel, Environment, FoundTopic};
+pub use environment::{
+    Durability, DurabilityLevel, Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together,
+};
 pub use histogram::{HistogramError, decode_histogram, encode_histogram};
 pub use latency::{
     Exceedances, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, independent_values_needed,
@@ -37,7 +38,6 @@ pub use series::{
     Backlog, BacklogPhase, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind, SeriesRow,
     WorkDistribution,
 };
-pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, PayloadSizes, ProducerShares, Throughput, Wire};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};

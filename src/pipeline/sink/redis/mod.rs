@@ -3,7 +3,6 @@
 //! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
-mod key_sample;
 mod place;
 mod reply;
 
@@ -22,7 +21,7 @@ use redis::{
 };
 use serde::Deserialize;
 
-use self::key_sample::{KeySample, Sent};
+use self::place::{KeySample, Sent};
 use self::reply::lost;
 use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, WriteOutcome};
 use crate::measure::FailureClass;
@@ -287,7 +286,7 @@ impl Connection {
             let started = pipeline.cmd(command.name());
             let started = if command == Command::Hset { started.arg(name) } else { started };
             started.arg(&*key).arg(payload);
-            rows.push((index, key_sample::hash(&key)));
+            rows.push((index, place::hash(&key)));
         }
         if self.options.transaction {
             pipeline.cmd("EXEC");
