@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_are_bound_to_cores_have_those_of_all_and_containers_their_quotas() {
+    fn shares_bound_to_cores_have_those_of_all() {
         let told = |places: [(&str, &str, f64); 3]| {
             let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
             for (share, (host, cores, available)) in shares.iter_mut().zip(places) {

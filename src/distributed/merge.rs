@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_share_was_not_told_of_durability_is_unknown_and_the_others_must_agree() {
+    fn durability_unknown_to_one_share_is_unknown() {
         let mut shares: Vec<KeptShare> = (1..=3).map(|number| share(number, 3, 0, SECOND, 1.0)).collect();
         assert_ne!(shares[0].record.durability, Durability::default());
         shares[1].record.durability = Durability::default();

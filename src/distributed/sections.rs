@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fairness_of_all_producers_follows_from_that_of_the_shares() {
+    fn fairness_of_producers_follows_from_the_shares() {
         let mut shares = [share(1, 2, 0, 1, 1.0), share(2, 2, 0, 1, 1.0)];
         let messages: [&[u64]; 2] = [&[10, 20, 30], &[40, 5]];
         for (share, messages) in shares.iter_mut().zip(messages) {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_time_are_added_and_their_quantiles_are_those_of_all_values() {
+    fn rows_of_one_second_merge_counts_and_quantiles() {
         let (low, high) = ([1_000_000, 2_000_000, 3_000_000, 4_000_000], [8_000_000, 9_000_000]);
         let shares = [share(1, 0, &low), share(2, 1_000, &high)];
         let merged = merged_series(&shares);

@@ -269,7 +269,7 @@ mod tests {
 
     /// The one that carried the most kept its schedule.
     #[test]
-    fn a_share_that_missed_its_rate_on_a_full_machine_says_so_for_all() {
+    fn missed_rate_on_a_full_machine_is_said_for_all_shares() {
         let mut shares = [share(1, 2, 0, 10 * SECOND, 500.0), share(2, 2, 0, 10 * SECOND, 1_000.0)];
         shares.iter_mut().for_each(|share| {
             share_of_a_full_machine(share, 0.5);

@@ -128,7 +128,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_group_has_caught_up_when_it_misses_no_more_than_was_due_lately() {
+    fn group_has_caught_up_when_it_misses_only_the_latest() {
         let backlog = Backlog { messages: 5_000, caught_up_within: Duration::from_millis(100) };
         let schedule = Schedule::Constant { rate: 1_000.0 };
         let caught_up_at = tail(&schedule, 6 * SECOND, &backlog);

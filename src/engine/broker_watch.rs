@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_started_again_leaves_a_gap_and_no_negative_time() {
+    fn restarted_server_leaves_a_gap_without_negative_time() {
         let meter = readings(&[(0, 9000, 1, true), (1000, 10_000, 1, true), (2000, 100, 1, true)]);
         assert_eq!((meter.cores, meter.mean_cores()), (None, Some(1.0)));
     }

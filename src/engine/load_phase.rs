@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_is_noticed_at_its_deadline_and_any_movement_begins_it_anew() {
+    fn stall_is_noticed_at_its_deadline_and_restarts_on_movement() {
         let mut watch = StallWatch::new(&Load::Closed, &limits(None));
         assert!(!watch.is_stalled(5, SECOND));
         assert!(!watch.is_stalled(5, 60 * SECOND));

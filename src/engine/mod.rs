@@ -4,9 +4,9 @@
 //! - `start_barrier`: a load that begins at a set time.
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
 //! - `send`: producers. `receive`: consumers and pipelines.
-//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
+//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result, or a checkpoint: the trial as if
+//!   it had ended now.
 //! - `backlog`: a backlog that is built and drained during the load.
-//! - `checkpoint`: the trial as if it had ended now, for an observer that keeps it.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
 

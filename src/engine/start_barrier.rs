@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_says_that_it_is_ready_and_waits_for_the_agreed_time_or_a_signal() {
+    async fn start_barrier_waits_for_the_agreed_time_or_a_signal() {
         let (preparation, mut prepared) = watch::channel(Preparation::default());
         let (tell, start) = watch::channel(None);
         let start_barrier = Some(StartBarrier::new(preparation, start));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_full_for_a_share_of_the_window_or_do_not_tell() {
+    fn full_connections_are_a_share_of_the_window_or_unknown() {
         let share = |connections, connections_full_ns| {
             connections_full_share(&WindowTotals {
                 begin_ns: 1_000,

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_lasts_from_the_last_acknowledgement_before_it_to_the_first_one_after() {
+    fn outage_lasts_between_two_acknowledgements() {
         let outages = found(Some(&CONSTANT), stalled(&[(3000, 4500), (7000, 7300)]));
         assert_eq!(outages, [(2999, 1501, Some(1501), Some(1501)), (6999, 301, Some(301), Some(301))]);
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_the_schedule_and_acknowledgements_in_large_batches_are_not_outages() {
+    fn schedule_pauses_and_large_batches_are_not_outages() {
         let second = Duration::from_secs(1);
         let bursts = Schedule::Bursts { base: 0.5, burst: 1000.0, every: 2 * second, length: second };
         let in_bursts = |sent_ms: u64| (sent_ms % 2000 < 1000).then_some(sent_ms + 2);

@@ -1,6 +1,4 @@
-//! The record's section on a pipeline.
-//!
-//! The record of each sink of a pipeline.
+//! The record's section on a pipeline, and the record of each of its sinks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_in_hand_at_the_end_of_a_short_load_are_not_a_backlog() {
+    fn messages_in_hand_after_a_short_load_are_no_backlog() {
         const SECOND: u64 = 1_000_000_000;
         assert!(kept_up(10_000, 9_900, 60 * SECOND).held);
         assert!(!kept_up(10_000, 9_899, 60 * SECOND).held);
@@ -381,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_there_already_is_accounted_for_if_the_database_counts_it_once() {
+    fn existing_row_is_complete_if_counted_once() {
         assert!(is_complete(&sink_record(10, 0, None), 10));
         assert!(is_complete(&sink_record(7, 3, Some(10)), 10), "an answer was lost");
         assert!(!is_complete(&sink_record(7, 3, None), 10), "they may be rows of another program");
@@ -391,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_written_after_its_partition_was_revoked_is_a_duplicate_and_no_mismatch() {
+    fn row_written_after_revocation_is_a_duplicate() {
         let repeated = |sink: SinkRecord| SinkRecord { repeated: 2, ..sink };
         assert!(is_complete(&repeated(sink_record(10, 2, Some(10))), 10), "the database has ids of its own");
         assert!(is_complete(&repeated(sink_record(12, 0, None)), 10), "the same value was written again");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_consumers_those_that_differ_the_most_are_listed_in_their_order() {
+    fn many_consumers_list_those_that_differ_the_most() {
         let all = (0..100).map(|member| figures(member, 1000 + member as u64, Some((member as u64 * 37) % 100)));
         let all: Vec<ConsumerFigures> = all.collect();
         let listed = listed_consumers(all.clone());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_nothing_was_written_to_is_named_where_the_others_are() {
+    fn partition_without_messages_is_listed() {
         let topic = |name: &str, partitions| Topic { name: name.to_owned(), partitions, replication: 1 };
         let written = |topic: &str, partition| PartitionFigures {
             topic: topic.to_owned(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_without_messages_has_no_latency_and_one_with_too_few_hides_the_extent() {
+    fn consumer_with_few_messages_hides_the_extent() {
         let spread = |of: &[ConsumerFigures]| spread(0, &of.iter().collect::<Vec<_>>()).unwrap();
         let idle = spread(&[figures(0, 0, None), figures(1, 50, Some(7)), figures(2, 50, Some(9))]);
         assert_eq!(idle.consumed, Extent { smallest: 0, largest: 50 });

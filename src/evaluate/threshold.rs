@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_an_acknowledgement_is_slower_than_every_other() {
+    fn unacknowledged_message_is_slower_than_every_other() {
         let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
         for value in 1..=1_500 {
             histogram.record(value).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_with_fewer_than_ten_independent_messages_beyond_it_is_not_known() {
+    fn quantile_with_few_messages_beyond_it_is_unknown() {
         let mut record = sample::record();
         record.counts.failed = 0;
         let mut of = |independent, quantile| {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_that_one_event_made_is_judged_and_said_to_be_that() {
+    fn percentile_made_by_one_event_is_judged_and_named() {
         let mut record = sample::record();
         record.counts.failed = 0;
         let p99_9_ns = record.latency.response.as_ref().unwrap().p99_9_ns.unwrap();

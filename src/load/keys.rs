@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_round_robin_every_producer_goes_through_all_keys_from_its_own_start() {
+    fn round_robin_producers_go_through_all_keys() {
         for producers in [1, 3, 4, 20] {
             let mut first = std::collections::HashSet::new();
             for producer_index in 0..producers {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_payloads_and_another_gives_others() {
+    fn payloads_depend_on_the_seed_alone() {
         for content in [
             Content::Random { size: Size::Uniform { min: 10, max: 100 }, compressibility: 0.3 },
             Content::MessagePack { size: Size::Fixed(10) },

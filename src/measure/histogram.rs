@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merged_percentiles_are_those_of_all_values_and_nothing_beyond_is_lost() {
+    fn merged_percentiles_are_those_of_all_values() {
         let (mut fast, mut slow) = (Distribution::new(), Distribution::new());
         fast.record_n(1_000, 99);
         slow.record(1_000_000_000);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_recorders_saw_at_the_same_time_is_merged_in_order_of_time() {
+    fn timelines_of_recorders_merge_in_order_of_time() {
         let mut all = timeline(&[(50, 1), (450, 1)]);
         all.merge(&timeline(&[(20, 1), (120, 1), (480, 1)]));
         all.merge(&timeline(&[(130, 1), (990, 1)]));

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_stay_within_their_budget_and_say_what_they_did_not_check() {
+    fn tables_within_budget_report_what_was_unchecked() {
         let budget = Budget::new(10_000);
         let mut partitions = [Partitions::new(budget.clone()), Partitions::new(budget.clone())];
         let mut unchecked = 0;
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_unknown_partitions_belong_to_their_producers_topic_where_there_are_several() {
+    fn unknown_partition_counts_for_the_topic_of_its_producer() {
         let names = names(&["a", "b", "a"]);
         let of = |producer| names.for_message(PartitionIndex::UNKNOWN, producer);
         assert_eq!((of(0), of(2)), (names.index_of("a", None), of(0)));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_latencies_are_limited_and_messages_beyond_are_counted_as_unknown() {
+    fn partitions_beyond_the_limit_count_as_unknown() {
         let names = names(&["only"]);
         let indices: Vec<_> = (0..=MAX_PARTITIONS as u32).map(|number| names.index_of("only", Some(number))).collect();
         assert_eq!(indices[MAX_PARTITIONS], PartitionIndex::UNKNOWN);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_seems_to_be_sent_a_little_later_than_its_answer_came_has_no_service_time() {
+    fn answer_just_before_its_sending_has_no_service_time() {
         let send_tag = SendTag::new(0, 0, 5_000, 0, true);
         assert_eq!(SendTag::from_word(send_tag.to_word(), 0, 4_000).service_ns(4_000), 0);
     }

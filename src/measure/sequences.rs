@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_bounded_when_every_chunk_has_a_gap_and_the_set_says_from_where_it_knows() {
+    fn sequence_set_with_gaps_everywhere_stays_within_memory() {
         let budget = Budget::new(16 * (CHUNK_BYTES + PLACE_BYTES));
         let mut set = SequenceSet::new(budget.clone());
         for sequence in (0..100 * CHUNK_SEQUENCES).filter(|sequence| sequence % CHUNK_SEQUENCES != 7) {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_set_has_taken_is_given_back_when_its_gaps_are_filled() {
+    fn sequence_set_returns_its_budget_when_gaps_are_filled() {
         let budget = Budget::new(1 << 20);
         let mut set = SequenceSet::new(budget.clone());
         for step in [2, 1] {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_may_take_what_others_do_not_need_and_leaves_them_the_least() {
+    fn sequence_set_takes_spare_budget_and_leaves_others_a_minimum() {
         let budget = Budget::new(100 * (CHUNK_BYTES + PLACE_BYTES));
         let mut hungry = SequenceSet::new(budget.clone());
         let mut modest = SequenceSet::new(budget.clone());
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_never_filled_does_not_let_the_table_of_full_chunks_grow_without_end() {
+    fn unfilled_gap_keeps_the_table_of_full_chunks_bounded() {
         let mut set = SequenceSet::new(Budget::new(1 << 10));
         for number in 1..10_000 {
             set.mark_all(number * CHUNK_SEQUENCES, (number + 1) * CHUNK_SEQUENCES);

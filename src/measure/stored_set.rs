@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_gaps_takes_no_room_and_a_damaged_text_is_refused() {
+    fn stored_set_without_gaps_is_small_and_damage_is_refused() {
         let mut long = SequenceSet::new(Budget::new(1 << 20));
         long.mark_all(1, 100_000_000);
         let stored = long.store();

@@ -2,8 +2,6 @@
 //!
 //! An address that is silent must not hide one that answers: the next one is tried as well after a while (RFC 8305, "Happy Eyeballs"),
 //! and the first connection wins. Every protocol and `doctor` connect here.
-//!
-//! Attempts of which one is enough: one that is silent must not hold up the others.
 
 use std::io;
 use std::net::SocketAddr;

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_no_member_here_gets_are_those_of_other_members() {
+    fn partitions_without_a_member_here_belong_to_others() {
         let assignment = Assignment::new(1, 3);
         let begin = Instant::now();
         let half = PASSED_ON_WITHIN / 2;

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_window_is_the_last_thousand_with_numpy_s_percentile() {
+    fn published_window_is_the_last_thousand_messages() {
         let mut latest = Latest::default();
         assert_eq!(latest.mean_and_p99(), None);
         for latency in 0..5_000 {

@@ -273,7 +273,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn messages_are_read_as_they_were_written_and_half_of_one_is_an_error() {
+    async fn frames_are_read_as_written_and_half_of_one_is_an_error() {
         let mut bytes = Vec::new();
         let long = "long ".repeat(AT_ONCE);
         for message in ["one", "", &long, "three"] {

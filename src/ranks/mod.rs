@@ -6,8 +6,7 @@
 //!
 //! - `job`: what MPI itself does.
 //! - `message`: what ranks tell each other, and how it is written.
-//! - `hub`: rank 0's side, with a connection to each rank, itself included. `member`: a rank's side.
-//! - `joint_second`: what all ranks did in one second.
+//! - `hub`: rank 0's side, with a connection to each rank, itself included, and what all ranks did in one second. `member`: a rank's side.
 //! - `clock`: how far clocks are apart, by round trips.
 
 mod clock;

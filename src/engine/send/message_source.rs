@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_with_a_payload_and_without_a_partition_have_no_attributes() {
+    fn messages_with_only_a_payload_have_no_attributes() {
         let tombstones = Some(TombstoneSource::new(0.5, 0, 1));
         let all = chosen(AttributeSource::new(Partitioning::Client, 0, 3, 1, tombstones), 100);
         assert!(all.contains(&None) && all.contains(&Some(Attributes { null_payload: true, ..Attributes::default() })));

@@ -244,7 +244,7 @@ mod tests {
 
     /// Tokio's timer alone is late by a millisecond more often than not.
     #[tokio::test]
-    async fn a_load_begins_at_its_time_and_not_at_the_next_tick_of_a_timer() {
+    async fn load_begins_at_its_time_not_at_the_next_timer_tick() {
         let mut late_ns = Vec::new();
         for _ in 0..20 {
             let acks = Acks::new(Clock::start(), 1, false);

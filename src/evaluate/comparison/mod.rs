@@ -17,7 +17,6 @@ pub use counts::{Count, CountComparison, CountKind};
 use side::SideTrials;
 pub use side::{Centre, FigureKind, Outcome, Side};
 
-use self::counts;
 use crate::record::readable::percent;
 use crate::record::{Record, SeriesRow};
 use crate::statistics::{self, Conclusion, holm};

@@ -43,7 +43,7 @@ fn a_probe_holds_unless_something_speaks_against_it() {
 }
 
 #[test]
-fn a_percentile_of_too_few_messages_holds_where_the_slowest_was_quick_enough() {
+fn percentile_of_few_messages_holds_by_the_slowest() {
     let with = |limit_ms: f64| {
         let (mut record, text) = (sample::record(), "p99.99999 < x".to_owned());
         record.counts.failed = 0;

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn few_missing_messages_are_a_note_and_more_a_reason_whatever_became_of_them() {
+    fn few_missing_messages_are_a_note_and_more_a_reason() {
         for (failed, unresolved) in [(50, 0), (0, 50), (25, 25)] {
             assert_eq!(notes(|record, _, _| shift(record, failed, unresolved)), [MissingMessages]);
             assert_eq!(reasons(|record, _, _| shift(record, failed, unresolved)), []);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_transactions_that_the_scenario_aborts_are_not_missing() {
+    fn messages_of_aborted_transactions_are_not_missing() {
         let aborted = |count| ErrorCount {
             class: FailureClass::Aborted,
             count,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn interruption_and_an_embedded_broker_speak_against_it_and_a_debug_build_is_noted() {
+    fn interruption_and_embedded_broker_are_reasons() {
         assert_eq!(reasons(|record, _, _| record.status = Status::Interrupted), [Interrupted]);
         assert_eq!(reasons(|record, _, _| record.status = Status::Running), [Unfinished]);
         assert_eq!(reasons(|record, _, _| record.environment.embedded = true), [Embedded]);

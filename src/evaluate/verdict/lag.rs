@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_never_came_speak_against_it_also_where_nothing_is_verified() {
+    fn missing_messages_are_a_reason_without_verification() {
         let with = |verify: bool, lag| {
             reasons(move |record: &mut Record, series, _| {
                 record.verification = record.verification.take().filter(|_| verify);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_of_the_consumers_is_named_and_leaves_the_limit_as_it_is() {
+    fn consumer_quota_is_named_and_leaves_the_limit() {
         let found = |throttled_fetches| {
             judged(move |record, _, _| {
                 record.wire = Some(crate::record::Wire { fetches: 1000, throttled_fetches, ..Default::default() });
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_with_an_idle_client_is_the_broker_at_its_boundary() {
+    fn full_queue_with_an_idle_client_means_the_broker() {
         let with = |share: f64| {
             limiter(move |record, _, _| {
                 closed(record);
@@ -405,7 +405,7 @@ mod tests {
 
     /// A load that pulses once a second is always met in the same state at the seconds' ends.
     #[test]
-    fn little_s_law_is_believed_before_the_seconds_ends_unless_messages_are_missing() {
+    fn littles_law_decides_unless_messages_are_missing() {
         let with = |by_law: f64, counted: u64, failed: u64| {
             judged(move |record, series, _| {
                 closed(record);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_s_processes_used_is_named_where_the_broker_may_be_the_limit() {
+    fn broker_processes_are_named_where_they_may_limit() {
         let with = |is_closed: bool| {
             judged(move |record, _, _| {
                 if is_closed {

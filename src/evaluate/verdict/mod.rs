@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_reason_comes_first_and_every_one_has_words_and_figures() {
+    fn reasons_are_sorted_by_gravity_with_words_and_figures() {
         let verdict = sound::judged(|record, _, _| {
             record.throughput.window_ns = 1_000_000_000;
             record.environment.embedded = true;

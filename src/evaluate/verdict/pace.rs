@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_missed_by_count_by_delay_and_by_what_was_never_sent_at_their_boundaries() {
+    fn rate_missed_at_each_boundary() {
         // 50,000/s over 10 s: 1 in 1000 may be missing, and 10 ms of messages may be under way at the end.
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_901.0), []);
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_899.0), [RateMissed]);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn others_load_and_waiting_for_disks_are_notes_at_their_boundaries() {
+    fn load_of_others_and_disk_waits_are_notes() {
         let with = |busy: f64, io: f64| {
             notes(move |record, _, _| {
                 record.host_load =
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_threads_that_share_cores_are_a_note_once_each_core_is_busy() {
+    fn shared_hardware_threads_are_a_note_when_cores_are_busy() {
         let with = |busy: f64, physical| {
             notes(move |record, _, _| {
                 record.environment.physical_cores = physical;

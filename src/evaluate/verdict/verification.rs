@@ -1,6 +1,5 @@
-//! Findings from verification: messages that were lost, unread, repeated or out of order, by group.
-//!
-//! Findings from a pipeline: whether every database has every row once, and whether the pipeline kept up.
+//! Findings from verification: messages that were lost, unread, repeated or out of order, by group; and from a pipeline: whether every
+//! database has every row once, and whether the pipeline kept up.
 
 use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_a_duplicate_or_damage_speaks_against_it_and_names_the_group() {
+    fn loss_duplicate_or_damage_is_a_reason_and_names_the_group() {
         for one in [
             GroupVerification { lost: 1, ..GroupVerification::default() },
             GroupVerification { duplicated: 1, ..GroupVerification::default() },
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_caught_up_late_is_a_note_and_one_that_caught_up_at_once_is_none() {
+    fn late_catch_up_is_a_note_and_a_prompt_one_is_not() {
         let one = |catch_up_ns| {
             let (consumer_lag_at_load_end, catch_up_ns) = (Some(90), Some(catch_up_ns));
             found(GroupVerification { consumer_lag_at_load_end, catch_up_ns, ..GroupVerification::default() })

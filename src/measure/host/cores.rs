@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_quota_of_all_levels_counts_and_need_not_be_whole() {
+    fn cgroup_quota_is_the_smallest_of_all_levels() {
         let second = mounted(&[
             ("pods/one/cpu.stat", ""),
             ("pods/one/cpu.max", "150000 100000\n"),

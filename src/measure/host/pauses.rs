@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_the_probe_itself_used_is_known_but_for_its_last_wake_ups() {
+    fn cpu_time_of_the_pause_probe_is_known() {
         let probe = PauseProbe::begin(HostShare { number: 1, count: 2 }, Clock::start());
         // Nothing is known before its first wake-up.
         let waits = || probe.noted().own.voluntary_context_switches.unwrap_or(0);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_of_some_is_read_and_shares_are_of_the_time_in_between() {
+    fn pressure_is_a_share_of_the_time_in_between() {
         let text =
             "some avg10=0.00 avg60=0.39 avg300=8.70 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         assert_eq!(parse_pressure(text), Some(Duration::from_millis(2500)));

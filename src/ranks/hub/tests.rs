@@ -108,7 +108,7 @@ async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
 
 /// The answers of one rank of the host take long one way, so that alone it would put its clock 50 ms off.
 #[tokio::test]
-async fn ranks_of_one_host_have_one_clock_which_the_shortest_round_trip_tells() {
+async fn ranks_of_one_host_share_the_shortest_round_trip() {
     let on = |rank, host: &str| Hello { boot_id: Some(host.to_owned()), ..hello(rank) };
     let (_link, is_up) = watch::channel(true);
     let hellos = vec![on(0, "here"), on(1, "there"), on(2, "there")];

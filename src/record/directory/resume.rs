@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn completed_trials_are_known_and_cut_off_lines_are_removed_with_a_notice() {
+    fn resume_knows_completed_trials_and_removes_cut_off_lines() {
         let second = Record { trial: 2, ..sample::record() };
         let interrupted = Record { trial: 3, status: Status::Interrupted, ..sample::record() };
         let (_base, path) = run(&[sample::record(), second.clone(), interrupted], "{\"schema\":\"broker");

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_in_seconds_to_the_nanosecond_as_bench_py_reads_it() {
+    fn nsq_bench_duration_is_in_seconds_to_the_nanosecond() {
         for (seconds, printed) in [(0.759_604_474_000_000_1, "0.759604474s"), (10.0, "10s"), (2.5, "2.5s")] {
             let mut text = String::new();
             Side { name: "bench_reader", seconds, messages: 1e6, bytes: 1e8 }.write(&mut text);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_aggregate_is_inflated_by_the_duration_and_the_corrected_one_is_not() {
+    fn nsq_bench_aggregate_is_printed_published_and_corrected() {
         // The published line: 10.002 s, 2,070,549.631 ops/s, 197.463 mb/s, 4.830 us/op, where the truth is 0.483.
         let side = Side { name: "bench_writer", seconds: 10.002, messages: 20_709_637.0, bytes: 2_070_963_700.0 };
         let mut text = String::new();

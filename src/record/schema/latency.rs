@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_has_no_latency_but_values_beyond_the_range_have_one() {
+    fn latency_of_values_beyond_the_range_exists() {
         let empty = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
         assert_eq!(Latency::from_histogram(&empty, 0, None), None);
         let beyond = Latency::from_histogram(&empty, 1, None).unwrap();

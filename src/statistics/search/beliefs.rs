@@ -6,8 +6,7 @@
 //! psychophysics for thresholds (Kontsevich and Tyler, *Bayesian adaptive estimation of psychometric slope and threshold*, Vision
 //! Research 39, 1999).
 //!
-//! The interval of a capacity that may wander: the machine and the broker of the first probe are not those of the last.
-//!
+//! The answer's interval is that of a capacity that may wander: the machine and the broker of the first probe are not those of the last.
 //! The logarithm of the capacity is a level plus a deviation that decays with a memory (an Ornstein-Uhlenbeck process), and each probe
 //! sees it with a spread of its own. How far it wanders, for how long it remembers and how wide the spread is are not known, so each
 //! combination has a weight, as each level has. For each of these, the deviation is normally distributed, and a probe changes it by

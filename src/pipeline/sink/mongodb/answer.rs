@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_id_proves_that_rows_may_be_written_and_another_error_does_not() {
+    fn refused_id_proves_that_rows_may_be_written() {
         let answered = |code: i32| doc! { "n": 0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "no" }] };
         assert_eq!((proven(&answered(2)), proven(&answered(53))), (Ok(()), Ok(())));
         assert_eq!(proven(&answered(13)).unwrap_err().class, FailureClass::Authorisation);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_may_be_there_once_only_is_no_duplicate_of_the_row() {
+    fn unique_value_conflict_is_not_a_duplicate_row() {
         let counts = |ids, keys: Option<Document>, text: &str| {
             let mut error = doc! { "index": 0, "code": 11_000, "errmsg": text };
             error.extend(keys.map(|keys| ("keyPattern".to_owned(), Bson::Document(keys))));

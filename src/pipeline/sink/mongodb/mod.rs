@@ -1,10 +1,8 @@
 //! MongoDB, or whatever speaks its protocol: each batch is one `insert` command.
 //!
-//! The documents are written as BSON straight from the batch (<https://bsonspec.org/spec.html>) and sent with the official
+//! The documents are written as BSON straight from the batch, without a document in between (<https://bsonspec.org/spec.html>) and sent with the official
 //! driver's raw command, not its `insert_many`: that would build each document a second time, and hides which rows were
 //! duplicates in an ordered insert. The command: <https://www.mongodb.com/docs/manual/reference/command/insert/>.
-//!
-//! Writes BSON as it goes, without a document in between: <https://bsonspec.org/spec.html>.
 
 mod answer;
 mod options;

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_take_anything_right_now_is_told_from_a_row_that_it_never_takes() {
+    fn temporary_refusal_differs_from_a_refused_row() {
         let batch = Batch::from_payloads(&[r#"{"a":1}"#, r#"{"a":2}"#], &["a"]);
         let account = |transaction: bool, replies: &str| {
             let connection = to(&format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}"));

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_holds_the_last_value_of_one_of_the_connections_that_wrote_it() {
+    fn key_holds_the_last_value_of_one_of_its_connections() {
         let one = sample(&[("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
         let other = sample(&[("a".to_owned(), "3".to_owned())]);
         let expected = Expected::new([&one, &other].into_iter()).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_keys_few_are_read_back_and_of_each_every_connection_that_wrote_it_is_known() {
+    fn many_keys_are_sampled_with_all_their_connections() {
         let (many, few) = (sample(&rows(10_000, "many")), sample(&rows(50, "few")));
         let expected = Expected::new([&many, &few].into_iter()).unwrap();
         assert!((MAX / 8..=MAX).contains(&many.last.len()), "{}", many.last.len());
