@@ -171,8 +171,8 @@ impl SharedMachine {
         if sections::overlap(shares) < sections::MIN_OVERLAP {
             return Vec::new();
         }
-        let known = shares.iter().filter(|share| client::machine(share) != (None, None));
-        let several = client::by_machine(known).into_iter().filter(|shares| shares.len() > 1);
+        let known = shares.iter().filter(|share| machine(share) != (None, None));
+        let several = by_machine(known).into_iter().filter(|shares| shares.len() > 1);
         several.map(|shares| SharedMachine::new(&shares, scenario)).collect()
     }
 

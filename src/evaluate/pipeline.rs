@@ -11,7 +11,7 @@ use crate::pipeline::sink::ReadBack;
 use crate::pipeline::{self, Counted, Figures, SinkFigures, Stage, Unparsable};
 use crate::record::readable::{count, duration, percent};
 use crate::record::{
-    self, Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime,
+    self, Bottleneck, ErrorCount, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime,
     UnparsableCount,
 };
 use crate::scenario::{self, ProducerMode, SinksRun, Trial};

@@ -20,7 +20,6 @@ use self::window::WindowRule;
 pub use self::window::{FirstSent, Quota, TrialWindow};
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
-pub use super::load_phase::StallWatch;
 use crate::broker::{Broker, Producer};
 use crate::load::{KeySource, SendSchedule, TombstoneSource};
 use crate::measure::host::tasks::watched;

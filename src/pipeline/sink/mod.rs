@@ -14,7 +14,6 @@ use futures_util::future::{BoxFuture, join_all, ready};
 use tokio::time::timeout;
 
 use super::batch::Batch;
-use super::sink;
 use crate::measure::{Clock, FailureClass};
 use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 

@@ -60,7 +60,7 @@ enum Ended {
 pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Place, plan: Result<Plan, String>) -> Exit {
     let Place { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
-    let mut member = match connect(invitation, rank, &plan).await {
+    let mut member = match connect(run_spec, rank, &plan).await {
         Ok(member) => member,
         Err(error) => return failed(&error),
     };
@@ -75,7 +75,7 @@ pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Plac
         Ok(plan) => {
             Part {
                 arguments,
-                invitation,
+                run_spec,
                 number: rank + 1,
                 host_share,
                 plan,
@@ -200,7 +200,7 @@ impl Part<'_> {
         };
         let command_line = masked_command_line();
         let checkpoint_every = self.arguments.checkpoint_every;
-        let run = Run { id: &self.invitation.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
+        let run = Run { id: &self.run_spec.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
         let progress = Progress::of(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
         let recording =
             Recording::new(trial, run, directory, progress, None).by_clock_ahead(injected_offset_ns() + shift_ns);

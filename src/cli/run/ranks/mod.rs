@@ -2,11 +2,11 @@
 //!
 //! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
 //! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
-//! - `invitation`: what rank 0 tells all ranks by MPI.
+//! - `run_spec`: what rank 0 tells all ranks by MPI.
 
-mod invitation;
 mod member;
 mod root;
+mod run_spec;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use tokio::runtime::Builder;
 
-use self::invitation::{Bootstrap, Foreign, RunSpec};
+use self::run_spec::{Bootstrap, Foreign, RunSpec};
 use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
@@ -75,14 +75,14 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let invitation = told.map(|scenario| RunSpec {
+    let run_spec = told.map(|scenario| RunSpec {
         bootstrap: Bootstrap { build: environment([], None).build(), addresses, token: random_number() },
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
     });
-    let invitation = match invitation.and_then(|invitation| tell(job, Ok(invitation))) {
-        Ok(invitation) => invitation,
+    let run_spec = match run_spec.and_then(|run_spec| tell(job, Ok(run_spec))) {
+        Ok(run_spec) => run_spec,
         Err(reason) => {
             notice!("{reason}");
             return Exit::Failure;
@@ -95,8 +95,8 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
-        let gathering = Hub::gather(listener, place.size, invitation.bootstrap.token, injected_ns);
-        let own = Box::pin(member::take_part(arguments, &invitation, place, Ok(own_plan)));
+        let gathering = Hub::gather(listener, place.size, run_spec.bootstrap.token, injected_ns);
+        let own = Box::pin(member::take_part(arguments, &run_spec, place, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
@@ -125,15 +125,15 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Err(error) => return failed(&error),
     };
     let own_build = environment([], None).build();
-    let invitation = match invitation::read(&message, &own_build) {
-        Ok(Ok(invitation)) => invitation,
+    let run_spec = match run_spec::read(&message, &own_build) {
+        Ok(Ok(run_spec)) => run_spec,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
         Err(foreign) => return talk(differ(foreign, place.rank, own_build)),
     };
-    let plan = invitation.scenario.plan().map_err(|error| error.to_string());
+    let plan = run_spec.scenario.plan().map_err(|error| error.to_string());
     let plan = plan.map(|plan| on_cores_of(&place, plan));
-    talk(member::take_part(arguments, &invitation, place, plan))
+    talk(member::take_part(arguments, &run_spec, place, plan))
 }
 
 /// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
@@ -178,12 +178,12 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
     given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
-/// Sends the invitation, or the reason why it could not be made, to all ranks.
-fn tell(job: Job, invitation: Result<RunSpec, String>) -> Result<RunSpec, String> {
+/// Sends the run_spec, or the reason why it could not be made, to all ranks.
+fn tell(job: Job, run_spec: Result<RunSpec, String>) -> Result<RunSpec, String> {
     let build = environment([], None).build();
-    let message = invitation::message(&build, &invitation).map_err(|error| format!("error: {error}"))?;
+    let message = run_spec::message(&build, &run_spec).map_err(|error| format!("error: {error}"))?;
     job.broadcast(message).map_err(|error| format!("error: {error}"))?;
-    invitation
+    run_spec
 }
 
 fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
@@ -240,7 +240,7 @@ fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello 
         .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
     let refusal = files.as_ref().err().cloned();
     Hello {
-        token: invitation.bootstrap.token,
+        token: run_spec.bootstrap.token,
         rank,
         build: environment.build(),
         hostname: environment.hostname,
@@ -252,9 +252,9 @@ fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello 
 
 /// Connects to rank 0.
 async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
-    let hello = hello(invitation, rank, plan);
+    let hello = hello(run_spec, rank, plan);
     // Rank 0 itself is on this machine.
-    let addresses = invitation.bootstrap.addresses.iter().copied();
+    let addresses = run_spec.bootstrap.addresses.iter().copied();
     let own: Vec<SocketAddr> = addresses.filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
 }

@@ -37,13 +37,13 @@ pub enum Foreign {
     Unknown,
 }
 
-/// The message of a rank 0 of this build: the invitation, or why it does not run.
+/// The message of a rank 0 of this build: the run_spec, or why it does not run.
 pub fn message(build: &str, run_spec: &Result<RunSpec, String>) -> serde_json::Result<Vec<u8>> {
     let nowhere = || Bootstrap { build: build.to_owned(), addresses: Vec::new(), token: 0 };
-    let bootstrap = invitation.as_ref().map_or_else(|_| nowhere(), |invitation| invitation.bootstrap.clone());
+    let bootstrap = run_spec.as_ref().map_or_else(|_| nowhere(), |run_spec| run_spec.bootstrap.clone());
     let mut message = serde_json::to_vec(&bootstrap)?;
     message.push(b'\n');
-    serde_json::to_writer(&mut message, invitation)?;
+    serde_json::to_writer(&mut message, run_spec)?;
     Ok(message)
 }
 
@@ -57,7 +57,7 @@ pub fn read(message: &[u8], build: &str) -> Result<Result<RunSpec, String>, Fore
     let bootstrap = first.ok_or(Foreign::Unknown)?;
     let rest = lines.next().and_then(|rest| serde_json::from_slice(rest).ok());
     match rest {
-        Some(invitation) if bootstrap.build == build => Ok(invitation),
+        Some(run_spec) if bootstrap.build == build => Ok(run_spec),
         _ => Err(Foreign::Build(bootstrap)),
     }
 }
