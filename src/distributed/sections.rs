@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{KeptShare, MergeError};
+use super::{KeptShare, MergeError, saturating_sum};
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, Counts, ErrorCount, GroupVerification, ProducerShares, Record, Throughput, Verification, WarmUpCounts,
@@ -34,7 +34,7 @@ pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
 /// Begin and end of a share's measured window, in nanoseconds since 1970.
 pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     let begin_ns = share.record.share.as_ref().map_or(0, |share| share.window_begin_unix_ns);
-    (begin_ns, begin_ns + share.record.throughput.window_ns)
+    (begin_ns, begin_ns.saturating_add(share.record.throughput.window_ns))
 }
 
 /// The part of the stretch that all windows cover which lies in every one of them.
@@ -56,14 +56,14 @@ pub(super) fn start_skew_ns(shares: &[KeptShare]) -> Option<u64> {
     let begin = |share: &KeptShare| {
         let (start, share) = (share.record.start.as_ref()?, share.record.share.as_ref()?);
         let late_ns = share.first_sent_unix_ns?.saturating_sub(share.first_due_unix_ns?);
-        Some(u64::try_from(start.began_at.as_nanosecond()).ok()? + late_ns)
+        Some(u64::try_from(start.began_at.as_nanosecond()).ok()?.saturating_add(late_ns))
     };
     let begins = shares.iter().filter(|share| sends(share)).map(begin).collect::<Option<Vec<u64>>>()?;
     Some(begins.iter().max()? - begins.iter().min()?)
 }
 
 pub(super) fn counts(shares: &[KeptShare]) -> Counts {
-    let sum = |count: fn(&Counts) -> u64| shares.iter().map(|share| count(&share.record.counts)).sum();
+    let sum = |count: fn(&Counts) -> u64| saturating_sum(shares.iter().map(|share| count(&share.record.counts)));
     let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
     Counts {
         attempted: sum(|counts| counts.attempted),
@@ -73,7 +73,7 @@ pub(super) fn counts(shares: &[KeptShare]) -> Counts {
         unsent: sum(|counts| counts.unsent),
         producers_that_differ: sum(|counts| counts.producers_that_differ),
         payload_bytes_acknowledged: sum(|counts| counts.payload_bytes_acknowledged),
-        consumed: consumed.reduce(|sum, count| sum + count),
+        consumed: consumed.reduce(u64::saturating_add),
         warm_up: WarmUpCounts {
             attempted: sum(|counts| counts.warm_up.attempted),
             acknowledged: sum(|counts| counts.warm_up.acknowledged),
@@ -97,7 +97,7 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
     Throughput {
         window_ns,
         messages_per_second: per_second(|of| of.messages_per_second),
-        warm_up_messages: all().map(|of| of.warm_up_messages).sum(),
+        warm_up_messages: saturating_sum(all().map(|of| of.warm_up_messages)),
         payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
         sent_per_second: per_second(|of| of.sent_per_second),
         target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),
@@ -128,7 +128,10 @@ fn consumed_per_second(shares: &[KeptShare], window_ns: u64) -> Option<f64> {
 
 /// When the last of it happened in any share, in nanoseconds since 1970.
 fn last(shares: &[KeptShare], of: fn(&Throughput) -> Option<Completion>) -> Option<u64> {
-    shares.iter().filter_map(|share| Some(window_of(share).0 + of(&share.record.throughput)?.duration_ns)).max()
+    shares
+        .iter()
+        .filter_map(|share| Some(window_of(share).0.saturating_add(of(&share.record.throughput)?.duration_ns)))
+        .max()
 }
 
 /// From each share's index and its sum of messages follows its sum of squares, and from these the index of all.
@@ -157,7 +160,7 @@ pub(super) fn errors(shares: &[KeptShare], of: fn(&Record) -> &[ErrorCount]) -> 
     for share in shares {
         let later_ns = window_of(share).0.saturating_sub(begin_ns);
         for error in of(&share.record) {
-            let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns + later_ns };
+            let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns.saturating_add(later_ns) };
             let error = ErrorCount { first_at_ns, ..error.clone() };
             by_class
                 .entry(error.class)
@@ -178,7 +181,7 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     let found =
         || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
     found().next()?;
-    let sum = |count: fn(&Wire) -> u64| found().map(|(wire, _)| count(wire)).sum::<u64>();
+    let sum = |count: fn(&Wire) -> u64| saturating_sum(found().map(|(wire, _)| count(wire)));
     let inside =
         |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
     let seconds = throughput.window_ns as f64 / 1e9;
@@ -213,7 +216,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     let groups =
         merge_groups(&messages).map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
     let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
-    let total = |count: fn(&Verification) -> u64| of_shares().map(count).sum();
+    let total = |count: fn(&Verification) -> u64| saturating_sum(of_shares().map(count));
     let mut sum = Verification {
         unordered: total(|found| found.unordered),
         order_unchecked: total(|found| found.order_unchecked),
@@ -229,7 +232,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
 }
 
 fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &MergedGroup) -> GroupVerification {
-    let total = |count: fn(&GroupVerification) -> u64| found.iter().map(|group| count(group)).sum::<u64>();
+    let total = |count: fn(&GroupVerification) -> u64| saturating_sum(found.iter().map(|group| count(group)));
     let received_something = found.iter().filter(|group| group.received > 0);
     GroupVerification {
         group: found[0].group,
@@ -241,7 +244,7 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         undecided: account.undecided,
         not_acknowledged_but_stored: account.not_acknowledged_but_stored,
         // Two shares took the same message for its first delivery.
-        duplicated: total(|group| group.duplicated) + repeated,
+        duplicated: total(|group| group.duplicated).saturating_add(*repeated),
         redelivered: total(|group| group.redelivered),
         reordered: total(|group| group.reordered),
         corrupt: total(|group| group.corrupt),
@@ -251,15 +254,15 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
 }
 
 fn add(sum: &mut Verification, group: GroupVerification) {
-    sum.received += group.received;
-    sum.lost += group.lost;
-    sum.unread += group.unread;
-    sum.undecided += group.undecided;
-    sum.not_acknowledged_but_stored += group.not_acknowledged_but_stored;
-    sum.duplicated += group.duplicated;
-    sum.redelivered += group.redelivered;
-    sum.reordered += group.reordered;
-    sum.corrupt += group.corrupt;
+    sum.received = sum.received.saturating_add(group.received);
+    sum.lost = sum.lost.saturating_add(group.lost);
+    sum.unread = sum.unread.saturating_add(group.unread);
+    sum.undecided = sum.undecided.saturating_add(group.undecided);
+    sum.not_acknowledged_but_stored = sum.not_acknowledged_but_stored.saturating_add(group.not_acknowledged_but_stored);
+    sum.duplicated = sum.duplicated.saturating_add(group.duplicated);
+    sum.redelivered = sum.redelivered.saturating_add(group.redelivered);
+    sum.reordered = sum.reordered.saturating_add(group.reordered);
+    sum.corrupt = sum.corrupt.saturating_add(group.corrupt);
     sum.groups.push(group);
 }
 

@@ -21,7 +21,8 @@ mod within_trial;
 pub use comparison::{Comparison, Conclusion, Design, compare, conclude, holm, least_change};
 pub use difference::chance_of_independent as permutation_p;
 pub use trials::{
-    Quartiles, centre, centre_after_looks, likeness_of_neighbours, median, quartiles, run_centres, spread_of_runs,
+    Quartiles, centre, centre_after_looks, corrected_errors, likeness_of_neighbours, median, quartiles, run_centres,
+    spread_of_runs,
 };
 pub use within_trial::{quantile_ranks, series_mean, steady_from};
 

@@ -56,7 +56,7 @@ fn probes(page: &mut Page, probes: &[ProbeRecord]) {
     ];
     table::print(page, columns);
     if probes.iter().any(|probe| probe.p99_ns.is_none() && probe.outcome == ProbeResult::Held) {
-        page.line("– too few messages for a p99: such a probe holds if even its slowest message was quick enough");
+        page.line("– too few messages to state a p99: such a probe is judged by what they tell of it");
     }
 }
 

@@ -1,5 +1,8 @@
 //! Probes that hold, and probes that miss for each reason.
 
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
 use super::*;
 use crate::record::{LimitedBy, Reason, sample};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
@@ -40,6 +43,45 @@ fn a_probe_holds_unless_something_speaks_against_it() {
     };
     let found = judged(|_| 100, missed);
     assert_eq!((found.outcome, found.reason.as_str()), (ProbeOutcome::Missed, "p99 < 1ms: 2 ms measured"));
+}
+
+#[test]
+fn percentile_of_900_moments_is_judged_by_its_value() {
+    let mut record = sample::record();
+    record.counts.failed = 0;
+    record.verdict.reasons.clear();
+    record.throughput.consumed_per_second = None;
+    let (text, explanation) = ("p99 < x".to_owned(), "not known".to_owned());
+    record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
+    let latency = record.latency.response.as_mut().unwrap();
+    let (p99_ns, max_ns) = (latency.p99_ns.unwrap() as f64, latency.max_ns as f64);
+    let mut judged = |moments: u64, limit_ns: f64| {
+        record.latency.response.as_mut().unwrap().independent = Some(moments);
+        let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
+        let required = Threshold { text: text.clone(), metric, comparison: Comparison::Less, value: limit_ns };
+        judge_probe(&record, &[], &[required])
+    };
+    let between_ns = (p99_ns + max_ns) / 2.0;
+    assert_eq!(judged(900, between_ns).outcome, ProbeOutcome::Held, "its slowest message was slower");
+    assert_ne!(judged(100, between_ns).outcome, ProbeOutcome::Held, "one of a hundred lies beyond");
+    let missed = judged(900, p99_ns * 0.9);
+    assert!(missed.outcome != ProbeOutcome::Held && missed.reason.contains("p99 < x: about "), "{missed:?}");
+}
+
+#[test]
+fn growth_by_chance_is_as_rare_in_one_of_16_groups() {
+    assert!((corrected_errors(3.0, 1, 6.0) - 3.0).abs() < 1e-6);
+    // Lags without a trend, of a normal deviate that is the mean of twelve evenly spread ones.
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(41);
+    let mut normal = || (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
+    let mut lag = || (0..10).map(|_| 100.0 + normal()).collect::<Vec<f64>>();
+    let mut accused = |groups: usize| {
+        (0..2_000).filter(|_| (0..groups).any(|_| growth(&lag(), groups).is_some())).count() as f64 / 2_000.0
+    };
+    let (of_one, of_sixteen) = (accused(1), accused(16));
+    assert!(of_sixteen < 3.0 * of_one.max(0.003), "{of_one} {of_sixteen}");
+    let grows: Vec<f64> = (0..10).map(|second| f64::from(second) * 5.0).collect();
+    assert!(growth(&grows, 16).is_some(), "a trend is seen all the same");
 }
 
 #[test]

@@ -162,6 +162,9 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     for trial in &plan.trials {
         trial.scenario.part(Share { number: 1, count: size }).map_err(|reason| usage(format!("error: {reason}")))?;
     }
+    for note in scenario.notes().iter().filter(|_| !arguments.quiet) {
+        notice!("{note}");
+    }
     Ok((plan, scenario))
 }
 
@@ -178,7 +181,7 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
     given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
-/// Sends the run_spec, or the reason why it could not be made, to all ranks.
+/// Sends the run specification, or the reason why it could not be made, to all ranks.
 fn tell(job: Job, run_spec: Result<RunSpec, String>) -> Result<RunSpec, String> {
     let build = environment([], None).build();
     let message = run_spec::message(&build, &run_spec).map_err(|error| format!("error: {error}"))?;

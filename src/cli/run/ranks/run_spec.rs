@@ -37,7 +37,7 @@ pub enum Foreign {
     Unknown,
 }
 
-/// The message of a rank 0 of this build: the run_spec, or why it does not run.
+/// The message of a rank 0 of this build: the run specification, or why it does not run.
 pub fn message(build: &str, run_spec: &Result<RunSpec, String>) -> serde_json::Result<Vec<u8>> {
     let nowhere = || Bootstrap { build: build.to_owned(), addresses: Vec::new(), token: 0 };
     let bootstrap = run_spec.as_ref().map_or_else(|_| nowhere(), |run_spec| run_spec.bootstrap.clone());
