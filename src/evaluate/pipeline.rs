@@ -229,7 +229,7 @@ pub(super) fn sinks(names: &[String], measured: &pipeline::Outcome, outcome: &Ou
             durability: durability.clone(),
             row_count: row_count(row_counts),
             read_back: read_back.as_ref().ok().copied().flatten().map(sample),
-            ..sink(name, sink, &measured.figures, outcome)
+            ..sink_record(name, sink, &measured.figures, outcome)
         })
         .collect()
 }
@@ -239,7 +239,7 @@ fn sample(ReadBack { keys, found }: ReadBack) -> record::ReadBack {
 }
 
 /// Without what the database itself tells.
-fn sink(name: &str, sink: &SinkFigures, figures: &Figures, outcome: &Outcome) -> SinkRecord {
+fn sink_record(name: &str, sink: &SinkFigures, figures: &Figures, outcome: &Outcome) -> SinkRecord {
     let refused = sink.refused();
     let rows = figures.consumed.saturating_sub(figures.unparsable_messages() + figures.abandoned);
     let not_written = (rows + sink.repeated).saturating_sub(sink.written + sink.duplicates + refused);

@@ -245,7 +245,7 @@ mod tests {
             response.record_n(response_ns, 10);
             moments += connections;
         }
-        let latency = crate::evaluate::sections::independent(&response, moments);
+        let latency = independent(&response, moments);
         with_tails(latency, timeline.bins(), pauses, |slowest| slowest.response_ns).unwrap()
     }
 

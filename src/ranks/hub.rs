@@ -361,37 +361,3 @@ impl JointSecond {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::measure::Interval;
-    use crate::ranks::message::headline;
-    use crate::record::encode_histogram;
-
-    #[test]
-    fn the_quantiles_of_a_second_are_those_of_all_ranks_values() {
-        let ranks: [&[u64]; 3] = [&[1_000_000, 2_000_000, 3_000_000], &[], &[900_000_000, 4_000_000]];
-        let mut joint = JointSecond::default();
-        assert_eq!((joint.second().p50_ns, joint.second().p99_ns), (None, None));
-        let mut all = Interval::default();
-        for values in ranks {
-            let mut interval = Interval::default();
-            for value in values {
-                interval.response.record(*value);
-                all.response.record(*value);
-                // Not the headline of a load with a schedule.
-                interval.service.record(1);
-            }
-            let (acknowledged, consumed) = (values.len() as u64, 2);
-            let counters = Counters { acknowledged, consumed, phase: 2, ..Counters::default() };
-            assert_eq!(headline(&interval), if values.is_empty() { "service" } else { "response" });
-            let latencies = interval.response.histogram();
-            joint.add(counters, &if values.is_empty() { String::new() } else { encode_histogram(latencies) });
-        }
-        let second = joint.second();
-        let at = |quantile| Some(all.response.histogram().value_at_quantile(quantile));
-        assert_eq!((second.acknowledged, second.p50_ns, second.p99_ns), (5, at(0.5), at(0.99)));
-        assert_eq!((second.consumed, second.phase), (6, crate::engine::Phase::Measure));
-    }
-}

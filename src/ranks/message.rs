@@ -299,7 +299,7 @@ mod tests {
 
     static OTHER_TASK_RAN: Gate = Gate::new();
 
-    impl<'de> serde::Deserialize<'de> for Waiting {
+    impl<'de> Deserialize<'de> for Waiting {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             serde::de::IgnoredAny::deserialize(from)?;
             if OTHER_TASK_RAN.passed() {

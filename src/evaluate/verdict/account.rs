@@ -354,23 +354,23 @@ mod tests {
     #[test]
     fn a_share_is_noted_and_its_verification_is_left_to_the_merge() {
         let share = sound::share();
-        let verdict = sound::judged(|record, _, _| {
+        let verdict = judged(|record, _, _| {
             record.share = Some(share);
             record.verification.iter_mut().for_each(|found| found.undecided = 1_000);
         });
         assert!(verdict.valid, "{verdict:#?}");
-        assert_eq!(verdict.notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [ReasonKind::OneShare]);
+        assert_eq!(verdict.notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [OneShare]);
     }
 
     #[test]
     fn a_late_start_is_noted() {
         let start = |late_ns| {
-            sound::notes(|record, _, _| {
+            notes(|record, _, _| {
                 let at = record.started_at;
                 record.start = Some(Start { planned_at: at, began_at: at, late_ns });
             })
         };
         assert_eq!(start(40_000_000), []);
-        assert_eq!(start(1_500_000_000), [ReasonKind::LateStart]);
+        assert_eq!(start(1_500_000_000), [LateStart]);
     }
 }

@@ -189,7 +189,7 @@ mod tests {
     fn live_fields_hold_counter_and_time_0_until_they_are_rendered() {
         let text = r#"{"a":${counter},"b":"${counter:4}","c":${timestamp},"d":${timestamp_ms},"e":"$$"}"#;
         let expected = r#"{"a":           0,"b":"0000","c":         0.000000,"d":            0,"e":"$"}"#;
-        assert_eq!(payloads(text, 2), [expected, expected]);
+        assert_eq!(rendered(text, 2), [expected, expected]);
         assert!(serde_json::from_str::<serde_json::Value>(expected).is_ok());
     }
 

@@ -108,23 +108,6 @@ pub fn reset_peak_memory() -> bool {
     cfg!(target_os = "linux") && fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reset_forgets_the_former_peak() {
-        let block = std::hint::black_box(vec![1u8; 96 << 20]);
-        let high = peak_memory_bytes().unwrap();
-        assert!(high >= 96 << 20, "{high}");
-        assert!(resident_memory_bytes().unwrap() >= 96 << 20);
-        drop(block);
-        if reset_peak_memory() {
-            assert!(peak_memory_bytes().unwrap() < high - (48 << 20));
-        }
-    }
-}
-
 /// CPU time of each thread that is alive, but for what it spent on polling.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadTimes(HashMap<u32, (String, Duration)>);
@@ -216,20 +199,6 @@ pub fn scheduling_policy() -> Option<&'static str> {
 #[cfg(not(target_os = "linux"))]
 pub fn set_batch(_is_batch: bool) {}
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_hands_its_policy_to_those_that_it_starts() {
-        for (is_batch, policy) in [(true, "batch"), (false, "other")] {
-            set_batch(is_batch);
-            assert_eq!(scheduling_policy(), Some(policy));
-            assert_eq!(std::thread::spawn(scheduling_policy).join().unwrap(), Some(policy));
-        }
-    }
-}
-
 /// Lets the kernel wake the calling thread when its time has come, instead of up to 50 µs later together with others: its
 /// "timer slack" (prctl(2), `PR_SET_TIMERSLACK`). Where the system has no such thing, nothing happens.
 pub fn make_timers_exact() {
@@ -257,5 +226,28 @@ mod tests {
         let busiest = end.busiest_since(&begin, Duration::from_secs(1)).unwrap();
         assert_eq!((busiest.name.as_str(), busiest.cores), ("sender", 0.95));
         assert_eq!(times(&[]).busiest_since(&begin, Duration::from_secs(1)), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reset_forgets_the_former_peak() {
+        let block = std::hint::black_box(vec![1u8; 96 << 20]);
+        let high = peak_memory_bytes().unwrap();
+        assert!(high >= 96 << 20, "{high}");
+        assert!(resident_memory_bytes().unwrap() >= 96 << 20);
+        drop(block);
+        if reset_peak_memory() {
+            assert!(peak_memory_bytes().unwrap() < high - (48 << 20));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_hands_its_policy_to_those_that_it_starts() {
+        for (is_batch, policy) in [(true, "batch"), (false, "other")] {
+            set_batch(is_batch);
+            assert_eq!(scheduling_policy(), Some(policy));
+            assert_eq!(std::thread::spawn(scheduling_policy).join().unwrap(), Some(policy));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine.
+//! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine; and seconds of all ranks together.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -10,8 +10,11 @@ use tokio::time::{sleep, sleep_until};
 
 use super::gathering::{ACCEPT_PAUSE, JoinError, next_of};
 use super::*;
+use crate::measure::Interval;
 use crate::ranks::Member;
+use crate::ranks::message::headline;
 use crate::record::InputFile;
+use crate::record::encode_histogram;
 
 const TOKEN: u64 = 7;
 
@@ -198,7 +201,7 @@ async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
     let introduced = async |hello: Hello| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         frame::write(&mut stream, &hello).await.unwrap();
-        let answer = frame::read::<FromRoot>(&mut stream, SILENCE).await;
+        let answer = message::read_frame::<FromRoot>(&mut stream, SILENCE).await;
         (stream, answer)
     };
     let (_stranger, answer) = introduced(Hello { token: TOKEN + 1, ..hello(0) }).await;
@@ -235,4 +238,30 @@ async fn clocks_are_compared_by_a_burst_of_round_trips() {
     let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
     assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns && clock.error_ns > 0, "{clock:?}");
     assert!(clock.round_trips >= 2 * BURST as u64, "{clock:?}");
+}
+
+#[test]
+fn the_quantiles_of_a_second_are_those_of_all_ranks_values() {
+    let ranks: [&[u64]; 3] = [&[1_000_000, 2_000_000, 3_000_000], &[], &[900_000_000, 4_000_000]];
+    let mut joint = JointSecond::default();
+    assert_eq!((joint.second().p50_ns, joint.second().p99_ns), (None, None));
+    let mut all = Interval::default();
+    for values in ranks {
+        let mut interval = Interval::default();
+        for value in values {
+            interval.response.record(*value);
+            all.response.record(*value);
+            // Not the headline of a load with a schedule.
+            interval.service.record(1);
+        }
+        let (acknowledged, consumed) = (values.len() as u64, 2);
+        let counters = Counters { acknowledged, consumed, phase: 2, ..Counters::default() };
+        assert_eq!(headline(&interval), if values.is_empty() { "service" } else { "response" });
+        let latencies = interval.response.histogram();
+        joint.add(counters, &if values.is_empty() { String::new() } else { encode_histogram(latencies) });
+    }
+    let second = joint.second();
+    let at = |quantile| Some(all.response.histogram().value_at_quantile(quantile));
+    assert_eq!((second.acknowledged, second.p50_ns, second.p99_ns), (5, at(0.5), at(0.99)));
+    assert_eq!((second.consumed, second.phase), (6, crate::engine::Phase::Measure));
 }
