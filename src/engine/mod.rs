@@ -3,6 +3,7 @@
 //! - [`run_scenario`]: from the kind that a scenario names to the code compiled for it: the only dynamic call of a trial.
 //! - `start_barrier`: a load that begins at a set time.
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
+//! - `topics`: created, found and deleted, for every broker alike.
 //! - `send`: producers. `receive`: consumers and pipelines.
 //! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result, or a checkpoint: the trial as if
 //!   it had ended now.
@@ -26,6 +27,7 @@ mod remove;
 mod sampler;
 mod send;
 mod start_barrier;
+mod topics;
 mod trial;
 
 use std::future::Future;

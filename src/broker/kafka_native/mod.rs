@@ -54,10 +54,11 @@ mod produce {
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use self::codec::batch::Headers;
@@ -75,9 +76,10 @@ use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
+use super::kafka_identity::{TOPICS_PER_REQUEST, only};
 use super::{
-    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, kafka_durability,
-    kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready,
+    kafka_durability, kafka_identity,
 };
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor, Security};
@@ -189,16 +191,34 @@ impl Broker for KafkaNativeBroker {
         self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.admin.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        only(self.create_topics(slice::from_ref(topic)).await)
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.admin.present(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        only(self.find_topics(slice::from_ref(topic)).await)
     }
 
-    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        only(self.delete_topics(slice::from_ref(topic)).await)
+    }
+
+    const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;
+
+    async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        self.admin.create(topics).await
+    }
+
+    async fn find_topics(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
         self.admin.find(topics).await
+    }
+
+    async fn delete_topics(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        self.admin.delete(topics).await
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        self.admin.unready(topics).await
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
@@ -227,11 +247,13 @@ impl Broker for KafkaNativeBroker {
         })
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn stop(&self) {
         join_all(self.clients.iter().map(|client| client.end_transactions())).await;
         self.clients.iter().for_each(|client| client.close());
-        let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
-        topics.and(groups)
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        self.groups.remove().await
     }
 }
 
