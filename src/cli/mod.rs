@@ -5,7 +5,6 @@ mod check;
 pub mod command_line;
 mod compare;
 mod doctor;
-#[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
 mod launcher;
@@ -85,7 +84,6 @@ pub enum Verb {
         #[arg(long)]
         series: bool,
     },
-    #[cfg(any(feature = "kafka", feature = "sls"))]
     /// Run an endpoint that other clients may use, until interrupted
     Emulate(emulate::EmulateArguments),
     /// Print a completion script for a shell
@@ -114,7 +112,6 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),
-        #[cfg(any(feature = "kafka", feature = "sls"))]
         Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
         Verb::Completions { shell } => Exit::from_result(command_line::completions(shell, &mut out)),
         Verb::ManualPage => Exit::from_result(command_line::manual_page(&mut out)),

@@ -11,7 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::observer::Phase;
 use crate::measure::host::{OtherUsage, ProcessFamily, parse_metrics};
-use crate::net::plain_http;
+use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::scenario::{Watch, WatchedProcess};
 
 /// Between two scrapes, and how long one may take.
@@ -226,7 +226,11 @@ impl Drop for Scraper {
 }
 
 async fn scrape(url: &str) -> Result<Reading, String> {
-    let text = plain_http::get(url, SCRAPE_EVERY).await?;
+    let request = HttpRequest { method: "GET", url, headers: &[("Accept", "text/plain")], ..HttpRequest::default() };
+    let text = match HttpClient::without_tls(SCRAPE_EVERY).send(&request).await? {
+        HttpResponse { status: 200, text, .. } => text,
+        HttpResponse { status, .. } => return Err(format!("it answered with status {status}")),
+    };
     let usage =
         parse_metrics(&text).ok_or("it has no metric with the CPU time of its process (process_cpu_seconds_total)")?;
     Ok(Reading { at: Instant::now(), usage })

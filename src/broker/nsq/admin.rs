@@ -9,8 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::broker::BrokerError;
 use crate::net::address;
-use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
-use crate::net::percent::percent_encoded;
+use crate::net::http::{HttpClient, HttpRequest, HttpResponse, percent_encoded};
 
 /// How long the other nsqlookupd may take once one has answered.
 const PATIENCE: Duration = Duration::from_secs(1);

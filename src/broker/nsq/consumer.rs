@@ -34,7 +34,7 @@ pub struct NsqConsumer {
     /// Errors that the engine has not received yet.
     errors: VecDeque<ReceiveError>,
     answers: Answers,
-    /// With nsqlookupd, nsqd that appear later.
+    /// The nsqd that appear later, with nsqlookupd.
     appeared: Option<Appeared>,
 }
 

@@ -4,9 +4,8 @@
 //! - `admin`: topics and channels over HTTP. `assigned`: those that were found and made.
 //! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
-//! - `connection`, `producer`: publishing connections, and the producers that share them. `placement`: who uses which one.
+//! - `connection`, `producer`: publishing connections with what crossed the wire, and the producers that share them.
 //! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later.
-//! - `traffic`: what crossed the wire.
 //! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
 //!
 //! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
@@ -24,9 +23,7 @@ mod discovery;
 mod durability;
 mod error;
 mod names;
-mod placement;
 mod producer;
-mod traffic;
 mod upgraded_stream;
 
 use std::sync::Arc;
@@ -37,12 +34,10 @@ use self::admin::{Admin, Node, next_port};
 use self::assigned::{Assigned, TopicLocation};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
-use self::connection::{Connection, Publishing};
+use self::connection::{Connection, Publishing, quantile};
 use self::consumer::NsqConsumer;
 use self::discovery::Discovery;
-use self::placement::Placement;
-use self::producer::NsqProducer;
-use self::traffic::quantile;
+use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::codec::compression::Compression;
-use super::oauth2::Grant;
+use super::token::Grant;
 use crate::broker::BrokerError;
 use crate::broker::share::share;
 use crate::scenario::deserialize::{duration, secret, size};
@@ -271,7 +271,7 @@ impl PulsarOptions {
         Ok(())
     }
 
-    /// With whom and as whom to get a token, where OAuth 2.0 is asked for.
+    /// The issuer of tokens and the credentials for it, where OAuth 2.0 is asked for.
     pub fn grant(&self) -> Option<Grant> {
         Some(Grant {
             issuer_url: self.oauth2_issuer_url.clone()?,

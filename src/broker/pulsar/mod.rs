@@ -2,12 +2,11 @@
 //!
 //! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
 //! - `topics`: the trial's topics and subscriptions; `admin`: how they are created and removed over HTTP.
-//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
-//!   they have sent; `token`: what they log in with; `oauth2`: who issues it.
+//! - `connect`: opens a connection; `connection`: its tasks, and what is in flight; `pool`: all connections, and which serves a topic;
+//!   `token`: what they log in with.
 //! - `codec`: the binary protocol.
-//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
-//!   `building` makes the entries.
-//! - `lingering`: collects a producer's messages for a while before they are sent.
+//! - `producer`: a producer of a topic, which may collect messages for a while; `topic_producer`: spreads them over one
+//!   `partition_producer` for each partition.
 //! - `topic_consumer`: a member of a subscription.
 //! - `retry`: opens producers and consumers again.
 //! - `error`: what goes wrong, by class.
@@ -16,7 +15,6 @@
 //! Why the crate is not the only one: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
-mod building;
 pub mod codec;
 mod config;
 mod connect;
@@ -27,19 +25,15 @@ mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
-mod lingering;
 mod name;
-mod oauth2;
 mod partition_producer;
 mod pool;
 mod producer;
 mod retry;
-mod routing;
 mod token;
 mod topic_consumer;
 mod topic_producer;
 mod topics;
-mod traffic;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,14 +41,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::try_join_all;
 use tokio::sync::Notify;
 
-use self::codec::entry::Manner;
+use self::codec::entry::EntryTemplate;
 use self::config::PulsarOptions;
 #[cfg(feature = "pulsar-rs")]
 pub use self::crate_client::PulsarCrateBroker;
-use self::lingering::LingeringProducer;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
-use self::producer::PulsarProducer;
+use self::producer::{LingeringProducer, PulsarProducer};
 use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
@@ -102,9 +95,9 @@ impl Broker for PulsarBroker {
         let recorders = (0..setup.config.connections).map(|_| setup.acks.recorder()).collect();
         let pool = Pool::new(settings, setup.config.addresses.clone(), recorders);
         let broker = Some(pool.greet_all().await?);
-        let manner = Manner::new(options.compression, setup.headers());
+        let template = EntryTemplate::new(options.compression, setup.headers());
         let recorder = setup.acks.recorder();
-        let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
+        let shared = Client { pool: Arc::new(pool), options, template, recorder, waited_ns: AtomicU64::new(0) };
         let client = format!("brokermark {}", env!("CARGO_PKG_VERSION"));
         Ok(PulsarBroker {
             shared: Arc::new(shared),

@@ -10,9 +10,9 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::SocketSettings;
+use super::connection::Traffic;
 use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
-use super::traffic::Traffic;
 use crate::broker::{BrokerError, FailureClass};
 use crate::measure::AckRecorder;
 use crate::net::tcp::in_turn;

@@ -13,7 +13,7 @@ use super::admin::Admin;
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
 use super::name::TopicName;
-use super::oauth2::OAuth2;
+use super::token::OAuth2;
 use super::token::Token;
 use super::topic_consumer::Membership;
 use super::{durability, pool};

@@ -30,14 +30,14 @@ pub struct RabbitmqStreamOptions {
     /// Messages of a batch that are published as one entry with one publishing id. Default: each is an entry.
     #[serde(deserialize_with = "sub_entry")]
     pub sub_entry: Option<u16>,
-    /// Of sub-entries. Default: none.
+    /// The compression of sub-entries. Default: none.
     pub compression: Compression,
     /// What the server filters messages by. Default: nothing.
     pub filter: Option<Filter>,
     /// Consumers receive messages with these values only. Default: all.
     #[serde(deserialize_with = "filters")]
     pub filters: Vec<String>,
-    /// With `filters`: also messages without a value. Default: no.
+    /// Whether messages without a value are received too, with `filters`. Default: no.
     pub match_unfiltered: bool,
     /// Chunks that the server may send ahead of what a consumer has taken. Default: 10.
     #[serde(deserialize_with = "credit")]
@@ -52,9 +52,9 @@ pub struct RabbitmqStreamOptions {
     /// The server decides which member of a group reads a stream, and moves streams when members come and go. Default: the streams
     /// are shared out by number.
     pub single_active_consumer: bool,
-    /// Which members of a stream consumers read from first. Default: its leader.
+    /// The members of a stream that consumers read from first. Default: its leader.
     pub consume_from: ConsumeFrom,
-    /// Of streams that are made: most bytes they keep.
+    /// Most bytes that a stream keeps which is made.
     #[serde(deserialize_with = "size")]
     pub max_length: Option<u64>,
     /// How long they keep messages.
@@ -63,7 +63,7 @@ pub struct RabbitmqStreamOptions {
     /// Size of the files they are kept in, by which they forget.
     #[serde(deserialize_with = "size")]
     pub segment_size: Option<u64>,
-    /// Which node leads them: `client-local` or `balanced`.
+    /// The choice of the node that leads them: `client-local` or `balanced`.
     pub leader_locator: Option<LeaderLocator>,
     /// Two of these without a sign of life end a connection, on both sides. Default: 60 s, or what the server wants if
     /// that is less.

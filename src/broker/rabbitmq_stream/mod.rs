@@ -2,24 +2,21 @@
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
-//! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
-//! - `producer`, `topic_publishers`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
-//! - `consumer`, `subscriptions`, `recovery`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them
-//!   back, how far it has read, and the offsets it begins at.
-//! - `membership`, `group`, `member_offsets`, `offset_tracking`: its part in the group, what the members in this process share,
-//!   and the group's offsets, which the server stores.
-//! - `stream_ends`: where streams end.
-//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
-//! - `connect`, `incoming`: opens connections, and reads them.
-//! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
+//! - `connection`, `pool`: publishing connections with their messages in flight, and the routes to streams.
+//! - `producer`, `topic_publishers`: producers, and the publishers that they share.
+//! - `consumer`, `subscriptions`: a member of a group, its connections, and how it gets them back.
+//! - `group`, `member_offsets`, `offsets`: its part in the group, what it commits and leaves; the group's offsets, which the server
+//!   stores, and the ends of streams.
+//! - [`codec`]: the protocol's commands, frames and chunks, and AMQP 1.0; [`body`]: the content of a message.
+//! - `connect`: opens connections, and reads them.
+//! - `error`: the protocol's errors and their classes.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
 //! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
 //! streams of a super stream are shared out among a group's members: each stream is read by one member.
 
 mod admin;
-pub mod amqp;
-mod body;
+pub mod body;
 pub mod codec;
 mod config;
 mod connect;
@@ -28,21 +25,12 @@ mod consumer;
 mod durability;
 mod error;
 mod group;
-mod incoming;
 mod member_offsets;
-mod membership;
 mod nodes;
-mod offset_tracking;
-mod pending;
+mod offsets;
 mod pool;
 mod producer;
-mod recovery;
-mod routing;
-mod stream_ends;
-mod stream_progress;
-mod sub_entries;
 mod subscriptions;
-mod tail;
 mod topic_publishers;
 
 use std::collections::BTreeMap;
@@ -53,17 +41,15 @@ use tokio::sync::Mutex;
 use self::admin::Admin;
 use self::body::Writer;
 use self::codec::command::Offset;
-pub use self::config::RabbitmqStreamOptions;
+pub use self::config::{Body, RabbitmqStreamOptions};
 use self::connect::Connector;
 use self::consumer::RabbitmqStreamConsumer;
-use self::group::Group;
-use self::membership::{Membership, Sharing};
+use self::group::{Group, Membership, Sharing};
 use self::nodes::{Nodes, StreamLocation};
-use self::offset_tracking::OffsetTracking;
+use self::offsets::{OffsetTracking, StreamEnds};
 use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
-use self::recovery::Recovery;
-use self::stream_ends::StreamEnds;
+use self::subscriptions::Recovery;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
 };
@@ -84,7 +70,7 @@ pub struct RabbitmqStreamBroker {
     topics: Mutex<BTreeMap<String, Arc<Vec<StreamLocation>>>>,
     tracking: Arc<OffsetTracking>,
     ends: Arc<StreamEnds>,
-    /// By name, those whose members share streams.
+    /// Groups whose members share streams, by name.
     groups: parking_lot::Mutex<BTreeMap<String, Arc<Group>>>,
     version: String,
 }
@@ -214,7 +200,7 @@ impl Broker for RabbitmqStreamBroker {
             let streams: Vec<String> = locations.iter().map(|location| location.stream.clone()).collect();
             // The engine polls the question now and then only, and it holds connections that others wait for.
             let ends = self.ends.clone();
-            tokio::spawn(async move { ends.of(&streams).await }).await.ok().flatten()
+            tokio::spawn(async move { ends.find(&streams).await }).await.ok().flatten()
         })
     }
 

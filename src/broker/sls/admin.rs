@@ -48,8 +48,8 @@ impl Admin {
     }
 
     async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
-        let most_response_bytes = request.most_response_bytes.max(MAX_RESPONSE_BYTES);
-        accepted(self.client.send(HttpRequest { most_response_bytes, ..request }).await?)
+        let max_response_bytes = request.max_response_bytes.max(MAX_RESPONSE_BYTES);
+        accepted(self.client.send(HttpRequest { max_response_bytes, ..request }).await?)
     }
 
     async fn get(&mut self, path: &str, query: &[(&str, &str)]) -> Result<HttpResponse, ServiceError> {
@@ -126,7 +126,7 @@ impl Admin {
             path: &path,
             query: &query,
             headers,
-            most_response_bytes: MAX_PULLED_BYTES,
+            max_response_bytes: MAX_PULLED_BYTES,
             ..HttpRequest::default()
         };
         let response = self.send(request).await?;

@@ -28,11 +28,11 @@ pub struct SlsOptions {
     pub access_key_id: Option<Secret>,
     #[serde(deserialize_with = "secret")]
     pub access_key_secret: Option<Secret>,
-    /// Of temporary credentials (STS).
+    /// The token of temporary credentials (STS).
     #[serde(deserialize_with = "secret")]
     pub security_token: Option<Secret>,
     pub signature: SignatureVersion,
-    /// What version 4 signs for, `cn-hangzhou`.
+    /// The region that version 4 signs for, `cn-hangzhou`.
     pub region: Option<String>,
     /// Bytes of logs without an outcome.
     #[serde(deserialize_with = "size")]
@@ -63,7 +63,7 @@ pub struct SlsOptions {
     /// How often a consumer that is up to date asks for new logs.
     #[serde(deserialize_with = "duration")]
     pub pull_interval: Duration,
-    /// Of `address = "embedded"`.
+    /// Settings of the endpoint of `address = "embedded"`.
     pub emulator: EmulatorOptions,
 }
 
@@ -94,7 +94,7 @@ impl Default for SlsOptions {
     }
 }
 
-/// How requests are signed.
+/// The way in which requests are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureVersion {

@@ -4,27 +4,22 @@
 //!
 //! - `config`: the `[broker.sls]` table.
 //! - `admin`: log stores, their shards, and reading.
-//! - `connect`, `sign`, `credentials`: one HTTP request and its response; its signature, and by whom.
+//! - `connect`, `sign`: one HTTP request and its response; its signature, and the credentials.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
-//! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
-//! - `chunks`, `compressor`: a batch's memory while it is collected and while it is compressed.
+//! - `batch`, `accumulator`, `worker`: batches and their queue, how they are collected and compressed, and the threads that send them.
 //! - `consumer`: reads the logs back.
 //! - `store_name`: the store of a topic. `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
 mod batch;
-mod chunks;
 mod codec;
-mod compressor;
 mod config;
 mod connect;
 mod consumer;
-mod credentials;
 mod error;
 mod producer;
-mod queue;
 mod sign;
 mod store_name;
 mod worker;
@@ -43,15 +38,15 @@ use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
 use self::connect::{Client, Endpoint};
-use self::consumer::{Share, SlsConsumer};
-use self::credentials::CredentialSource;
+use self::consumer::{AssignedShards, SlsConsumer};
 use self::error::ServiceError;
 use self::producer::SlsProducer;
-use self::sign::Signer;
+use self::sign::{CredentialSource, Signer};
 use self::store_name::{is_store_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
-use crate::emulator::sls::{Emulator, Entrance, Key};
+use crate::emulator::NO_SLS;
+use crate::emulator::sls::{Emulator, Key, ListenOptions};
 use crate::net::backoff::Backoff;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
@@ -112,7 +107,7 @@ impl Broker for SlsBroker {
             ..Capabilities::NONE
         },
         check_options: |options| SlsOptions::read(options).map(drop),
-        refuses: |_| None,
+        refuses: |config| (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned()),
     };
 
     type Producer = SlsProducer;
@@ -244,7 +239,7 @@ impl Broker for SlsBroker {
             StartFrom::Earliest => "begin",
             StartFrom::Latest => "end",
         };
-        let mut share = Share {
+        let mut share = AssignedShards {
             store: store.clone(),
             member: subscription.member,
             members: subscription.members,
@@ -336,8 +331,8 @@ fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emu
         secret: credentials.key_secret.clone(),
         security_token: credentials.security_token.clone(),
     };
-    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), key: Some(key), tls: None };
-    Emulator::start(&options.emulator, entrance)
+    let listen = "127.0.0.1:0".to_owned();
+    Emulator::start(&options.emulator, ListenOptions { listen, key: Some(key), ..ListenOptions::default() })
 }
 
 /// The error of a trial that cannot use the project.

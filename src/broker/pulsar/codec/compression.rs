@@ -191,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_is_refused_without_a_panic_and_without_memory_for_what_it_claims(
+        fn claimed_sizes_take_no_memory(
             content in proptest::collection::vec(any::<u8>(), 0..100),
             size in prop_oneof![0..1000usize, any::<usize>()],
         ) {

@@ -114,7 +114,9 @@ impl<'a> Chunk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::rabbitmq_stream::amqp::{Body, Message, Value};
+    use crate::broker::Details;
+    use crate::broker::rabbitmq_stream::Body;
+    use crate::broker::rabbitmq_stream::body::{MessageDetails, open};
     use proptest::prelude::*;
 
     fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
@@ -172,11 +174,10 @@ mod tests {
             assert_eq!(found.len() as u32, chunk.records, "{compression}");
             for (number, (offset, message)) in found.iter().enumerate() {
                 assert_eq!(*offset, number as u64, "{compression}");
-                let message = Message::decode(message).unwrap();
                 let body = format!("body of message {number} {}", ".".repeat(32));
-                assert_eq!(message.body, Body::Data(vec![body.as_bytes()]), "{compression}");
-                let id = format!("m-{number}");
-                assert_eq!(message.properties.unwrap().message_id, Some(Value::String(&id)), "{compression}");
+                assert_eq!(open(Body::Amqp, message).payload, body.as_bytes(), "{compression}");
+                let details = MessageDetails { body: Body::Amqp, message, timestamp_ms: 0 };
+                assert_eq!(details.key().as_deref(), Some(format!("m-{number}").as_bytes()), "{compression}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::codec::code;
+use super::super::codec::code;
 use crate::measure::SendTag;
 
 /// Publishing ids have no gaps, so that an id is an index of the queue.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_messages_are_taken_from_the_front_and_their_confirmations_ignored() {
+    fn overdue_messages_leave_and_their_confirms_are_ignored() {
         let mut pending = Pending::default();
         pending.begin_after(0);
         (0..5).for_each(|number| pending.push(send_tag(number), 1, false));
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_any_order_and_with_repetitions_and_strangers_each_is_settled_once(
+        fn every_id_is_settled_once_in_any_order(
             joins in proptest::collection::vec(any::<bool>(), 1..100),
             ids in proptest::collection::vec(0..130u64, 0..300),
         ) {
