@@ -251,7 +251,7 @@ mod tests {
     use super::super::sound::{judged, notes, reasons};
     use super::*;
     use crate::evaluate::verdict::sound;
-    use crate::record::{ErrorCount, ReasonKind, Record, Start};
+    use crate::record::{ErrorCount, Record, Start};
 
     /// Moves messages from acknowledged to failed or unresolved.
     fn shift(record: &mut Record, failed: u64, unresolved: u64) {

@@ -44,7 +44,6 @@ pub struct Evidence<'a> {
     pub share: Option<&'a Share>,
     /// When the load began, where a time was set.
     pub start: Option<&'a Start>,
-    pub errors: &'a [ErrorCount],
     /// Messages of aborted transactions, as [`Record::aborted_on_purpose`].
     pub aborted_on_purpose: u64,
     pub receive_errors: &'a [ErrorCount],
@@ -109,7 +108,6 @@ impl<'a> Evidence<'a> {
             verification: record.verification.as_ref().filter(|_| record.share.is_none()),
             share: record.share.as_ref(),
             start: record.start.as_ref(),
-            errors: &record.errors,
             aborted_on_purpose: record.aborted_on_purpose(),
             receive_errors: &record.receive_errors,
             messages_before: record.messages_before,

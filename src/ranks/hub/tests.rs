@@ -200,7 +200,7 @@ async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
     let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
     let introduced = async |hello: Hello| {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        frame::write(&mut stream, &hello).await.unwrap();
+        message::write_frame(&mut stream, &hello).await.unwrap();
         let answer = message::read_frame::<FromRoot>(&mut stream, SILENCE).await;
         (stream, answer)
     };
@@ -223,7 +223,7 @@ async fn a_stranger_that_announces_much_is_refused_at_once() {
     let address = listener.local_addr().unwrap();
     let _gathering = tokio::spawn(Hub::gather(listener, 1, TOKEN, 0));
     let mut stranger = TcpStream::connect(address).await.unwrap();
-    stranger.write_all(&frame::MAX.to_be_bytes()).await.unwrap();
+    stranger.write_all(&message::MAX_FRAME_BYTES.to_be_bytes()).await.unwrap();
     let ended = timeout(SILENCE / 3, stranger.read_to_end(&mut Vec::new())).await;
     assert!(ended.is_ok(), "rank 0 waits for a gigabyte");
 }
