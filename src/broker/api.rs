@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ReceiveError, SubmitError};
@@ -167,7 +168,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
 }
 
 /// A broker's own table. The registry reads and checks it, before anything connects and again for [`Broker::connect`].
-pub trait BrokerOptions: DeserializeOwned + Default + Send + Sync + 'static {
+pub trait BrokerOptions: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static {
     /// Refuses settings that do not go together.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! How batches are compressed, for the brokers that have the same codecs under the same numbers. Other brokers have lists of their own, so
 //! that the compiler sees that each codec of a list is handled.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Codecs by their numbers in the attributes of Kafka's record batches, and in RabbitMQ's sub-entries, which have the same ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     #[default]

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fraction::{fraction, is_sampled};
 use super::{Progress, Setup, Subscription};
-use crate::scenario::deserialize::duration;
+use crate::scenario::tables::{DurationText, duration};
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
@@ -31,6 +32,23 @@ impl RequiredAcks {
     }
 }
 
+impl JsonSchema for RequiredAcks {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RequiredAcks".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "oneOf": [
+            { "type": "string", "enum": ["all", "0", "1", "-1"] },
+            { "type": "integer", "minimum": -1, "maximum": 1, "x-advice": "it is one of `0`, `1` and `\"all\"`" },
+        ] })
+    }
+}
+
 impl<'de> Deserialize<'de> for RequiredAcks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match toml::Value::deserialize(deserializer)?.to_string().trim_matches('"') {
@@ -43,7 +61,7 @@ impl<'de> Deserialize<'de> for RequiredAcks {
 }
 
 /// Who decides which member of a group reads which partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
     /// The group, which decides again whenever a member comes or goes.
@@ -74,17 +92,20 @@ pub const DIVIDED: &str = "the members of a group are in several processes, and 
                            received: set `broker.kafka.assignment = \"manual\"`";
 
 /// When a producer's transaction ends, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransactionOptions {
     /// It is ended when it has so many messages, …
     #[serde(deserialize_with = "messages")]
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub messages: usize,
     /// … or so long after its first one.
     #[serde(deserialize_with = "interval")]
+    #[schemars(with = "DurationText")]
     pub interval: Duration,
     /// The share (0 to 1) of each producer's transactions that are aborted, evenly spread.
     #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub abort_share: f64,
 }
 

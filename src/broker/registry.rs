@@ -3,6 +3,7 @@
 use serde::de::Error as _;
 
 use super::{Broker, BrokerOptions};
+use crate::scenario::tables::schema_of;
 use crate::scenario::{Absent, BrokerConfig, Descriptor, Need};
 
 /// Work that is the same for every broker, written once and compiled for each.
@@ -25,6 +26,7 @@ pub fn options<B: Broker>(table: toml::Table) -> Result<B::Options, toml::de::Er
 /// What the scenario language has to know of a broker.
 const fn descriptor<B: Broker>() -> Descriptor {
     Descriptor {
+        options_schema: schema_of::<B::Options>,
         check_options: |table| options::<B>(table).map(drop),
         refuses: refusal::<B>,
         remedy: remedy::<B>,

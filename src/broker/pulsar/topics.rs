@@ -12,17 +12,16 @@ use rustls::ClientConfig;
 use super::admin::Admin;
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
-use super::durability;
 use super::name::TopicName;
-use super::pool;
 use super::token::OAuth2;
 use super::token::Token;
 use super::topic_consumer::Membership;
+use super::{durability, pool};
 use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
+use crate::net::address;
 use crate::net::http::HttpClient;
-use crate::net::in_turn::in_turn;
+use crate::net::tcp::{self, in_turn};
 use crate::net::tls::{Tls, TlsIdentity};
-use crate::net::{address, tcp};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {
