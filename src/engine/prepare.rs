@@ -104,11 +104,11 @@ fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Ar
     let verification = consumers
         .filter(|consumers| consumers.verify)
         .map(|consumers| consumers.groups.len())
-        .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
+        .map(|groups| Verification::for_process(scenario.all_producers(), groups, scenario.first_producer()))
         .map(Arc::new);
     let open_loop = matches!(scenario.load, Load::Open(_));
     let partitions = partitions_of(scenario, identity);
-    let acks = Acks::of_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
+    let acks = Acks::with_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
     let (offset_ns, timed) = (header_offset_ns(scenario, clock), scenario.timed_producers());
     let arrivals = consumers.map(|consumers| {
         Arrivals::across_processes(clock, offset_ns, timed, identity.tag, consumers.groups.len(), verification)

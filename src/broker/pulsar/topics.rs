@@ -16,10 +16,10 @@ use super::pool;
 use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
 use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
+use crate::net::address;
 use crate::net::http::HttpClient;
-use crate::net::in_turn::in_turn;
+use crate::net::tcp::{self, in_turn};
 use crate::net::tls::{Tls, TlsIdentity};
-use crate::net::{address, tcp};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {

@@ -39,7 +39,7 @@ const LATENCIES: [(&str, &str, f64); 4] = [
     ("EndToEndLatencyFromIntended", "end_to_end", 1e6),
 ];
 
-/// From the sending to the arrival.
+/// Latency from the sending to the arrival.
 const END_TO_END: &str = "EndToEndLatency";
 
 /// Most that messages may have waited to be sent where that is left out, in nanoseconds: it reads `System.currentTimeMillis`.
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn end_to_end_latency_of_a_growing_lag_is_left_out() {
         let mut record = sample::record();
-        record.latency.end_to_end = record.latency.end_to_end.map(Latency::of_growing_lag);
+        record.latency.end_to_end = record.latency.end_to_end.map(Latency::with_growing_lag);
         let text = lines(&[&record], &sample::series(), &[]).unwrap();
         assert!(!text.to_lowercase().contains("endtoend"), "{text}");
         assert!(text.contains("aggregatedPublishLatency99pct"), "{text}");
