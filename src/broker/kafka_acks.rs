@@ -1,5 +1,6 @@
 //! The key `acks` of `[broker.kafka]`, which both clients of Kafka have.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -19,6 +20,23 @@ impl RequiredAcks {
             RequiredAcks::Leader => "1",
             RequiredAcks::All => "all",
         }
+    }
+}
+
+impl JsonSchema for RequiredAcks {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RequiredAcks".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "oneOf": [
+            { "type": "string", "enum": ["all", "0", "1", "-1"] },
+            { "type": "integer", "minimum": -1, "maximum": 1, "x-advice": "it is one of `0`, `1` and `\"all\"`" },
+        ] })
     }
 }
 

@@ -1,11 +1,12 @@
 //! The key `assignment` of `[broker.kafka]`, which both clients of Kafka have.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Progress, Subscription};
 
 /// Who decides which member of a group reads which partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
     /// The group, which decides again whenever a member comes or goes.

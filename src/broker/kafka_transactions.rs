@@ -2,27 +2,31 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::Setup;
-use crate::scenario::deserialize::duration;
+use crate::scenario::tables::{DurationText, duration};
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
 
 /// When a producer's transaction ends, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransactionOptions {
     /// It is ended when it has so many messages, …
     #[serde(deserialize_with = "messages")]
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub messages: usize,
     /// … or so long after its first one.
     #[serde(deserialize_with = "interval")]
+    #[schemars(with = "DurationText")]
     pub interval: Duration,
     /// The share (0 to 1) of each producer's transactions that are aborted, evenly spread.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub abort_share: f64,
 }
 

@@ -18,6 +18,9 @@ use crate::record::{
 };
 use crate::scenario::{Load, Scenario, Trial};
 
+/// Most names of topics that a record carries.
+const MAX_TOPIC_NAMES: usize = 100;
+
 /// The record of a trial that ran, or still runs.
 pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
     let rows: Vec<SeriesRow> = outcome.totals.seconds.iter().map(|second| series_row(trial, second)).collect();
@@ -86,7 +89,7 @@ fn status(outcome: &Outcome) -> (Status, Option<String>) {
 /// What messages were sent to, and what they carried.
 fn topics_and_payloads(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.found_topics = found_topics(trial, outcome);
-    record.topics = super::defaults::names(outcome.topics.iter().map(|topic| topic.name.as_str()));
+    record.topics = outcome.topics.iter().take(MAX_TOPIC_NAMES).map(|topic| topic.name.clone()).collect();
     record.messages_before = outcome.messages_before;
     record.payload_sizes = Some(PayloadSizes {
         mean_bytes: outcome.payload_sizes.mean,
@@ -189,7 +192,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         lost_ranks: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
-        defaults: super::defaults::defaults(trial),
+        defaults: trial.defaults.clone(),
     }
 }
 

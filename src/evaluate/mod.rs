@@ -3,7 +3,6 @@
 mod assemble;
 mod ceiling;
 pub mod comparison;
-mod defaults;
 mod environment;
 mod outage;
 mod pipeline;

@@ -80,8 +80,9 @@ pub struct Descriptor {
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,
-    /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
-    /// the unknown key and those that exist.
+    /// The schema of the broker's own table (`[broker.<kind>]`).
+    pub options_schema: fn() -> schemars::Schema,
+    /// Checks of that table what its schema does not say, without connecting.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
     /// Why it cannot do what the configuration asks for, in words that name the key.
     pub refuses: fn(&BrokerConfig) -> Option<String>,
@@ -191,11 +192,10 @@ impl Capabilities {
 pub struct SinkDescriptor {
     /// As in `pipeline.sinks.kind`.
     pub kind: &'static str,
-    /// Checks the sink's own keys without connecting. The error is serde's, so that it names the unknown key and those
-    /// that exist.
+    /// The schema of the sink's own keys.
+    pub options_schema: fn() -> schemars::Schema,
+    /// Checks of them what their schema does not say, without connecting.
     pub check_options: fn(toml::Table) -> Result<SinkNeeds, toml::de::Error>,
-    /// Keys that are paths: relative ones start at the scenario's folder.
-    pub files: &'static [&'static str],
 }
 
 /// What a sink needs of messages.

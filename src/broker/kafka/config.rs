@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::producer_only::is_producer_only;
 use super::property_values::values;
@@ -14,12 +15,12 @@ use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::BrokerConfig;
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::secrets::is_secret_name;
 
 /// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`. What is left out
 /// stays as librdkafka has it.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaOptions {
     /// Which acknowledgements a produce request waits for.
@@ -31,9 +32,11 @@ pub struct KafkaOptions {
     pub partitioner: Option<String>,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub linger: Option<Duration>,
     /// Most bytes of a batch.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
@@ -46,7 +49,7 @@ pub struct KafkaOptions {
 }
 
 /// What consumers receive of transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     /// Nothing of one that is open or was aborted.
@@ -54,7 +57,7 @@ pub enum Isolation {
     ReadUncommitted,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     None,

@@ -114,6 +114,7 @@ impl Broker for KafkaBroker {
             offsets: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<KafkaOptions>,
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
         refuses: config::refused,
     };

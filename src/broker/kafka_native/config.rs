@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
 use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
 use super::produce::partitioner::Partitioner;
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_assignment::{Assignment, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
 const MAX_IDEMPOTENT_IN_FLIGHT: usize = 5;
@@ -26,7 +27,7 @@ const USUAL_SESSION: Duration = Duration::from_secs(45);
 
 /// Defaults are librdkafka's, so that both clients load a broker in the same way, except for `max_in_flight` and
 /// `delivery_timeout`, which are those of Kafka's own client.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaNativeOptions {
     pub acks: RequiredAcks,
@@ -36,23 +37,28 @@ pub struct KafkaNativeOptions {
     pub partitioner: Partitioner,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub linger: Duration,
     /// Most bytes of a batch, unless one message has more.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub batch_bytes: u64,
     /// Most produce requests of a connection without a response.
     pub max_in_flight: usize,
     /// How long a message may wait for its acknowledgement, requests that are sent again included.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub delivery_timeout: Duration,
     /// How long a request may wait for its response.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub request_timeout: Duration,
     /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
     pub assignment: Option<Assignment>,
     /// After so long without a sign of life, a group shares out a member's partitions among the others.
     /// Left out: [`USUAL_SESSION`]; a server that shares partitions out decides it itself.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub session_timeout: Option<Duration>,
     /// Whether members of groups keep their partitions while they are away for less than a session (KIP-345).
     pub static_members: bool,
@@ -84,7 +90,7 @@ impl Default for KafkaNativeOptions {
 }
 
 /// What consumers receive of transactions, by its number in a fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     ReadUncommitted = 0,

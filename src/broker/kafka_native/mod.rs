@@ -123,6 +123,7 @@ impl Broker for KafkaNativeBroker {
             offsets: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<KafkaNativeOptions>,
         check_options: |options| KafkaNativeOptions::parse(options).map(drop),
         refuses: |_| None,
     };

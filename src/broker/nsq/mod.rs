@@ -66,6 +66,7 @@ impl Broker for NsqBroker {
         alternative: None,
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities { addresses: true, consumers: true, groups: true, tls: true, ..Capabilities::NONE },
+        options_schema: crate::scenario::tables::schema_of::<NsqOptions>,
         check_options: |options| options.try_into::<NsqOptions>().map(drop),
         refuses: |_| None,
     };

@@ -72,6 +72,7 @@ impl Broker for NullBroker {
             offsets: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<NullOptions>,
         check_options: |options| options.try_into::<NullOptions>().map(drop),
         refuses: |_| None,
     };

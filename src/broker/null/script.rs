@@ -4,19 +4,22 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use crate::scenario::deserialize::duration;
+use crate::scenario::tables::{DurationText, duration};
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NullOptions {
     /// From handed over to acknowledged.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub service_time: Duration,
     /// By how much that grows each second.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub service_time_grows: Duration,
     /// Most messages per second that are acknowledged, all connections together: the others wait in a queue without end.
     pub capacity: Option<NonZeroU64>,
@@ -24,29 +27,38 @@ pub struct NullOptions {
     pub stalls: Vec<Stall>,
     /// Answered with a refusal.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub fail: f64,
     /// Acknowledged and not delivered.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub lose: f64,
     /// Delivered twice.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub duplicate: f64,
     /// Delivered after the message that follows it.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub reorder: f64,
     /// Delivered with one bit changed.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub corrupt: f64,
     /// Never answered.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub ignore: f64,
     /// Answered `late_by` after the others.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub late: f64,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub late_by: Duration,
     /// Delivered, and answered with a refusal.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub fail_after_storing: f64,
     /// Behaves as a broker without offsets.
     pub hide_ends: bool,
@@ -64,40 +76,48 @@ pub struct NullOptions {
     pub refuse_topic: Option<usize>,
     /// How long it takes to remove the topics at the end, if there are any.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub removal_time: Duration,
     /// How often the members of a group that commits exchange their partitions.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub rebalance_every: Duration,
 }
 
 /// What happens to messages on their way to one group.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupOptions {
     /// Stored, and not delivered to this group.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub lose: f64,
     /// Delivered twice, the second time not marked as a repetition.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub duplicate: f64,
     /// Delivered twice, the second time marked as a repetition.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub redeliver: f64,
     /// Marked as a repetition, though delivered once.
     #[serde(deserialize_with = "share")]
+    #[schemars(range(min = 0, max = 1))]
     pub flag: f64,
     /// Most messages per second that each member receives; without it, there is no limit.
     pub rate: Option<u64>,
 }
 
 /// A stretch in which nothing is acknowledged.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
     /// Since the first message.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub at: Duration,
     #[serde(rename = "for", deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub length: Duration,
 }
 

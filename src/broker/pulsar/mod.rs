@@ -80,6 +80,7 @@ impl Broker for PulsarBroker {
             tls: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<PulsarOptions>,
         check_options: config::check,
         refuses: |_| None,
     };

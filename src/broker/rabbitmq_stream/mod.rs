@@ -98,6 +98,7 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<RabbitmqStreamOptions>,
         check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
         refuses: |_| None,
     };

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::broker::BrokerError;
 use crate::emulator::sls::EmulatorOptions;
-use crate::scenario::deserialize::{duration, secret, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.
@@ -18,50 +19,55 @@ pub const MAX_BATCH_LOGS: usize = 40_960;
 pub const EMBEDDED_KEY: (&str, &str) = ("brokermark", "brokermark");
 
 /// How the producer collects, sends and tries again. The names and defaults are those of the service's own Java producer.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlsOptions {
     pub project: String,
     /// The host name the service believes it has, if `broker.address` is not it.
     pub endpoint: Option<String>,
-    #[serde(deserialize_with = "secret")]
     pub access_key_id: Option<Secret>,
-    #[serde(deserialize_with = "secret")]
     pub access_key_secret: Option<Secret>,
     /// The token of temporary credentials (STS).
-    #[serde(deserialize_with = "secret")]
     pub security_token: Option<Secret>,
     pub signature: SignatureVersion,
     /// The region that version 4 signs for, `cn-hangzhou`.
     pub region: Option<String>,
     /// Bytes of logs without an outcome.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub total_size: usize,
     /// A batch of this size leaves.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub batch_size: usize,
     /// A batch of so many logs leaves.
     pub batch_count: usize,
     /// A batch of this age leaves.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub linger: Duration,
     /// How long a producer waits for space in `total_size`.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub max_block: Duration,
     /// Threads that compress and post; each has one request in flight.
     pub io_threads: usize,
     /// How often a batch that failed retriably is sent again.
     pub retries: u32,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub backoff: Duration,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub max_backoff: Duration,
     /// How long the service may take to respond.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub request_timeout: Duration,
     pub compression: Compression,
     /// How often a consumer that is up to date asks for new logs.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub pull_interval: Duration,
     /// Settings of the endpoint of `address = "embedded"`.
     pub emulator: EmulatorOptions,
@@ -95,7 +101,7 @@ impl Default for SlsOptions {
 }
 
 /// The way in which requests are signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureVersion {
     V1,
@@ -103,7 +109,7 @@ pub enum SignatureVersion {
 }
 
 /// How bodies are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     None,

@@ -104,6 +104,7 @@ impl Broker for SlsBroker {
             tls: true,
             ..Capabilities::NONE
         },
+        options_schema: crate::scenario::tables::schema_of::<SlsOptions>,
         check_options: |options| SlsOptions::read(options).map(drop),
         refuses: |config| (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned()),
     };

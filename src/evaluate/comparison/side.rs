@@ -358,11 +358,10 @@ impl FigureKind {
 
 /// How many groups of consumers were owed each message, as the scenario of the record says.
 pub(super) fn consumer_groups(record: &Record) -> u64 {
-    let consumers = &record.scenario["consumers"];
-    match (consumers["group"].as_array(), consumers["groups"].as_u64()) {
+    let Some(consumers) = record.tables().consumers else { return 0 };
+    match (consumers.group, consumers.groups) {
         (Some(groups), _) => groups.len() as u64,
-        (None, Some(groups)) => groups,
-        (None, None) => u64::from(consumers.is_object()),
+        (None, groups) => groups.map_or(1, |groups| groups.0),
     }
 }
 

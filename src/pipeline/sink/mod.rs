@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::batch::Batch;
 use crate::measure::{Clock, FailureClass};
+use crate::scenario::tables::schema_of;
 use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 
 /// How long connecting may take at most.
@@ -134,7 +135,7 @@ const KINDS: &[Kind] = &[
 ];
 
 const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {
-    let mut all = [SinkDescriptor { kind: "", check_options: nothing, files: &[] }; KINDS.len()];
+    let mut all = [SinkDescriptor { kind: "", options_schema: schema_of::<()>, check_options: nothing }; KINDS.len()];
     let mut index = 0;
     while index < KINDS.len() {
         all[index] = KINDS[index].descriptor;

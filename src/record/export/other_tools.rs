@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use super::ExportError;
 use crate::record::schema::{Record, Status};
+use crate::scenario::tables::PayloadKind;
 
 /// What a mebibyte is.
 const MB: f64 = 1024.0 * 1024.0;
@@ -174,10 +175,10 @@ pub fn pulsar_sweep_summary(records: &[&Record]) -> Result<String, ExportError> 
 }
 
 fn row(record: &Record) -> Result<Row, ExportError> {
-    let scenario = &record.scenario;
+    let tables = record.tables();
     let lacks = |what, advice| ExportError::Lacks { point: record.point_index, trial: record.trial, what, advice };
-    let is_vector = scenario["payload"]["kind"] == "vector";
-    let dimension = scenario["payload"]["dimension"].as_u64().filter(|_| is_vector);
+    let is_vector = tables.payload.kind == PayloadKind::Vector;
+    let dimension = tables.payload.dimension.map(|dimension| dimension.0).filter(|_| is_vector);
     let vector_dim = dimension.ok_or_else(|| lacks("vector dimension", "run it with `payload.kind = \"vector\"`"))?;
     let seconds = record.throughput.completion_ns() as f64 / 1e9;
     if seconds == 0.0 {
@@ -185,8 +186,8 @@ fn row(record: &Record) -> Result<Row, ExportError> {
     }
     let count = record.counts.acknowledged;
     Ok(Row {
-        topic_num: scenario["topology"]["topics"].as_u64().unwrap_or(1),
-        producer_num: scenario["producers"]["count"].as_u64().unwrap_or(1),
+        topic_num: tables.topology.topics.0,
+        producer_num: tables.producers.count.0,
         vector_dim,
         msg_length: count,
         duration_in_milliseconds: record.throughput.completion_ns() / 1_000_000,

@@ -43,6 +43,7 @@ pub use throughput::{Completion, PayloadSizes, ProducerShares, Throughput, Wire}
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
 
 use crate::measure::FailureClass;
+use crate::scenario::{ScenarioTables, Timing};
 
 /// The value of [`Record::schema`] that this build writes and reads.
 pub const SCHEMA: &str = "brokermark.record/1";
@@ -187,14 +188,24 @@ impl Record {
         line(self)
     }
 
+    /// The scenario's tables, with the defaults that the record tells.
+    pub fn tables(&self) -> ScenarioTables {
+        ScenarioTables::of_record(&self.scenario, &self.defaults)
+    }
+
+    /// The kind of broker that was loaded.
+    pub fn broker_kind(&self) -> Option<String> {
+        Some(self.tables().broker?.kind)
+    }
+
     /// The client that the scenario names, where the kind of broker has several: `broker.client`.
-    pub fn client_asked_for(&self) -> Option<&str> {
-        self.scenario["broker"]["client"].as_str()
+    pub fn client_asked_for(&self) -> Option<String> {
+        ScenarioTables::of_record(&self.scenario, &BTreeMap::new()).broker?.client
     }
 
     /// Whether end-to-end latency is that of messages which the consumers' own process sent: `consumers.timing = "own"`.
     pub fn times_own_messages(&self) -> bool {
-        self.scenario["consumers"]["timing"] == "own"
+        self.tables().consumers.is_some_and(|consumers| consumers.timing == Timing::Own)
     }
 
     /// Whether it only shows what a result looks like: the broker ran in this process, and nothing broke. How fast such a broker
@@ -209,7 +220,7 @@ impl Record {
 
     /// Whether the broker was the one that answers within this process: `kind = "null"`.
     pub fn is_without_broker(&self) -> bool {
-        self.scenario["broker"]["kind"] == "null"
+        self.broker_kind().is_some_and(|kind| kind == "null")
     }
 
     /// Whether a threshold was missed.

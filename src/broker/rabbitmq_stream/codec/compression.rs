@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use super::Malformed;
 
 /// By the protocol's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     None = 0,

@@ -27,12 +27,12 @@ const MAX_ROWS: usize = 50_000;
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
+    options_schema: crate::scenario::tables::schema_of::<Options>,
     check_options: |options| {
         let options = Options::read(options)?;
         let offsets = options.document_id == DocumentId::Offset;
         Ok(SinkNeeds { fields: options.fields, offsets, not_removable: None })
     },
-    files: &["ca"],
 };
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {

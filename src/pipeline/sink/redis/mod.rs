@@ -19,7 +19,8 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use self::place::{KeySample, Sent};
 use self::reply::lost;
@@ -27,22 +28,22 @@ use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, Wri
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
-use crate::scenario::deserialize::{duration, secret};
+use crate::scenario::tables::{DurationText, duration};
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "redis",
+    options_schema: crate::scenario::tables::schema_of::<Options>,
     check_options: |options| {
         let options = Options::read(options)?;
         let is_anywhere = options.command == Command::Set && options.prefix.is_empty();
         let not_removable = is_anywhere.then_some("without a `prefix`, its keys are not told from others");
         Ok(SinkNeeds { fields: options.key.into_iter().collect(), offsets: false, not_removable })
     },
-    files: &["ca"],
 };
 
 /// The keys of a sink of this kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// `host:port`.
@@ -61,17 +62,19 @@ struct Options {
     #[serde(default)]
     database: i64,
     username: Option<String>,
-    #[serde(default, deserialize_with = "secret")]
+    #[serde(default)]
     password: Option<Secret>,
     #[serde(default)]
     tls: bool,
     /// PEM file of the authorities to trust; otherwise those of the system.
+    #[schemars(extend("format" = "existing-file"))]
     ca: Option<std::path::PathBuf>,
     #[serde(default = "a_minute", deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     timeout: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Command {
     #[default]
