@@ -1,11 +1,12 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.nsq]` table.
-//! - `admin`: topics and channels over HTTP. `assigned`: those that were found and made.
+//! - `admin`: topics and channels over HTTP.
 //! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
 //! - `connection`, `producer`: publishing connections with what crossed the wire, and the producers that share them.
-//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later.
+//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later, and what was
+//!   found and made.
 //! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
 //!
 //! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
@@ -13,14 +14,12 @@
 //! consumer connects to every nsqd, and subscribes before anything is sent. NSQ does not guarantee an order.
 
 mod admin;
-mod assigned;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
 mod discovery;
-mod durability;
 mod error;
 mod names;
 mod producer;
@@ -30,13 +29,12 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::admin::{Admin, Node, next_port};
-use self::assigned::{Assigned, TopicLocation};
+use self::admin::{Admin, Node, OPTIONS, durability, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing, quantile};
 use self::consumer::NsqConsumer;
-use self::discovery::Discovery;
+use self::discovery::{Assigned, Discovery, TopicLocation};
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
@@ -216,12 +214,12 @@ impl Broker for NsqBroker {
         let _ = topics;
         let mut nodes = Vec::new();
         for node in &self.nodes {
-            let Some(values) = self.admin.options(&node.http_address, &durability::OPTIONS).await else {
+            let Some(values) = self.admin.options(&node.http_address, &OPTIONS).await else {
                 return Durability::default();
             };
             nodes.push(values);
         }
-        durability::durability(&nodes, self.options.ephemeral_topics)
+        durability(&nodes, self.options.ephemeral_topics)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,6 +1,6 @@
 //! Apache Pulsar, by a protocol module of our own.
 //!
-//! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
+//! - `config`: the `[broker.pulsar]` table.
 //! - `topics`: the trial's topics and subscriptions; `admin`: how they are created and removed over HTTP.
 //! - `connect`: opens a connection; `connection`: its tasks, and what is in flight; `pool`: all connections, and which serves a topic;
 //!   `token`: what they log in with.
@@ -21,11 +21,9 @@ mod connect;
 mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
-mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
-mod name;
 mod partition_producer;
 mod pool;
 mod producer;

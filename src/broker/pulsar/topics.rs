@@ -9,14 +9,12 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
-use super::admin::Admin;
+use super::admin::{Admin, TopicName, durability, non_persistent_durability};
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
-use super::name::TopicName;
-use super::token::OAuth2;
-use super::token::Token;
+use super::pool;
+use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
-use super::{durability, pool};
 use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
 use crate::net::address;
 use crate::net::http::HttpClient;
@@ -154,11 +152,11 @@ impl Topics {
     /// What an acknowledgement means.
     pub async fn durability(&self, topics: &[Topic]) -> Durability {
         if !self.persistent {
-            return durability::of_non_persistent();
+            return non_persistent_durability();
         }
         // All topics of a trial are made alike, in one namespace.
         let Some(first) = topics.first() else { return Durability::default() };
-        durability::durability(self.admin.persistence(&self.name(&first.name)).await)
+        durability(self.admin.persistence(&self.name(&first.name)).await)
     }
 
     /// Removes the subscriptions of the topics that stay. Goes on after an error, and returns the first one.

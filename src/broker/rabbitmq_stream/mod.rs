@@ -22,7 +22,6 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod durability;
 mod error;
 mod group;
 mod member_offsets;
@@ -38,7 +37,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use self::admin::Admin;
+use self::admin::{Admin, durability};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::{Body, RabbitmqStreamOptions};
@@ -223,7 +222,7 @@ impl Broker for RabbitmqStreamBroker {
             let Ok(locations) = self.locations(topic).await else { return Durability::default() };
             members.extend(locations.iter().map(|location| location.members));
         }
-        durability::durability(members)
+        durability(members)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -3,13 +3,13 @@
 //! What this broker measures *is* the producer: it does what the service's Java producer does, with the same settings.
 //!
 //! - `config`: the `[broker.sls]` table.
-//! - `admin`: log stores, their shards, and reading.
+//! - `admin`: log stores with their names and shards, and reading.
 //! - `connect`, `sign`: one HTTP request and its response; its signature, and the credentials.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
 //! - `batch`, `accumulator`, `worker`: batches and their queue, how they are collected and compressed, and the threads that send them.
 //! - `consumer`: reads the logs back.
-//! - `store_name`: the store of a topic. `error`: the service's errors and their classes.
+//! - `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
@@ -21,7 +21,6 @@ mod consumer;
 mod error;
 mod producer;
 mod sign;
-mod store_name;
 mod worker;
 
 use std::sync::Arc;
@@ -33,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
-use self::admin::Admin;
+use self::admin::{Admin, is_store_name, store_name};
 use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
@@ -42,7 +41,6 @@ use self::consumer::{AssignedShards, SlsConsumer};
 use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::{CredentialSource, Signer};
-use self::store_name::{is_store_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::NO_SLS;
