@@ -145,7 +145,7 @@ mod tests {
 
     fn examined(sweep: &str) -> (Vec<Option<String>>, Option<Finding>) {
         let text = format!("broker.kind = \"null\"\nrun.messages = 1\nsweep.trials = 2\n{sweep}");
-        let plan = parse_for(crate::engine::kinds(), &text, "a.toml", &[], Path::new("")).unwrap();
+        let plan = parse_for(engine::kinds(), &text, "a.toml", &[], Path::new("")).unwrap();
         let targets = DoctorTargets::new(&plan);
         (targets.iter().map(|target| target.name).collect(), targets.finding())
     }
