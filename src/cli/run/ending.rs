@@ -97,7 +97,7 @@ impl Session<'_> {
         let directory = self.directory.path();
         if plan.trials.len() > 1 && !self.arguments.json {
             let _ = writeln!(out);
-            if let Err(error) = show_run(directory, View::of_stdout(), out) {
+            if let Err(error) = show_run(directory, View::for_stdout(), out) {
                 notice!("warning: the table of the trials cannot be shown: {error}");
             }
         }

@@ -445,10 +445,10 @@ impl Session<'_> {
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {
-            notices::print(format_args!("{}", summary(record, View::of_stderr())));
+            notices::print(format_args!("{}", summary(record, View::for_stderr())));
         } else {
             // A reader that has gone does not end the run.
-            let _ = write!(out, "{}", summary(record, View::of_stdout())).and_then(|()| out.flush());
+            let _ = write!(out, "{}", summary(record, View::for_stdout())).and_then(|()| out.flush());
         }
     }
 

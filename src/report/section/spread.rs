@@ -1,10 +1,12 @@
 //! How figures differ from one partition, or one consumer, to the next, where one is more than 10 % above another.
 
-use super::{Part, Section, capital, several, texts};
+use super::{Block, Section};
+use crate::present::points::Spot;
+use crate::present::{Table, capital, duration_or_dash, several};
 use crate::record::readable::{count, duration};
 use crate::record::{ConsumerFigures, Consumers, PartitionFigures, Record};
-use crate::report::figure::{Figure, HALF, PHONE, Table};
-use crate::report::svg::dots::{Dots, Group, Spot};
+use crate::report::figure::{Figure, HALF, PHONE};
+use crate::report::svg::dots::{Dots, Group};
 use crate::report::svg::unit::Unit;
 
 /// One of those that are compared.
@@ -34,8 +36,8 @@ struct Entries {
 pub fn section(record: &Record) -> Option<Section> {
     let consumers = record.consumers.as_ref().into_iter().flat_map(of_groups);
     let all = partitions(record).into_iter().chain(consumers).filter(|entries| !entries.of.is_empty());
-    let pairs = all.map(|entries| Part::Pair(vec![messages(&entries), latency(&entries)]));
-    Section::of("spread", "Partitions and consumers that differ", pairs.collect())
+    let pairs = all.map(|entries| Block::Pair(vec![messages(&entries), latency(&entries)]));
+    Section::new("spread", "Partitions and consumers that differ", pairs.collect())
 }
 
 /// The partitions, if they differ.
@@ -182,13 +184,10 @@ impl Entries {
     }
 
     fn table(&self) -> Table {
-        let known = |ns: Option<u64>| ns.map_or("–".to_owned(), |ns| duration(ns as f64));
-        let row = |of: &Entry| vec![of.name.clone(), count(of.messages), known(of.p50_ns), known(of.p99_ns)];
-        Table {
-            heads: texts(&[self.axis.as_str(), "messages", "p50", "p99"]),
-            rows: self.of.iter().map(row).collect(),
-            ..Table::default()
-        }
+        let row = |of: &Entry| {
+            vec![of.name.clone(), count(of.messages), duration_or_dash(of.p50_ns), duration_or_dash(of.p99_ns)]
+        };
+        Table::from_rows([self.axis.as_str(), "messages", "p50", "p99"], self.of.iter().map(row).collect())
     }
 }
 
@@ -220,7 +219,7 @@ mod tests {
 
     fn sentences(record: &Record) -> Vec<String> {
         let section = section(record).expect("they differ");
-        section.parts.iter().flat_map(Part::figures).map(|figure| figure.sentence.clone()).collect()
+        section.blocks.iter().flat_map(Block::figures).map(|figure| figure.sentence.clone()).collect()
     }
 
     #[test]

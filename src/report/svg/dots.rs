@@ -4,18 +4,7 @@ use super::frame::Frame;
 use super::scale::Scale;
 use super::unit::Unit;
 use super::{Canvas, Drawing, Mark, Shape, apart, mark, number, text_width};
-
-/// The trials of a point.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spot {
-    pub name: String,
-    /// The figure of each trial, and whether the trial is valid.
-    pub trials: Vec<(f64, bool)>,
-    /// The point's middle; `None` where no trial has the figure.
-    pub middle: Option<f64>,
-    /// The 95 % interval of it.
-    pub interval: Option<(f64, f64)>,
-}
+use crate::present::points::Spot;
 
 /// One figure of all points.
 #[derive(Debug, Clone, PartialEq)]
