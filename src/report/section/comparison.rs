@@ -8,7 +8,7 @@ use crate::record::readable::duration;
 use crate::report::figure::{Figure, PHONE, WIDE};
 use crate::report::html;
 use crate::report::read::Run;
-use crate::report::svg::forest::{Forest, Ratio};
+use crate::report::svg::bars::{Forest, Ratio};
 
 /// Rows of a forest plot.
 const MAX_ROWS: usize = 24;

@@ -12,8 +12,8 @@ use crate::present::{Table, capital, or_dash};
 use crate::record::readable::{count, duration};
 use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram};
 use crate::report::figure::{Figure, PHONE, WIDE};
+use crate::report::svg::axes::{Scale, time_ticks};
 use crate::report::svg::heat::{Grid, LEVELS};
-use crate::report::svg::scale::{Scale, time_ticks};
 use crate::report::svg::unit::{Unit, moment};
 
 /// Rows of a decade, and decades from a microsecond on.

@@ -1,7 +1,6 @@
 //! A figure over the points of a sweep: every trial a mark, the middle of a point with its 95 % interval.
 
-use super::frame::Frame;
-use super::scale::Scale;
+use super::axes::{Frame, Scale};
 use super::unit::Unit;
 use super::{Canvas, Drawing, Mark, Shape, apart, mark, number, text_width};
 use crate::present::points::Spot;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::frame::Frame;
+use super::axes::Frame;
 use super::{Canvas, Drawing, Shape, number, text_width};
 
 /// Shades, from 1.

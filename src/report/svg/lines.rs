@@ -1,7 +1,6 @@
 //! Figures over time: lines with their names at their ends, phases as tinted ground, events as numbered flags.
 
-use super::frame::Frame;
-use super::scale::{Scale, time_ticks};
+use super::axes::{Frame, Scale, time_ticks};
 use super::unit::{Unit, moment};
 use super::{Canvas, Drawing, Shape, apart, number, text_width};
 use crate::report::thin::{Point, envelope};

@@ -3,8 +3,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::frame::Frame;
-use super::scale::Scale;
+use super::axes::{Frame, Scale};
 use super::unit::Unit;
 use super::{Canvas, Drawing, Shape, apart, number, shortened, text_width};
 
