@@ -13,6 +13,7 @@ mod probe;
 mod series;
 mod share;
 #[cfg(test)]
+#[path = "../../tests/unit/evaluate/simulation.rs"]
 mod simulation;
 mod sink;
 mod spread;

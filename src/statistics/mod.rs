@@ -19,6 +19,7 @@ mod runs;
 pub mod search;
 mod shift;
 #[cfg(test)]
+#[path = "../../tests/unit/statistics/simulations.rs"]
 mod simulations;
 mod steady;
 mod trials;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 
 use super::codec::compression::Compression;
-use super::partitioner::Partitioner;
+use super::produce::partitioner::Partitioner;
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_assignment::{Assignment, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;

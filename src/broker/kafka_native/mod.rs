@@ -1,68 +1,26 @@
 //! Apache Kafka over a protocol module of our own: `client = "native"`.
 //!
 //! - `config`: the `[broker.kafka]` table of this client.
-//! - `admin`, `cluster`: topics, created, found, described and removed; the nodes, and which partitions they lead.
-//! - `connect`, `login`, `scram`: opens connections, with TLS and credentials; `sequential`: one request after the other.
-//! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
-//! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
-//! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
-//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `fetch_session`, `inbox`: what a consumer reads, and from
-//!   where.
-//! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
-//! - `groups`, `group_protocol`, `coordinator`, `committed`: groups, how they share partitions, and their offsets.
-//! - `membership`, `enrolment`, `place`: a member; `classic`, `server_assigned`: its task, by each of the two protocols of groups.
-//! - `assignor`, `sticky`, `member_messages`: how the leader of a classic group shares it out, and the messages about that.
-//! - [`codec`]: record batches; `partitioner`: the partition of a key.
-//! - `error`: what error codes mean; `traffic`: what was sent; `random_text`: what no other one has.
+//! - `produce`: batches of partitions, the requests that send them, and what becomes of them; transactions.
+//! - `consume`: from where a consumer reads, its fetches, and what it has not taken yet.
+//! - `group`: members of groups, how partitions are shared among them, and their offsets.
+//! - `net`: connections, credentials, the cluster and its topics, and coordinators.
+//! - [`codec`]: record batches, and the layouts of messages.
+//! - `error`: what error codes mean; `traffic`: what was sent and received.
 //!
 //! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
 
-mod admin;
-mod assignor;
-mod beginning;
-mod classic;
-mod client;
-mod cluster;
 pub mod codec;
-mod committed;
 mod config;
-mod connect;
-mod connection;
-mod consumer;
-mod coordinator;
-mod enrolment;
+mod consume;
 mod error;
-mod fetch;
-mod fetch_session;
-mod group_protocol;
-mod groups;
-mod inbox;
-mod keeper;
-mod login;
-mod member_messages;
-mod membership;
-mod node;
-mod outcome;
-mod partition;
-mod partitioner;
-mod pending;
-mod place;
+mod group;
+mod net;
 mod produce;
-mod producer;
-mod random_text;
-mod schedule;
-mod scram;
-mod sequential;
-mod serve;
-mod server_assigned;
-mod sticky;
 #[cfg(test)]
+#[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
-mod topic;
 mod traffic;
-mod transaction_coordinator;
-mod transaction_task;
-mod transactions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,16 +28,19 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
-use self::admin::{Admin, End, EndsQuery};
-use self::client::{Client, Messages};
-use self::cluster::Cluster;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
-use self::connect::Connector;
-use self::consumer::KafkaNativeConsumer;
+use self::consume::consumer::KafkaNativeConsumer;
 use self::error::NAME;
-use self::groups::Groups;
-use self::producer::KafkaNativeProducer;
+use self::group::group_protocol;
+use self::group::groups::Groups;
+use self::net::admin::{Admin, End, EndsQuery};
+use self::net::cluster::Cluster;
+use self::net::connect::Connector;
+use self::net::login;
+use self::produce::client::{Client, Messages};
+use self::produce::keeper;
+use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
 use super::{

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::codec::batch::HEADER_BYTES;
-use super::pending::Pending;
+use super::produce::pending::Pending;
 use crate::broker::{Telemetry, Wire};
 use crate::measure::Distribution;
 

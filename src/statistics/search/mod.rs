@@ -14,6 +14,7 @@
 
 mod beliefs;
 #[cfg(test)]
+#[path = "../../../tests/unit/statistics/search_simulations.rs"]
 mod simulations;
 mod wander;
 

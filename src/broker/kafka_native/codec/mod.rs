@@ -3,8 +3,6 @@
 //! Everything else of the protocol is per request, and comes from the crate `kafka-protocol`.
 
 pub mod batch;
-#[cfg(test)]
-mod captured;
 pub mod checksum;
 pub mod compression;
 pub mod layout;

@@ -1,0 +1,165 @@
+//! What was fetched and not taken yet.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::super::codec::Malformed;
+use super::super::codec::records::{self, ReadBatch, ReadRecord};
+use crate::broker::ReceiveError;
+
+/// Nothing more is fetched while so much has not been taken.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Between the task that fetches and the consumer that takes.
+#[derive(Default)]
+pub struct Inbox {
+    state: Mutex<State>,
+    arrived: Notify,
+    taken: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    fetched: VecDeque<Fetched>,
+    bytes: usize,
+    error: Option<ReceiveError>,
+}
+
+/// Batches of one partition, as they came.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    pub partition: u32,
+    pub records: Bytes,
+    /// The first offset that was asked for: a batch is returned whole.
+    pub from: i64,
+    /// The offset after the last whole batch.
+    pub next: i64,
+    /// The first offset and the producer of each aborted transaction among the records, by their offsets.
+    pub aborted: Vec<(i64, i64)>,
+}
+
+impl Inbox {
+    pub fn put(&self, fetched: Fetched) {
+        let mut state = self.state.lock();
+        state.bytes += fetched.records.len();
+        state.fetched.push_back(fetched);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    pub fn fail(&self, error: ReceiveError) {
+        self.state.lock().error = Some(error);
+        self.arrived.notify_one();
+    }
+
+    /// Waits until more may be fetched.
+    pub async fn room(&self) {
+        loop {
+            // Created before the look, so that a notification in between is not missed.
+            let taken = self.taken.notified();
+            if self.state.lock().bytes < MAX_BYTES {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Waits until there is something to take.
+    pub async fn ready(&self) {
+        loop {
+            let arrived = self.arrived.notified();
+            if self.has_arrived() {
+                return;
+            }
+            arrived.await;
+        }
+    }
+
+    fn has_arrived(&self) -> bool {
+        let state = self.state.lock();
+        !state.fetched.is_empty() || state.error.is_some()
+    }
+
+    /// Everything that has arrived, into `into`, which is empty.
+    pub fn take(&self, into: &mut VecDeque<Fetched>) -> Option<ReceiveError> {
+        let mut state = self.state.lock();
+        std::mem::swap(&mut state.fetched, into);
+        state.bytes = 0;
+        let error = state.error.take();
+        drop(state);
+        self.taken.notify_waiters();
+        error
+    }
+}
+
+impl Fetched {
+    /// No messages: the position of a partition.
+    pub fn none(partition: u32, next: i64) -> Self {
+        Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new() }
+    }
+
+    /// Hands over the messages, without those of aborted transactions: whole batches, until there were `most` messages or more. What is
+    /// left then is returned.
+    ///
+    /// # Errors
+    /// When what comes after them is malformed.
+    #[inline]
+    pub fn for_each(
+        &self,
+        unpacked: &mut Vec<u8>,
+        most: usize,
+        mut each: impl FnMut(ReadRecord<'_>),
+    ) -> Result<Option<Fetched>, Malformed> {
+        let mut rest = &self.records[..];
+        let mut aborted = Aborted { later: &self.aborted, producers: Vec::new() };
+        let mut messages = 0;
+        loop {
+            let begin = self.records.len() - rest.len();
+            let Some(batch) = records::next_batch(&mut rest)? else { return Ok(None) };
+            let is_hidden = aborted.hides(&batch);
+            if is_hidden || batch.next_offset() <= self.from {
+                continue;
+            }
+            if messages >= most {
+                let from = batch.base_offset.max(self.from);
+                // Which transactions are open here is found again from the first batch.
+                let begin = if self.aborted.is_empty() { begin } else { 0 };
+                return Ok(Some(Fetched { from, records: self.records.slice(begin..), ..self.clone() }));
+            }
+            batch.for_each(unpacked, |record| {
+                if record.offset >= self.from {
+                    messages += 1;
+                    each(record);
+                }
+            })?;
+        }
+    }
+}
+
+/// Which producers have a transaction open that was aborted.
+struct Aborted<'a> {
+    /// Those that begin later.
+    later: &'a [(i64, i64)],
+    producers: Vec<i64>,
+}
+
+impl Aborted<'_> {
+    /// Whether a batch holds no messages for a consumer. The end of a transaction is in the producer's next control batch.
+    fn hides(&mut self, batch: &ReadBatch<'_>) -> bool {
+        while let [(first_offset, producer), later @ ..] = self.later {
+            if *first_offset >= batch.next_offset() {
+                break;
+            }
+            self.producers.push(*producer);
+            self.later = later;
+        }
+        if batch.is_control {
+            self.producers.retain(|producer| *producer != batch.producer_id);
+            return true;
+        }
+        batch.is_transactional && self.producers.contains(&batch.producer_id)
+    }
+}

@@ -1,0 +1,259 @@
+//! A member of a group: it reads partitions that brokermark assigns, or that the group shares among its members.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::super::config::Isolation;
+use super::super::group::membership::Member;
+use super::super::group::place::Revocation;
+use super::buffer::{Fetched, Inbox};
+use super::fetcher::{self, Fetcher};
+use super::start_offset::{Beginning, Positions};
+use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, ReceiveError, Received};
+
+/// A member of a group on one topic.
+pub struct KafkaNativeConsumer {
+    beginning: Arc<Beginning>,
+    isolation: Isolation,
+    /// `None`: its partitions never change.
+    member: Option<Member>,
+    /// `None`: it has no partitions, because the group has not decided or has requested them back.
+    reading: Option<Reading>,
+    /// Empty between calls, kept for its memory.
+    unpacked: Vec<u8>,
+}
+
+/// What a member reads from its partitions.
+struct Reading {
+    /// Of each partition the offset of the next message that is taken, if it is known.
+    next: BTreeMap<u32, Option<u64>>,
+    inbox: Arc<Inbox>,
+    /// Taken from the inbox and not handed over: a caller that wants few messages leaves the others here.
+    taken: VecDeque<Fetched>,
+    task: AbortHandle,
+}
+
+impl KafkaNativeConsumer {
+    /// Reads these partitions, from the messages that the subscription asks for, as they are now.
+    ///
+    /// # Errors
+    /// When nothing says where to begin.
+    pub async fn of_partitions(
+        beginning: Beginning,
+        partitions: Vec<u32>,
+        isolation: Isolation,
+    ) -> Result<Self, BrokerError> {
+        let positions = beginning.positions(&partitions).await;
+        let positions = positions.map_err(|error| BrokerError::Topic {
+            topic: beginning.topic.clone(),
+            action: "consumed",
+            reason: error.to_string(),
+        })?;
+        let mut consumer = KafkaNativeConsumer::new(beginning, isolation, None);
+        consumer.read(&partitions.into_iter().collect(), positions);
+        Ok(consumer)
+    }
+
+    /// Reads what the group assigns.
+    pub fn of_group(beginning: Beginning, member: Member, isolation: Isolation) -> Self {
+        KafkaNativeConsumer::new(beginning, isolation, Some(member))
+    }
+
+    fn new(beginning: Beginning, isolation: Isolation, member: Option<Member>) -> Self {
+        let beginning = Arc::new(beginning);
+        KafkaNativeConsumer { beginning, isolation, member, reading: None, unpacked: Vec::new() }
+    }
+
+    /// Begins to read these partitions. Positions that are not `known` are asked for first.
+    fn read(&mut self, partitions: &BTreeSet<u32>, known: Positions) {
+        let inbox = Arc::new(Inbox::default());
+        let position = |partition: &u32| known.get(partition).and_then(|next| u64::try_from(*next).ok());
+        let next = partitions.iter().map(|partition| (*partition, position(partition))).collect();
+        let (admin, topic) = (self.beginning.admin.clone(), self.beginning.topic.clone());
+        let fetcher = Fetcher { admin, topic, isolation: self.isolation, inbox: inbox.clone() };
+        let partitions = partitions.iter().copied().collect();
+        let task = tokio::spawn(fetcher::run(fetcher, self.beginning.clone(), partitions, known));
+        self.reading = Some(Reading { next, inbox, taken: VecDeque::new(), task: task.abort_handle() });
+    }
+
+    /// Waits until the group has assigned partitions, if it does; with `needs_one`, until it is one at least.
+    pub async fn joined(&mut self, needs_one: bool) -> Result<(), ReceiveError> {
+        let is_ready = |reading: &Reading| !needs_one || !reading.next.is_empty();
+        while !self.reading.as_ref().is_some_and(is_ready)
+            && let Some(member) = &self.member
+        {
+            member.changed().await;
+            self.follow_group()?;
+        }
+        Ok(())
+    }
+
+    /// Does what the group has asked for.
+    fn follow_group(&mut self) -> Result<(), ReceiveError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        let (assigned, error) = (member.take_assigned(), member.take_error());
+        if let Some(partitions) = assigned {
+            self.take_on(&partitions);
+        }
+        // One that commits is asked for its partitions, so that it can commit before.
+        if self.beginning.committed.is_none() {
+            self.return_requested();
+        }
+        match error {
+            None => Ok(()),
+            Some(error) => Err(fetcher::failure(&error)),
+        }
+    }
+
+    /// Reads what is assigned now, and goes on where it is with what it had before.
+    fn take_on(&mut self, partitions: &BTreeSet<u32>) {
+        let is_same = |reading: &Reading| reading.next.keys().eq(partitions);
+        if self.reading.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        known.retain(|partition, _| partitions.contains(partition));
+        self.read(partitions, known);
+    }
+
+    fn return_requested(&mut self) {
+        let Some(member) = self.member.as_ref().filter(|member| member.is_revocation_requested()) else { return };
+        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
+        if self.beginning.committed.is_none() {
+            self.beginning.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+        }
+        if let Some(Revocation::AllBut(kept)) = member.return_requested() {
+            // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
+            known.retain(|partition, _| self.beginning.committed.is_none() && kept.contains(partition));
+            self.read(&kept, known);
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Reading {
+    /// The offsets of the next messages that are taken, as far as they are known.
+    fn positions(&self) -> Positions {
+        self.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64))).collect()
+    }
+
+    /// Hands over what has arrived: whole batches, until there were `most` messages or more.
+    fn take(
+        &mut self,
+        unpacked: &mut Vec<u8>,
+        most: usize,
+        mut each: impl FnMut(Received<'_>),
+    ) -> Result<usize, ReceiveError> {
+        let error = if self.taken.is_empty() { self.inbox.take(&mut self.taken) } else { None };
+        let mut messages = 0;
+        let mut malformed = None;
+        while messages < most
+            && let Some(fetched) = self.taken.pop_front()
+        {
+            let partition = fetched.partition;
+            let read = fetched.for_each(unpacked, most - messages, |record| {
+                messages += 1;
+                each(Received {
+                    payload: record.value.unwrap_or_default(),
+                    trace_header: record.trace_header,
+                    partition,
+                    offset: record.offset as u64,
+                    redelivered: false,
+                    details: &record,
+                });
+            });
+            let left = read.unwrap_or_else(|error| {
+                malformed = Some(error);
+                None
+            });
+            let next = left.as_ref().map_or(fetched.next, |left| left.from);
+            self.next.insert(partition, u64::try_from(next).ok());
+            if let Some(left) = left {
+                self.taken.push_front(left);
+            }
+        }
+        let malformed = malformed.map(|error| ReceiveError {
+            class: FailureClass::Other,
+            message: format!("{error}: messages were skipped"),
+        });
+        malformed.or(error).map_or(Ok(messages), Err)
+    }
+}
+
+impl Consumer for KafkaNativeConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if self.reading.as_ref().is_some_and(|reading| !reading.taken.is_empty()) {
+            return Ok(());
+        }
+        match (&self.reading, &self.member) {
+            (Some(reading), None) => reading.inbox.ready().await,
+            (None, Some(member)) => member.changed().await,
+            (Some(reading), Some(member)) => tokio::select! {
+                () = reading.inbox.ready() => {}
+                () = member.changed() => {}
+            },
+            (None, None) => std::future::pending().await,
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        // First, because what was taken before is recorded by now: the next member may take what follows.
+        self.follow_group()?;
+        match &mut self.reading {
+            None => Ok(0),
+            Some(reading) => reading.take(&mut self.unpacked, most, each),
+        }
+    }
+
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        Some(self)
+    }
+
+    async fn close(self) {
+        let KafkaNativeConsumer { member, reading, beginning, .. } = self;
+        drop(reading);
+        if let Some(committed) = &beginning.committed {
+            // Commits whose answers were not awaited.
+            let _ = committed.commit(&[], true).await;
+        }
+        if let Some(member) = member {
+            member.leave().await;
+        }
+    }
+}
+
+impl Offsets for KafkaNativeConsumer {
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        let reading = self.reading.as_ref()?;
+        Some(reading.next.iter().map(|(partition, next)| (*partition, *next)).collect())
+    }
+
+    async fn commit(&mut self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
+        match &self.beginning.committed {
+            Some(committed) => committed.commit(next, confirmed).await,
+            // The engine commits only in groups that do.
+            None => Ok(()),
+        }
+    }
+
+    fn is_revocation_requested(&self) -> bool {
+        self.member.as_ref().is_some_and(Member::is_revocation_requested)
+    }
+
+    async fn revoke(&mut self) {
+        self.return_requested();
+    }
+}

@@ -1,0 +1,319 @@
+//! Fetches from the nodes that lead a member's partitions, one request at a time from each.
+//!
+//! A partition that a node refuses to read is displaced: it is fetched from its leader again once metadata names one, and the others are
+//! fetched meanwhile, on the connections that there are. A connection that ends displaces all partitions of its node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::super::codec::records;
+use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
+use super::super::config::Isolation;
+use super::super::error::{CallError, class_of, is_retriable};
+use super::super::net::admin::{Admin, End, EndsQuery, name_of};
+use super::super::net::control::{MAX_THROTTLE, SequentialConnection};
+use super::buffer::{Fetched, Inbox};
+use super::fetch_session::{FetchSession, SessionFetch};
+use super::start_offset::{Beginning, Positions};
+use crate::broker::{FailureClass, ReceiveError};
+use crate::measure::host::tasks::watched;
+use crate::net::backoff::Backoff;
+
+/// `OFFSET_OUT_OF_RANGE`.
+const OUT_OF_RANGE: i16 = 1;
+
+/// `UNKNOWN_TOPIC_OR_PARTITION`.
+const UNKNOWN_TOPIC: i16 = 3;
+
+/// Between a partition's failure and the look for its leader. The pause doubles while there is always one that has failed.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// As Kafka's own client asks: `fetch.max.wait.ms`, `fetch.max.bytes` and `max.partition.fetch.bytes`.
+const MAX_WAIT: Duration = Duration::from_millis(500);
+const MAX_BYTES: i32 = 50 << 20;
+const MAX_PARTITION_BYTES: i32 = 1 << 20;
+
+/// What a member reads from.
+pub struct Fetcher {
+    pub admin: Arc<Admin>,
+    pub topic: String,
+    pub isolation: Isolation,
+    pub inbox: Arc<Inbox>,
+}
+
+/// How far a member is.
+struct Progress {
+    fetcher: Fetcher,
+    /// The offset of the next message of each partition.
+    positions: Mutex<Positions>,
+    places: Mutex<Places>,
+    /// Wakes the task that finds partitions' leaders.
+    displaced: Notify,
+}
+
+/// Where partitions are fetched from.
+#[derive(Default)]
+struct Places {
+    /// The partitions of each node, by its id. A task fetches from each.
+    nodes: BTreeMap<i32, BTreeSet<u32>>,
+    /// The partitions whose leader is not known, or whose last fetch has failed.
+    displaced: BTreeSet<u32>,
+    /// What nodes remember of the member, by their ids.
+    sessions: BTreeMap<i32, FetchSession>,
+}
+
+/// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
+pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u32>, known: Positions) {
+    let mut positions = known;
+    let unknown: Vec<u32> = partitions.into_iter().filter(|partition| !positions.contains_key(partition)).collect();
+    if !unknown.is_empty() {
+        let found = find(&fetcher.inbox, &beginning, &unknown).await;
+        // The consumer learns where it is before there is a message.
+        found.iter().for_each(|(partition, next)| fetcher.inbox.put(Fetched::none(*partition, *next)));
+        positions.extend(found);
+    }
+    if !positions.is_empty() {
+        let displaced = positions.keys().copied().collect();
+        let places = Mutex::new(Places { displaced, ..Places::default() });
+        let progress = Progress { fetcher, positions: Mutex::new(positions), places, displaced: Notify::new() };
+        Arc::new(progress).follow_leaders().await;
+    }
+}
+
+async fn find(inbox: &Inbox, beginning: &Beginning, partitions: &[u32]) -> Positions {
+    let mut backoff = Backoff::RECEIVE;
+    loop {
+        match beginning.positions(partitions).await {
+            Ok(positions) => return positions,
+            Err(error) => inbox.fail(failure(&error)),
+        }
+        backoff.pause().await;
+    }
+}
+
+impl Progress {
+    /// Has each partition fetched from its leader. Never returns.
+    async fn follow_leaders(self: Arc<Self>) {
+        // They end with this task.
+        let mut nodes = JoinSet::new();
+        let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
+        loop {
+            if let Err(error) = self.place(&mut nodes).await {
+                self.report(&error);
+            }
+            let placed = Instant::now();
+            while self.places.lock().displaced.is_empty() {
+                self.displaced.notified().await;
+            }
+            if placed.elapsed() > MAX_PAUSE {
+                backoff.succeeded();
+            }
+            // The other partitions are fetched meanwhile.
+            backoff.pause().await;
+            while nodes.try_join_next().is_some() {}
+        }
+    }
+
+    /// Gives displaced partitions to the nodes that lead them now. Those without a leader stay displaced.
+    async fn place(self: &Arc<Self>, nodes: &mut JoinSet<()>) -> Result<(), CallError> {
+        let metadata = self.fetcher.admin.cluster.metadata(&[&self.fetcher.topic]).await?;
+        let found = metadata.topics.get(&self.fetcher.topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
+        let mut guard = self.places.lock();
+        let places = &mut *guard;
+        places.displaced.retain(|partition| {
+            let leader = found.leaders.get(*partition as usize).copied().flatten();
+            let Some((leader, address)) = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?))) else {
+                return true;
+            };
+            let of_node = places.nodes.entry(leader).or_insert_with(|| {
+                nodes.spawn(watched("fetcher", 0, self.clone().fetch_from(leader, address.clone())));
+                BTreeSet::new()
+            });
+            of_node.insert(*partition);
+            false
+        });
+        Ok(())
+    }
+
+    /// The partitions of a node. Without any, its task ends, and `None` is returned.
+    fn placed_at(&self, node: i32) -> Option<Vec<u32>> {
+        let mut places = self.places.lock();
+        let partitions: Vec<u32> = places.nodes.get(&node)?.iter().copied().collect();
+        if partitions.is_empty() {
+            places.nodes.remove(&node);
+            return None;
+        }
+        Some(partitions)
+    }
+
+    /// A partition is not fetched from this node any more.
+    fn displace(&self, node: i32, partition: u32, error: &CallError) {
+        let mut places = self.places.lock();
+        places.nodes.entry(node).and_modify(|partitions| _ = partitions.remove(&partition));
+        places.displaced.insert(partition);
+        drop(places);
+        self.displaced.notify_one();
+        self.report(error);
+    }
+
+    /// Tells the consumer of an error, unless a leader moves or is about to be elected.
+    fn report(&self, error: &CallError) {
+        if !matches!(error, CallError::Refused(code, _) if is_retriable(*code)) {
+            self.fetcher.inbox.fail(failure(error));
+        }
+    }
+
+    /// Fetches from one node while it leads partitions.
+    async fn fetch_from(self: Arc<Self>, node: i32, address: String) {
+        let Err(error) = self.fetch_while_placed(node, &address).await else { return };
+        let mut places = self.places.lock();
+        let partitions = places.nodes.remove(&node).unwrap_or_default();
+        places.displaced.extend(partitions);
+        drop(places);
+        self.displaced.notify_one();
+        self.report(&error);
+    }
+
+    /// Returns the error that ends the connection, which is of all partitions of the node.
+    async fn fetch_while_placed(&self, node: i32, address: &str) -> Result<(), CallError> {
+        let mut connection = self.fetcher.admin.cluster.connector.open(address).await?;
+        loop {
+            self.fetcher.inbox.room().await;
+            let Some(partitions) = self.placed_at(node) else { return Ok(()) };
+            let response = self.fetch(&mut connection, node, &partitions).await?;
+            let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
+            for fetched in response.partitions.into_iter().filter(|_| is_known) {
+                let partition = fetched.partition as u32;
+                if let Err(error) = self.take(fetched).await {
+                    self.displace(node, partition, &error);
+                }
+            }
+            // Until then, the broker does not read from this connection (KIP-219).
+            if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
+                let asked = Duration::from_millis(throttled);
+                if asked > MAX_THROTTLE {
+                    self.fetcher.inbox.fail(throttled_for(asked));
+                }
+                sleep(asked.min(MAX_THROTTLE)).await;
+            }
+        }
+    }
+
+    async fn fetch(
+        &self,
+        connection: &mut SequentialConnection,
+        node: i32,
+        partitions: &[u32],
+    ) -> Result<FetchResponse, CallError> {
+        let positions = {
+            let positions = self.positions.lock();
+            let position = |partition: &u32| (*partition, positions.get(partition).copied().unwrap_or(0));
+            partitions.iter().map(position).collect()
+        };
+        let fetch = self.places.lock().sessions.entry(node).or_default().fetch(positions);
+        let request = self.request(fetch);
+        let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
+        let response = read_fetched(&body, version)?;
+        self.fetcher.admin.fetched.answered(response.throttled_ms > 0);
+        Ok(response)
+    }
+
+    fn request(&self, SessionFetch { id, epoch, changed, forgotten }: SessionFetch) -> FetchRequest {
+        let partition = |(partition, next): (u32, i64)| {
+            FetchPartition::default()
+                .with_partition(partition as i32)
+                .with_current_leader_epoch(-1)
+                .with_fetch_offset(next)
+                .with_partition_max_bytes(MAX_PARTITION_BYTES)
+        };
+        let mut request = FetchRequest::default()
+            .with_replica_id((-1).into())
+            .with_max_wait_ms(MAX_WAIT.as_millis() as i32)
+            .with_min_bytes(1)
+            .with_max_bytes(MAX_BYTES)
+            .with_isolation_level(self.fetcher.isolation as i8)
+            .with_session_id(id)
+            .with_session_epoch(epoch);
+        let topic = name_of(&self.fetcher.topic);
+        if !changed.is_empty() {
+            let changed = changed.into_iter().map(partition).collect();
+            request.topics.push(FetchTopic::default().with_topic(topic.clone()).with_partitions(changed));
+        }
+        if !forgotten.is_empty() {
+            request.forgotten_topics_data.push(ForgottenTopic::default().with_topic(topic).with_partitions(forgotten));
+        }
+        request
+    }
+
+    async fn take(&self, fetched: FetchedPartition) -> Result<(), CallError> {
+        let FetchedPartition { partition, code, mut aborted, records } = fetched;
+        let partition = partition as u32;
+        match code {
+            0 => {}
+            OUT_OF_RANGE => return self.begin_again(partition).await,
+            code => return Err(CallError::Refused(code, None)),
+        }
+        let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
+        let Some(next) = end_of(&records)? else { return Ok(()) };
+        aborted.sort_unstable();
+        self.fetcher.inbox.put(Fetched { partition, records, from, next, aborted });
+        self.positions.lock().insert(partition, next);
+        Ok(())
+    }
+
+    /// The messages at the position are gone: the member goes on with the first that is there, and its consumer is told.
+    async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
+        let (partitions, isolation) = ([partition], self.fetcher.isolation);
+        let query = EndsQuery { topic: &self.fetcher.topic, partitions: &partitions, end: End::Earliest, isolation };
+        let begins = self.fetcher.admin.ends(&query).await?;
+        let Some(begin) = begins.get(&partition).copied() else { return Ok(()) };
+        let gone = self.positions.lock().insert(partition, begin).unwrap_or(begin);
+        self.fetcher.inbox.fail(ReceiveError {
+            class: FailureClass::Other,
+            message: format!(
+                "offset {gone} of partition {partition} is gone, by the topic's retention or with a leader that lost it: reading \
+                 goes on at {begin}"
+            ),
+        });
+        Ok(())
+    }
+}
+
+/// The offset after the last whole batch; `None`: no batch is whole.
+fn end_of(records: &Bytes) -> Result<Option<i64>, super::super::codec::Malformed> {
+    let mut rest = &records[..];
+    let mut end = None;
+    while let Some(next) = records::skip_batch(&mut rest)? {
+        end = Some(next);
+    }
+    Ok(end)
+}
+
+/// A throttle that no quota of a default configuration comes near: it is told, because the consumer would only look idle.
+fn throttled_for(asked: Duration) -> ReceiveError {
+    let message =
+        format!("the broker throttles this client for {asked:?} (its quota); it is asked again after {MAX_THROTTLE:?}");
+    ReceiveError { class: FailureClass::Refused, message }
+}
+
+/// As an error of receiving.
+pub fn failure(error: &CallError) -> ReceiveError {
+    let class = match error {
+        CallError::Refused(code, _) => class_of(*code),
+        CallError::Timeout(_) => FailureClass::Timeout,
+        CallError::Authorisation(_) => FailureClass::Authorisation,
+        CallError::Lost(_) | CallError::Malformed(_) => FailureClass::ConnectionLost,
+        CallError::Unsupported(_) => FailureClass::Other,
+    };
+    ReceiveError { class, message: error.to_string() }
+}

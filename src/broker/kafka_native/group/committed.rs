@@ -1,0 +1,287 @@
+//! The committed offsets of a group: read when a member begins, and committed by a task, so that a commit holds up no message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use kafka_protocol::messages::{
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TopicName,
+};
+use kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use super::super::error::{CallError, STALE_MEMBER_EPOCH, class_of};
+use super::super::net::coordinator::Coordinator;
+use crate::broker::{FailureClass, ReceiveError};
+use crate::net::backoff::Backoff;
+
+/// The newest versions of requests of those that have no epoch. Later ones encode lengths in another way.
+const OFFSET_COMMIT: i16 = 7;
+const OFFSET_FETCH: i16 = 5;
+
+/// Of members that have one: they ask for several groups at once, and say who asks.
+const OFFSET_COMMIT_WITH_EPOCH: i16 = 9;
+const OFFSET_FETCH_WITH_EPOCH: i16 = 9;
+
+/// How long a commit may take that is waited for.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Who commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Of the group, when its partitions were assigned; with `is_epoch`, of the member.
+    pub generation: i32,
+    pub member_id: String,
+    /// Whether the server shares the partitions out (KIP-848).
+    pub is_epoch: bool,
+}
+
+impl Identity {
+    /// A group without members.
+    pub const OUTSIDE: Identity = Identity { generation: -1, member_id: String::new(), is_epoch: false };
+
+    /// A member of a classic group.
+    pub fn of_generation(generation: i32, member_id: &str) -> Self {
+        Identity { generation, member_id: member_id.to_owned(), is_epoch: false }
+    }
+
+    /// A member of a group that the server shares out.
+    pub fn of_epoch(epoch: i32, member_id: &str) -> Self {
+        Identity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
+    }
+}
+
+/// What the coordinator says of a partition.
+struct Found {
+    partition: i32,
+    /// Below 0: none was committed.
+    offset: i64,
+    code: i16,
+}
+
+/// The committed offsets of a group in one topic.
+pub struct Committed {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+struct Shared {
+    coordinator: Coordinator,
+    topic: String,
+    state: Mutex<State>,
+    work: Notify,
+}
+
+struct State {
+    identity: Identity,
+    /// What is to be committed next, of each partition.
+    next: BTreeMap<u32, u64>,
+    /// Who waits for that.
+    waiting: Vec<oneshot::Sender<Result<(), ReceiveError>>>,
+    /// Why a commit failed whose answer was not awaited.
+    refused: Option<ReceiveError>,
+}
+
+impl Committed {
+    pub fn new(coordinator: Coordinator, topic: &str) -> Self {
+        let state = State { identity: Identity::OUTSIDE, next: BTreeMap::new(), waiting: Vec::new(), refused: None };
+        let (topic, state, work) = (topic.to_owned(), Mutex::new(state), Notify::new());
+        let shared = Arc::new(Shared { coordinator, topic, state, work });
+        let task = tokio::spawn(shared.clone().serve()).abort_handle();
+        Committed { shared, task }
+    }
+
+    /// From now on, commits are of this member.
+    pub fn identify(&self, identity: Identity) {
+        self.shared.state.lock().identity = identity;
+    }
+
+    /// Those of `partitions` that have one.
+    ///
+    /// # Errors
+    /// When the group's coordinator does not answer, or refuses.
+    pub async fn read(&self, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
+        self.shared.with_epoch(|identity| self.read_as(identity, partitions)).await
+    }
+
+    async fn read_as(&self, identity: Identity, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
+        let found = match identity.is_epoch {
+            true => self.shared.read_with_epoch(identity, partitions).await?,
+            false => self.shared.read(partitions).await?,
+        };
+        let mut offsets = BTreeMap::new();
+        for Found { partition, offset, code } in found {
+            CallError::check(code)?;
+            if offset >= 0 {
+                offsets.insert(partition as u32, offset);
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// Commits these offsets. With `confirmed`, it waits until the coordinator has them; else a refusal is reported by a later call.
+    ///
+    /// # Errors
+    /// When this commit was refused, or an earlier one whose answer was not awaited.
+    pub async fn commit(&self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
+        let (waiting, refused) = {
+            let mut state = self.shared.state.lock();
+            state.next.extend(next.iter().copied());
+            let waiting = confirmed.then(|| {
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push(sender);
+                receiver
+            });
+            (waiting, state.refused.take())
+        };
+        self.shared.work.notify_one();
+        if let Some(waiting) = waiting {
+            let lost = || ReceiveError {
+                class: FailureClass::Timeout,
+                message: format!("the commit of offsets was not confirmed within {CONFIRMED_WITHIN:?}"),
+            };
+            timeout(CONFIRMED_WITHIN, waiting).await.map_err(|_| lost())?.map_err(|_| lost())??;
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn name(&self) -> TopicName {
+        TopicName(StrBytes::from_string(self.topic.clone()))
+    }
+
+    async fn read(&self, partitions: &[u32]) -> Result<Vec<Found>, CallError> {
+        let topic =
+            OffsetFetchRequestTopic::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
+        let request =
+            OffsetFetchRequest::default().with_group_id(self.coordinator.group()).with_topics(Some(vec![topic]));
+        let code = |response: &OffsetFetchResponse| response.error_code;
+        let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
+        CallError::check(response.error_code)?;
+        let found = response.topics.iter().flat_map(|topic| &topic.partitions).map(|one| Found {
+            partition: one.partition_index,
+            offset: one.committed_offset,
+            code: one.error_code,
+        });
+        Ok(found.collect())
+    }
+
+    async fn read_with_epoch(&self, identity: Identity, partitions: &[u32]) -> Result<Vec<Found>, CallError> {
+        let topic =
+            OffsetFetchRequestTopics::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
+        let group = OffsetFetchRequestGroup::default()
+            .with_group_id(self.coordinator.group())
+            .with_member_id(Some(StrBytes::from_string(identity.member_id)))
+            .with_member_epoch(identity.generation)
+            .with_topics(Some(vec![topic]));
+        let request = OffsetFetchRequest::default().with_groups(vec![group]);
+        let code = |response: &OffsetFetchResponse| response.groups.first().map_or(0, |group| group.error_code);
+        let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
+        CallError::check(code(&response))?;
+        let topics = response.groups.iter().flat_map(|group| &group.topics);
+        let found = topics.flat_map(|topic| &topic.partitions).map(|one| Found {
+            partition: one.partition_index,
+            offset: one.committed_offset,
+            code: one.error_code,
+        });
+        Ok(found.collect())
+    }
+
+    /// Asks as the member is now. It asks again where the coordinator knows a later epoch, of which the member is about to hear; one that
+    /// the group has lost, whose epoch is 0, hears of none.
+    async fn with_epoch<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        ask: impl Fn(Identity) -> F,
+    ) -> Result<T, CallError> {
+        let (deadline, mut backoff) = (Instant::now() + CONFIRMED_WITHIN, Backoff::RECEIVE);
+        loop {
+            let identity = self.state.lock().identity.clone();
+            let may_hear = identity.generation > 0;
+            match ask(identity).await {
+                Err(CallError::Refused(STALE_MEMBER_EPOCH, _)) if may_hear && Instant::now() < deadline => {
+                    backoff.pause().await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Commits what is to be committed, all of it at once, until the task is aborted.
+    async fn serve(self: Arc<Self>) {
+        loop {
+            self.work.notified().await;
+            let (next, waiting) = {
+                let mut state = self.state.lock();
+                (std::mem::take(&mut state.next), std::mem::take(&mut state.waiting))
+            };
+            let committed = match next.is_empty() {
+                true => Ok(()),
+                false => {
+                    let committed = self.with_epoch(|identity| self.commit(identity, &next)).await;
+                    committed.map_err(|error| refusal(&error))
+                }
+            };
+            if waiting.is_empty()
+                && let Err(refused) = &committed
+            {
+                self.state.lock().refused = Some(refused.clone());
+            }
+            for one in waiting {
+                // Who waited for it may have stopped to.
+                let _ = one.send(committed.clone());
+            }
+        }
+    }
+
+    async fn commit(&self, identity: Identity, next: &BTreeMap<u32, u64>) -> Result<(), CallError> {
+        let partition = |(partition, next): (&u32, &u64)| {
+            OffsetCommitRequestPartition::default()
+                .with_partition_index(*partition as i32)
+                .with_committed_offset(*next as i64)
+        };
+        let topic = OffsetCommitRequestTopic::default()
+            .with_name(self.name())
+            .with_partitions(next.iter().map(partition).collect());
+        let request = OffsetCommitRequest::default()
+            .with_group_id(self.coordinator.group())
+            .with_generation_id_or_member_epoch(identity.generation)
+            .with_member_id(StrBytes::from_string(identity.member_id.clone()))
+            .with_topics(vec![topic]);
+        let newest = if identity.is_epoch { OFFSET_COMMIT_WITH_EPOCH } else { OFFSET_COMMIT };
+        let response = self.coordinator.call(&request, newest, first_error).await?;
+        CallError::check(first_error(&response))
+    }
+}
+
+fn indexes(partitions: &[u32]) -> Vec<i32> {
+    partitions.iter().map(|partition| *partition as i32).collect()
+}
+
+fn first_error(response: &OffsetCommitResponse) -> i16 {
+    let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    partitions.map(|partition| partition.error_code).find(|code| *code != 0).unwrap_or(0)
+}
+
+fn refusal(error: &CallError) -> ReceiveError {
+    let class = match error {
+        CallError::Refused(code, _) => class_of(*code),
+        CallError::Timeout(_) => FailureClass::Timeout,
+        CallError::Authorisation(_) => FailureClass::Authorisation,
+        _ => FailureClass::ConnectionLost,
+    };
+    ReceiveError { class, message: format!("offsets were not committed: {error}") }
+}

@@ -1,0 +1,295 @@
+//! A member of a group that the server shares out: a task tells what the member has, and hears what it is to have.
+//!
+//! Source: KIP-848 and KIP-1082; Kafka's `ConsumerGroupHeartbeatRequest.json`, `ConsumerHeartbeatRequestManager` and
+//! `AbstractMembershipManager`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
+use kafka_protocol::messages::consumer_group_heartbeat_response::Assignment;
+use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::super::error::{
+    CallError, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID,
+    UNSUPPORTED_ASSIGNOR, is_retriable,
+};
+use super::super::net::admin::name_of;
+use super::super::net::coordinator::Coordinator;
+use super::super::net::random_text::random_text;
+use super::committed::Identity;
+use super::enrolment::{Enrolment, REBALANCE, milliseconds};
+use super::place::{Place, Revocation};
+use crate::net::backoff::Backoff;
+
+/// Version 1 has the member's id made by the client.
+const HEARTBEAT: i16 = 1;
+
+/// Epochs that say what a member wants.
+const JOIN: i32 = 0;
+const LEAVE: i32 = -1;
+const LEAVE_FOR_NOW: i32 = -2;
+
+/// `INVALID_REQUEST` and `UNSUPPORTED_VERSION`.
+const INVALID_REQUEST: i16 = 42;
+const UNSUPPORTED_VERSION: i16 = 35;
+
+/// A member of a group of the type `consumer`.
+pub struct ServerAssigned {
+    enrolment: Enrolment,
+    /// `None`: the server's choice.
+    assignor: Option<String>,
+    coordinator: Coordinator,
+    place: Arc<Place>,
+    identity: Mutex<Identity>,
+}
+
+/// What the member has, and what the server wants it to have.
+#[derive(Debug, Default)]
+struct Share {
+    held: BTreeSet<u32>,
+    target: BTreeSet<u32>,
+    /// What the coordinator has heard last; `None`: the member tells it everything.
+    told: Option<BTreeSet<u32>>,
+    /// What is left of `held` when the consumer has returned what it was asked for.
+    kept: Option<BTreeSet<u32>>,
+    /// Whether the consumer has heard of anything: that it has no partitions is news once.
+    has_begun: bool,
+    /// By which the server names the topic.
+    topic: Option<Uuid>,
+}
+
+impl ServerAssigned {
+    /// With nothing sent yet.
+    pub fn new(enrolment: Enrolment, assignor: Option<String>, place: Arc<Place>) -> Self {
+        ServerAssigned {
+            coordinator: enrolment.coordinator(),
+            enrolment,
+            assignor,
+            place,
+            identity: Mutex::new(Identity::of_epoch(JOIN, &random_text())),
+        }
+    }
+
+    /// Takes part in the group until the task is aborted, or the group refuses the member for good.
+    pub async fn run(self: Arc<Self>) {
+        let mut backoff = Backoff::RECEIVE;
+        loop {
+            let ended = self.take_part(&mut backoff).await;
+            let is_fenced = self.is_fenced(&ended);
+            if !is_fenced {
+                self.place.fail(self.explain(ended));
+            }
+            // Others may have its partitions by now, and it commits no more.
+            let identity = {
+                let mut identity = self.identity.lock();
+                identity.generation = JOIN;
+                identity.clone()
+            };
+            self.enrolment.identify(identity);
+            self.place.request_back(Revocation::All);
+            self.place.returned().await;
+            if !is_fenced {
+                return;
+            }
+            // A group may refuse it again at once.
+            backoff.pause().await;
+        }
+    }
+
+    /// Joins, and has what the server assigns. Returns why that ended.
+    async fn take_part(&self, backoff: &mut Backoff) -> CallError {
+        let mut share = Share::default();
+        loop {
+            let next = match self.beat(&mut share).await {
+                Ok(pause) => {
+                    backoff.succeeded();
+                    Instant::now() + pause
+                }
+                Err(error) if self.is_fenced(&error) || is_final(&error) => return error,
+                Err(error) => {
+                    // The coordinator may have heard it or not.
+                    share.told = None;
+                    // A node may not have heard of a new topic yet; and a member may wait for its coordinator to come back.
+                    let may_pass = match &error {
+                        CallError::Refused(code, _) => is_retriable(*code),
+                        _ => self.is_member(),
+                    };
+                    if !may_pass {
+                        self.place.fail(error);
+                    }
+                    backoff.pause().await;
+                    continue;
+                }
+            };
+            loop {
+                self.approach(&mut share);
+                if share.has_news() {
+                    break;
+                }
+                tokio::select! {
+                    () = sleep_until(next) => break,
+                    () = self.place.returned(), if share.kept.is_some() => share.returned(),
+                }
+            }
+        }
+    }
+
+    /// Tells the coordinator what it does not know, and hears what it says. Returns how long it may wait for the next time.
+    async fn beat(&self, share: &mut Share) -> Result<Duration, CallError> {
+        let topic = match share.topic {
+            Some(topic) => topic,
+            None => *share.topic.insert(self.topic_id().await?),
+        };
+        let request = self.request(share, topic);
+        let response = self.call(&request).await?;
+        if request.topic_partitions.is_some() {
+            share.told = Some(share.held.clone());
+        }
+        let identity = {
+            let mut identity = self.identity.lock();
+            identity.generation = response.member_epoch;
+            // A server of version 0 may give the member another id.
+            if let Some(given) = response.member_id.as_ref().filter(|given| !given.is_empty()) {
+                identity.member_id = given.to_string();
+            }
+            identity.clone()
+        };
+        self.enrolment.identify(identity);
+        if let Some(assignment) = &response.assignment {
+            share.target = partitions(assignment, topic);
+        }
+        Ok(Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0).max(1)))
+    }
+
+    fn request(&self, share: &Share, topic: Uuid) -> ConsumerGroupHeartbeatRequest {
+        let epoch = self.identity.lock().generation;
+        let request = self.request_with(epoch);
+        let held = || {
+            let numbers = share.held.iter().map(|partition| *partition as i32).collect();
+            let held = TopicPartitions::default().with_topic_id(topic).with_partitions(numbers);
+            Some(if share.held.is_empty() { Vec::new() } else { vec![held] })
+        };
+        match &share.told {
+            None => request
+                .with_rebalance_timeout_ms(milliseconds(REBALANCE))
+                .with_subscribed_topic_names(Some(vec![name_of(&self.enrolment.topic)]))
+                .with_server_assignor(self.assignor.clone().map(StrBytes::from_string))
+                .with_topic_partitions(held()),
+            Some(_) if share.has_news() => request.with_topic_partitions(held()),
+            Some(_) => request,
+        }
+    }
+
+    /// A request with nothing but who sends it, and its epoch.
+    fn request_with(&self, epoch: i32) -> ConsumerGroupHeartbeatRequest {
+        ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(self.coordinator.group())
+            .with_member_id(StrBytes::from_string(self.identity.lock().member_id.clone()))
+            .with_member_epoch(epoch)
+            .with_instance_id(self.enrolment.instance_id())
+    }
+
+    async fn call(&self, request: &ConsumerGroupHeartbeatRequest) -> Result<ConsumerGroupHeartbeatResponse, CallError> {
+        let response = self.coordinator.call(request, HEARTBEAT, |response| response.error_code).await?;
+        let message = response.error_message.as_ref().map(|message| message.to_string());
+        match response.error_code {
+            0 => Ok(response),
+            code => Err(CallError::Refused(code, message)),
+        }
+    }
+
+    /// Whether the group has let it in.
+    fn is_member(&self) -> bool {
+        self.identity.lock().generation > JOIN
+    }
+
+    /// Whether the group has gone on without the member, or is gone, and the member may join again.
+    fn is_fenced(&self, error: &CallError) -> bool {
+        match error {
+            CallError::Refused(FENCED_MEMBER_EPOCH | UNKNOWN_MEMBER_ID, _) => true,
+            // Who joins hears this of a group that is of the other type.
+            CallError::Refused(GROUP_ID_NOT_FOUND, _) => self.is_member(),
+            _ => false,
+        }
+    }
+
+    async fn topic_id(&self) -> Result<Uuid, CallError> {
+        let topic = &self.enrolment.topic;
+        let metadata = self.enrolment.cluster.metadata(&[topic]).await?;
+        metadata.topics.get(topic).map(|found| found.id).ok_or(CallError::Refused(3, Some(format!("topic '{topic}'"))))
+    }
+
+    /// One step towards what the server wants: what goes is returned first, and what comes is read then.
+    fn approach(&self, share: &mut Share) {
+        if share.kept.is_some() || (share.has_begun && share.held == share.target) {
+            return;
+        }
+        let kept: BTreeSet<u32> = share.held.intersection(&share.target).copied().collect();
+        if kept.len() < share.held.len() {
+            self.place.request_back(Revocation::AllBut(kept.clone()));
+            share.kept = Some(kept);
+        } else {
+            (share.held, share.has_begun) = (share.target.clone(), true);
+            self.place.assign(share.held.clone());
+        }
+    }
+
+    /// Leaves the group, so that its partitions go to others at once; those of a static member stay its own until its session ends.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer, or refuses.
+    pub async fn leave(&self) -> Result<(), CallError> {
+        let epoch = if self.enrolment.instance_id.is_some() { LEAVE_FOR_NOW } else { LEAVE };
+        self.call(&self.request_with(epoch)).await.map(drop)
+    }
+
+    /// Says what to do where the group refuses the member.
+    fn explain(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Unsupported(_) | CallError::Refused(UNSUPPORTED_VERSION, _) => CallError::Unsupported(
+                "the broker does not have the group protocol of KIP-848 (request ConsumerGroupHeartbeat), which comes with Kafka 4.0 and its \
+                 feature `group.version` = 1: remove `\"group.protocol\" = \"consumer\"` from `consumers.properties`, or update the broker"
+                    .to_owned(),
+            ),
+            error => self.enrolment.explain(error),
+        }
+    }
+}
+
+impl Share {
+    /// Whether the coordinator waits to hear what the member has now.
+    fn has_news(&self) -> bool {
+        self.kept.is_none() && self.told.as_ref() != Some(&self.held)
+    }
+
+    /// The consumer has returned what it was asked for.
+    fn returned(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            self.held = kept;
+        }
+    }
+}
+
+/// Whether the group refuses the member for good.
+fn is_final(error: &CallError) -> bool {
+    match error {
+        CallError::Unsupported(_) => true,
+        CallError::Refused(code, _) => matches!(
+            *code,
+            FENCED_INSTANCE_ID | UNRELEASED_INSTANCE_ID | UNSUPPORTED_ASSIGNOR | UNSUPPORTED_VERSION | INVALID_REQUEST
+        ),
+        _ => false,
+    }
+}
+
+/// A member's partitions of a topic.
+fn partitions(assignment: &Assignment, topic: Uuid) -> BTreeSet<u32> {
+    let own = assignment.topic_partitions.iter().filter(|one| one.topic_id == topic);
+    own.flat_map(|one| &one.partitions).map(|partition| *partition as u32).collect()
+}

@@ -1,0 +1,208 @@
+//! The cluster, apart from messages: which nodes lead which partitions, and requests that any node or a certain one answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::{Request, StrBytes};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::super::error::{CallError, is_retriable};
+use super::connect::Connector;
+use super::control::SequentialConnection;
+use crate::broker::kafka_identity::MetadataLevels;
+use crate::net::address;
+use crate::net::backoff::Backoff;
+use crate::net::in_turn::in_turn;
+
+/// The newest versions of requests that are used here.
+const METADATA: i16 = 13;
+const INIT_PRODUCER_ID: i16 = 5;
+
+/// `UNKNOWN_TOPIC_OR_PARTITION`: of a topic that does not exist.
+const UNKNOWN_TOPIC: i16 = 3;
+
+/// How often a node may ask for patience before a request fails.
+const MAX_ATTEMPTS: usize = 50;
+
+/// How long a node may say nothing before another one is asked as well.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A node to ask, by a connection that is open or by its address.
+enum Ask {
+    Open(Box<SequentialConnection>),
+    Address(String),
+}
+
+/// A cluster, with a connection to one of its nodes for requests that are rare.
+pub struct Cluster {
+    pub connector: Arc<Connector>,
+    addresses: Vec<String>,
+    connection: tokio::sync::Mutex<Option<SequentialConnection>>,
+    /// The addresses that the nodes themselves name.
+    known: Mutex<Vec<String>>,
+    levels: Mutex<MetadataLevels>,
+}
+
+/// What the cluster says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    pub cluster_id: Option<String>,
+    /// The addresses of nodes by their ids.
+    pub nodes: BTreeMap<i32, String>,
+    pub controller: Option<i32>,
+    pub topics: BTreeMap<String, TopicMetadata>,
+}
+
+/// A topic that exists.
+#[derive(Debug, Clone, Default)]
+pub struct TopicMetadata {
+    /// Of each partition the id of the node that leads it.
+    pub leaders: Vec<Option<i32>>,
+    pub replication: usize,
+    /// Nil before Kafka 2.8.
+    pub id: Uuid,
+}
+
+impl Cluster {
+    pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
+        let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
+        Cluster { connector, addresses, connection, known, levels: Mutex::default() }
+    }
+
+    /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
+    ///
+    /// # Errors
+    /// When no node answers: the error of the last one.
+    pub async fn call<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        self.call_in_turn(request, newest, self.connector.timeout).await
+    }
+
+    /// As [`Cluster::call`], of a request that may be answered twice: a node that says nothing for a while does not hold it up.
+    async fn ask<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        self.call_in_turn(request, newest, PATIENCE).await
+    }
+
+    /// The next node is asked when the one before has failed, or has not answered for `patience`.
+    async fn call_in_turn<R: Request>(
+        &self,
+        request: &R,
+        newest: i16,
+        patience: Duration,
+    ) -> Result<R::Response, CallError> {
+        let mut kept = self.connection.lock().await;
+        let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone()).map(Ask::Address);
+        let nodes = kept.take().map(|open| Ask::Open(Box::new(open))).into_iter().chain(addresses);
+        let asked = nodes.map(|node| node.ask(&self.connector, request, newest)).collect();
+        match in_turn(asked, patience).await {
+            Ok(((connection, response), _)) => {
+                *self.levels.lock() = connection.versions.metadata;
+                *kept = Some(connection);
+                Ok(response)
+            }
+            Err(mut errors) => Err(errors.pop().unwrap_or_else(|| CallError::Lost("no address is known".to_owned()))),
+        }
+    }
+
+    /// Sends a request to the node at `address`, on a connection of its own.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn call_at<R: Request>(&self, address: &str, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        self.connector.open(address).await?.call(request, newest).await
+    }
+
+    /// The nodes, and those of `topics` that exist.
+    ///
+    /// # Errors
+    /// When no node answers, or one refuses.
+    pub async fn metadata(&self, topics: &[&str]) -> Result<Metadata, CallError> {
+        // Each once: a server that is asked twice may answer twice, and partitions would count double.
+        let topics: BTreeSet<&str> = topics.iter().copied().collect();
+        let text = |name: &str| TopicName(StrBytes::from_string(name.to_owned()));
+        let topics =
+            topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
+        let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
+        let metadata = read(&self.ask(&request, METADATA).await?)?;
+        *self.known.lock() = metadata.nodes.values().cloned().collect();
+        Ok(metadata)
+    }
+
+    /// What the node told that answered last.
+    pub fn metadata_levels(&self) -> MetadataLevels {
+        *self.levels.lock()
+    }
+
+    /// A new id and epoch of an idempotent producer.
+    ///
+    /// # Errors
+    /// When no node gives one.
+    pub async fn new_identity(&self) -> Result<(i64, i16), CallError> {
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(i32::MAX)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1);
+        let mut backoff = Backoff::RECEIVE;
+        for _ in 0..MAX_ATTEMPTS {
+            let response = self.ask(&request, INIT_PRODUCER_ID).await?;
+            match response.error_code {
+                0 => return Ok((response.producer_id.0, response.producer_epoch)),
+                code if is_retriable(code) => backoff.pause().await,
+                code => return Err(CallError::Refused(code, Some("no producer id was given".to_owned()))),
+            }
+        }
+        Err(CallError::Lost("the broker gave no producer id in time".to_owned()))
+    }
+}
+
+impl Ask {
+    async fn ask<R: Request>(
+        self,
+        connector: &Connector,
+        request: &R,
+        newest: i16,
+    ) -> Result<(SequentialConnection, R::Response), CallError> {
+        let mut connection = match self {
+            // One that was idle may have been closed since.
+            Ask::Open(open) => *open,
+            Ask::Address(address) => connector.open(&address).await?,
+        };
+        let response = connection.call(request, newest).await?;
+        Ok((connection, response))
+    }
+}
+
+fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
+    let node = |node: &kafka_protocol::messages::metadata_response::MetadataResponseBroker| {
+        (node.node_id.0, address::joined(&node.host, node.port))
+    };
+    let mut topics = BTreeMap::new();
+    for topic in &response.topics {
+        let Some(name) = &topic.name else { continue };
+        match topic.error_code {
+            UNKNOWN_TOPIC => continue,
+            code if code != 0 && !is_retriable(code) => {
+                return Err(CallError::Refused(code, Some(format!("topic '{}'", name.as_str()))));
+            }
+            _ => {}
+        }
+        let mut leaders = vec![None; topic.partitions.len()];
+        for partition in &topic.partitions {
+            let place = usize::try_from(partition.partition_index).ok().and_then(|index| leaders.get_mut(index));
+            let place = place.ok_or_else(|| CallError::Malformed("a topic's partitions have gaps".to_owned()))?;
+            *place = (partition.leader_id.0 >= 0).then_some(partition.leader_id.0);
+        }
+        let replication = topic.partitions.first().map_or(0, |partition| partition.replica_nodes.len());
+        topics.insert(name.to_string(), TopicMetadata { leaders, replication, id: topic.topic_id });
+    }
+    Ok(Metadata {
+        cluster_id: response.cluster_id.as_ref().map(|id| id.to_string()),
+        nodes: response.brokers.iter().map(node).collect(),
+        controller: (response.controller_id.0 >= 0).then_some(response.controller_id.0),
+        topics,
+    })
+}

@@ -1,0 +1,259 @@
+//! A connection that is used for one request after the other. A task that sends several at once takes it apart.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::super::codec::layout;
+use super::super::codec::versions::{NodeVersions, Supported, read_versions};
+use super::super::error::CallError;
+use crate::broker::kafka_identity::MetadataLevels;
+use crate::net::foreign;
+
+/// Most bytes of a response that is taken: a fetch is asked for far less.
+pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
+
+/// How long a broker's throttle is kept at most: a quota's window is 11 seconds by default, and the throttle at most as long.
+pub const MAX_THROTTLE: Duration = Duration::from_secs(60);
+
+/// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
+const MAX_AHEAD: usize = 8 << 20;
+
+/// `UNSUPPORTED_VERSION`.
+const UNSUPPORTED_VERSION: i16 = 35;
+
+/// A connection that is ready for requests.
+pub struct SequentialConnection {
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub writer: Box<dyn AsyncWrite + Send + Unpin>,
+    pub versions: Versions,
+    client_id: String,
+    timeout: Duration,
+    next_correlation: i32,
+}
+
+/// The versions of each request that a node supports, and what names its release.
+#[derive(Debug, Clone, Default)]
+pub struct Versions {
+    requests: Supported,
+    pub metadata: MetadataLevels,
+}
+
+impl Versions {
+    /// The newest version of request `key` that the node supports, between `oldest` and `newest`.
+    ///
+    /// # Errors
+    /// When both sides have no version in common.
+    pub fn of(&self, key: i16, oldest: i16, newest: i16) -> Result<i16, CallError> {
+        let found = self.requests.iter().find(|(found, ..)| *found == key);
+        let common = found.map(|(_, least, most)| (oldest.max(*least), newest.min(*most)));
+        common.filter(|(least, most)| least <= most).map(|(_, most)| most).ok_or_else(|| {
+            let name = ApiKey::try_from(key).map_or_else(|_| key.to_string(), |known| format!("{known:?}"));
+            let supported = match found {
+                Some((_, least, most)) => format!("versions {least} to {most} of the request {name}"),
+                None => format!("no request {name}"),
+            };
+            CallError::Unsupported(format!(
+                "the broker supports {supported}, and `client = \"native\"` needs one of {oldest} to {newest}: \
+                 use a broker of Kafka 2.1 or newer, or `client = \"librdkafka\"`"
+            ))
+        })
+    }
+}
+
+impl SequentialConnection {
+    /// Of an open connection, on which nothing was asked yet. `timeout`: for the response to each request.
+    pub fn new(
+        reader: Box<dyn AsyncRead + Send + Unpin>,
+        writer: Box<dyn AsyncWrite + Send + Unpin>,
+        client_id: String,
+        timeout: Duration,
+    ) -> Self {
+        SequentialConnection { reader, writer, versions: Versions::default(), client_id, timeout, next_correlation: 0 }
+    }
+
+    /// Sends `request` in the newest version up to `newest` that both sides know, and waits for the response.
+    ///
+    /// # Errors
+    /// When the connection is lost, or the response is late or malformed. The connection cannot be used then.
+    pub async fn call<R: Request>(&mut self, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        let (mut body, version) = self.call_body(request, newest).await?;
+        layout::check(&body, R::KEY, version)?;
+        R::Response::decode(&mut body, version).map_err(malformed)
+    }
+
+    /// As [`SequentialConnection::call`], with the response as it came, and its version.
+    ///
+    /// # Errors
+    /// As [`SequentialConnection::call`].
+    pub async fn call_body<R: Request>(&mut self, request: &R, newest: i16) -> Result<(Bytes, i16), CallError> {
+        let (oldest, newest) = match layout::versions(R::KEY) {
+            Some((oldest, known)) => (oldest.max(R::VERSIONS.min), known.min(newest)),
+            None => (R::VERSIONS.min, newest),
+        };
+        let version = self.versions.of(R::KEY, oldest, newest.min(R::VERSIONS.max))?;
+        Ok((self.call_raw(request, version).await?, version))
+    }
+
+    /// The response's body, in a version that is not checked.
+    async fn call_raw<R: Request>(&mut self, request: &R, version: i16) -> Result<Bytes, CallError> {
+        let correlation = self.next_correlation;
+        self.next_correlation = correlation.wrapping_add(1);
+        let frame = request_frame(request, version, correlation, &self.client_id)?;
+        let limit = self.timeout;
+        let exchange = async {
+            self.writer.write_all(&frame).await?;
+            self.writer.flush().await?;
+            read_frame(&mut self.reader).await
+        };
+        let mut response = timeout(limit, exchange).await.unwrap_or(Err(CallError::Timeout(limit)))?;
+        take_header(&mut response, R::Response::header_version(version), correlation)?;
+        Ok(response)
+    }
+
+    /// Asks for the versions of requests that the node supports.
+    ///
+    /// # Errors
+    /// When it does not tell them.
+    // A broker that does not know the newest version of this request answers in the oldest, as KIP-511 says.
+    pub async fn ask_for_versions(&mut self) -> Result<(), CallError> {
+        let request = ApiVersionsRequest::default()
+            .with_client_software_name(StrBytes::from_static_str("brokermark"))
+            .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
+        let mut version = 3;
+        let mut body = self.call_raw(&request, version).await?;
+        if body.get(..2) == Some(&UNSUPPORTED_VERSION.to_be_bytes()) {
+            version = 0;
+            body = self.call_raw(&ApiVersionsRequest::default(), version).await?;
+        }
+        let NodeVersions { code, requests, metadata } = read_versions(&body, version)?;
+        CallError::check(code)?;
+        self.versions = Versions { requests, metadata };
+        Ok(())
+    }
+
+    /// Names the mechanism of a login.
+    ///
+    /// # Errors
+    /// When the node does not offer it.
+    pub async fn shake_hands(&mut self, mechanism: &str) -> Result<(), CallError> {
+        let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_string(mechanism.to_owned()));
+        let response = self.call(&request, 1).await?;
+        if response.error_code == 0 {
+            return Ok(());
+        }
+        let offered: Vec<&str> = response.mechanisms.iter().map(|name| name.as_str()).collect();
+        let offered = offered.join(", ");
+        Err(CallError::Authorisation(format!("the broker does not offer SASL {mechanism}, but {offered}")))
+    }
+
+    /// Sends a message of a login, and returns the answer.
+    ///
+    /// # Errors
+    /// When the node refuses it.
+    pub async fn authenticate(&mut self, message: Vec<u8>) -> Result<Bytes, CallError> {
+        let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
+        let response = self.call(&request, 2).await?;
+        match response.error_code {
+            0 => Ok(response.auth_bytes),
+            code => {
+                let message = response.error_message.as_ref().map(|message| message.as_str());
+                Err(CallError::Authorisation(super::super::error::describe(code, message)))
+            }
+        }
+    }
+
+    /// For the responses from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+}
+
+/// A whole request: its length, its header and its body.
+///
+/// # Errors
+/// When `request` holds what `version` cannot say.
+pub fn request_frame<R: Request>(
+    request: &R,
+    version: i16,
+    correlation: i32,
+    client_id: &str,
+) -> Result<BytesMut, CallError> {
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(correlation)
+        .with_client_id(Some(StrBytes::from_string(client_id.to_owned())));
+    let mut frame = BytesMut::from(&[0; 4][..]);
+
+    header.encode(&mut frame, R::header_version(version)).map_err(inexpressible)?;
+    request.encode(&mut frame, version).map_err(inexpressible)?;
+    let length = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// The next response, without its length.
+///
+/// # Errors
+/// When the connection ends, or the response is larger than [`MAX_RESPONSE_BYTES`].
+pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, CallError> {
+    let length = reader.read_u32().await?;
+    if let Some(port) = foreign::of_size(length) {
+        return Err(CallError::Malformed(port.to_owned()));
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > MAX_RESPONSE_BYTES {
+        return Err(CallError::Malformed(format!("a response of {length} bytes")));
+    }
+    // What is announced takes room for so much at once, of which the system provides what is written to.
+    let mut frame = BytesMut::with_capacity(length.min(MAX_AHEAD));
+    let mut rest = reader.take(length as u64);
+    while frame.len() < length {
+        if rest.read_buf(&mut frame).await? == 0 {
+            return Err(CallError::Lost("the broker closed the connection".to_owned()));
+        }
+    }
+    Ok(frame.freeze())
+}
+
+/// Takes the header from a response.
+///
+/// # Errors
+/// When it answers another request.
+pub fn take_header(response: &mut Bytes, header_version: i16, correlation: i32) -> Result<(), CallError> {
+    let header = ResponseHeader::decode(response, header_version).map_err(malformed)?;
+    if header.correlation_id == correlation {
+        return Ok(());
+    }
+    Err(CallError::Malformed(format!("it answers request {}, not {correlation}", header.correlation_id)))
+}
+
+fn malformed(error: impl std::fmt::Display) -> CallError {
+    CallError::Malformed(error.to_string())
+}
+
+fn inexpressible(error: impl std::fmt::Display) -> CallError {
+    CallError::Unsupported(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn another_protocol_is_named() {
+        let error = read_frame(&mut &b"HTTP/1.1 400 Bad Request"[..]).await.unwrap_err();
+        assert!(error.to_string().contains("answers like HTTP"), "{error}");
+    }
+}

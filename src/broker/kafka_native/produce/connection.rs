@@ -1,0 +1,315 @@
+//! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep_until;
+
+use super::super::codec::compression::{Compression, Compressor};
+use super::super::codec::responses;
+use super::super::error::CallError;
+use super::super::net::control::{MAX_RESPONSE_BYTES, MAX_THROTTLE, SequentialConnection, take_header};
+use super::client::Client;
+use super::completion::{self, Answer};
+use super::node::Node;
+use super::partition::Partition;
+use super::pending::{Pending, Sealing};
+use super::request::{self, Envelope, ProduceRequest};
+use crate::broker::kafka_acks::RequiredAcks;
+use crate::load::PayloadPool;
+use crate::measure::AckRecorder;
+
+/// The first version that takes Zstandard.
+const ZSTD_VERSION: i16 = 7;
+
+/// A read takes so many bytes at most.
+const READ_BYTES: usize = 16 << 10;
+
+/// The time for which a connection is full is counted so often at least.
+const MAX_UNCOUNTED: Duration = Duration::from_secs(1);
+
+/// The deadline of a connection that waits for nothing.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A connection that is open.
+pub struct Connection<'a> {
+    client: &'a Arc<Client>,
+    node: &'a Arc<Node>,
+    recorder: &'a AckRecorder,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    envelope: Envelope,
+    sealing: Sealing,
+    compressor: Compressor,
+    requests: Requests,
+    inbox: BytesMut,
+    has_sent: bool,
+    /// Since when it takes no request although there are batches to send.
+    full_since: Option<Instant>,
+}
+
+/// Requests without a response.
+#[derive(Default)]
+struct Requests {
+    /// Since when.
+    writing: Option<(Instant, ProduceRequest)>,
+    waiting: VecDeque<(Instant, ProduceRequest)>,
+    next_correlation: i32,
+    /// The broker asks the client to wait until then (KIP-219).
+    throttled_until: Option<Instant>,
+}
+
+impl Requests {
+    /// Since when the oldest request has waited for the broker: for its response, or for the broker to read it.
+    fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().or(self.writing.as_ref()).map(|(since, _)| *since)
+    }
+}
+
+impl<'a> Connection<'a> {
+    /// # Errors
+    /// When the node is too old for what the scenario asks, or there is no memory to compress with.
+    pub fn start(
+        client: &'a Arc<Client>,
+        node: &'a Arc<Node>,
+        recorder: &'a AckRecorder,
+        opened: SequentialConnection,
+    ) -> Result<Self, CallError> {
+        let options = &client.options;
+        let oldest = if options.compression == Compression::Zstd { ZSTD_VERSION } else { request::OLDEST };
+        let is_transactional = client.transactions().is_some();
+        let newest = if is_transactional { request::NEWEST_IN_TRANSACTION } else { request::NEWEST };
+        let envelope = Envelope {
+            version: opened.versions.of(request::KEY, oldest, newest)?,
+            client_id: opened.client_id().to_owned(),
+            transactional_id: client.transactions().map(|transactions| transactions.id.clone()),
+            acks: options.acks as i16,
+            timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
+        };
+        let sealing = Sealing { compression: options.compression, is_transactional };
+        let compressor = Compressor::new(options.compression)?;
+        let SequentialConnection { reader, writer, .. } = opened;
+        let (requests, inbox) = (Requests::default(), BytesMut::new());
+        Ok(Connection {
+            client,
+            node,
+            recorder,
+            reader,
+            writer,
+            envelope,
+            sealing,
+            compressor,
+            requests,
+            inbox,
+            has_sent: false,
+            full_since: None,
+        })
+    }
+
+    /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again.
+    pub async fn serve(mut self) -> CallError {
+        let error = loop {
+            match self.turn().await {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        self.end_full();
+        if self.has_sent {
+            self.client.traffic.disconnected();
+        }
+        let Requests { writing, waiting, .. } = self.requests;
+        let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
+        for (_, request) in lost {
+            for (partition, pending) in request.batches {
+                completion::lost(self.client, self.recorder, &partition, pending, &error);
+            }
+        }
+        error
+    }
+
+    /// Waits for one thing to happen.
+    async fn turn(&mut self) -> Result<(), CallError> {
+        let was_writing = self.requests.writing.is_some();
+        self.end_full();
+        self.begin_request()?;
+        self.begin_full(was_writing);
+        let deadline = self.deadline();
+        let Connection { reader, writer, requests, inbox, node, .. } = self;
+        inbox.reserve(READ_BYTES);
+        let (writing, payloads) = (&mut requests.writing, &*self.client.payloads);
+        tokio::select! {
+            read = reader.read_buf(inbox) => match read? {
+                0 => return Err(CallError::Lost("the broker closed the connection".to_owned())),
+                _ => self.take_responses()?,
+            },
+            written = write(writer, writing, payloads), if writing.is_some() => {
+                if written? {
+                    self.written();
+                }
+            }
+            () = node.schedule.work() => {}
+            () = sleep_until(deadline.into()) => self.check_overdue()?,
+        }
+        Ok(())
+    }
+
+    /// Begins to write a request, if one may be sent and there is something to send.
+    fn begin_request(&mut self) -> Result<(), CallError> {
+        let (requests, options) = (&mut self.requests, &self.client.options);
+        if requests.writing.is_some() || requests.waiting.len() >= options.max_in_flight {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if requests.throttled_until.take_if(|until| *until <= now).is_none() && requests.throttled_until.is_some() {
+            return Ok(());
+        }
+        let mut expired = Vec::new();
+        let mut batches = self.node.gather(&self.client.limits, &mut expired);
+        completion::expired(self.client, self.recorder, expired);
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let Client { spare, payloads, checksums, .. } = &**self.client;
+        let mut seal = |(_, pending): &mut (Arc<Partition>, Pending)| {
+            pending.seal(self.sealing, &mut self.compressor, spare, payloads, checksums)
+        };
+        if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
+            let error = CallError::from(error);
+            for (partition, pending) in batches {
+                completion::lost(self.client, self.recorder, &partition, pending, &error);
+            }
+            return Err(error);
+        }
+        let correlation = requests.next_correlation;
+        requests.next_correlation = correlation.wrapping_add(1);
+        self.client.traffic.sent();
+        if !std::mem::replace(&mut self.has_sent, true) {
+            self.client.traffic.connected();
+        }
+        requests.writing = Some((now, ProduceRequest::new(&self.envelope, correlation, batches)));
+        Ok(())
+    }
+
+    /// From here on it waits, and takes no request although there are batches to send: as many as may be have no response, or the socket
+    /// did not accept the whole of the last one. `was_writing`: before this turn.
+    fn begin_full(&mut self, was_writing: bool) {
+        let Requests { waiting, throttled_until, .. } = &self.requests;
+        let takes_none = was_writing || waiting.len() >= self.client.options.max_in_flight;
+        let now = Instant::now();
+        // A quota that is used up has a count of its own.
+        let is_throttled = throttled_until.is_some_and(|until| until > now);
+        let is_full = takes_none && !is_throttled && self.node.schedule.has_ready();
+        self.full_since = is_full.then_some(now);
+    }
+
+    /// Counts the time since [`Connection::begin_full`]. What the client itself does afterwards is not among it.
+    fn end_full(&mut self) {
+        if let Some(since) = self.full_since.take() {
+            self.client.traffic.full(since.elapsed());
+        }
+    }
+
+    /// The request is written. Without acknowledgements, that is all.
+    fn written(&mut self) {
+        let Some((_, request)) = self.requests.writing.take() else { return };
+        if self.client.options.acks != RequiredAcks::None {
+            self.requests.waiting.push_back((Instant::now(), request));
+            return;
+        }
+        let answers = request.batches.into_iter().map(|(partition, pending)| (partition, pending, Answer::WRITTEN));
+        completion::record(self.client, self.recorder, answers);
+    }
+
+    fn deadline(&self) -> Instant {
+        let Requests { writing, waiting, throttled_until, .. } = &self.requests;
+        let overdue = self.requests.oldest().map(|since| since + self.client.options.request_timeout);
+        // What is due is sent when the requests before it allow that.
+        let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
+        let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
+        // A broker that stops is seen while it does, not only when it goes on.
+        let counted = self.full_since.map(|since| since + MAX_UNCOUNTED);
+        overdue.into_iter().chain(due).chain(counted).min().unwrap_or_else(|| Instant::now() + IDLE)
+    }
+
+    fn check_overdue(&self) -> Result<(), CallError> {
+        let limit = self.client.options.request_timeout;
+        match self.requests.oldest() {
+            Some(since) if since.elapsed() >= limit => Err(CallError::Timeout(limit)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_responses(&mut self) -> Result<(), CallError> {
+        while let Some(length) = self.inbox.first_chunk().map(|length| u32::from_be_bytes(*length) as usize) {
+            if length > MAX_RESPONSE_BYTES {
+                return Err(CallError::Malformed(format!("a response of {length} bytes")));
+            }
+            if self.inbox.len() < 4 + length {
+                break;
+            }
+            self.inbox.advance(4);
+            let mut body = self.inbox.split_to(length).freeze();
+            let unexpected = || CallError::Malformed("it answers no request".to_owned());
+            let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
+            // A response that cannot be read leaves the request unanswered.
+            let answers = take_header(&mut body, self.envelope.response_header(), request.correlation)
+                .and_then(|()| self.read_answers(&request, &body));
+            match answers {
+                Ok(answers) => self.answered(sent, request, answers),
+                Err(error) => {
+                    self.requests.waiting.push_front((sent, request));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// For each batch of the request the broker's answer, and for how many milliseconds the client is to wait.
+    fn read_answers(&self, request: &ProduceRequest, body: &[u8]) -> Result<(Vec<Answer>, u64), CallError> {
+        let mut answers: Vec<Answer> = request.batches.iter().map(|_| Answer::MISSING).collect();
+        let throttled_ms = responses::read_produced(body, self.envelope.version, |produced| {
+            if let Some(place) = request.place(produced.topic, produced.partition) {
+                answers[place] = Answer { code: produced.code, message: produced.message.map(str::to_owned) };
+            }
+        })?;
+        Ok((answers, u64::try_from(throttled_ms).unwrap_or(0)))
+    }
+
+    fn answered(&mut self, sent: Instant, request: ProduceRequest, (answers, throttled_ms): (Vec<Answer>, u64)) {
+        self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
+        if throttled_ms > 0 {
+            let throttled = Duration::from_millis(throttled_ms).min(MAX_THROTTLE);
+            self.requests.throttled_until = Some(Instant::now() + throttled);
+        }
+        let answers = request.batches.into_iter().zip(answers);
+        completion::record(
+            self.client,
+            self.recorder,
+            answers.map(|((partition, pending), answer)| (partition, pending, answer)),
+        );
+    }
+}
+
+/// Writes what the socket accepts. Returns whether that was the rest of the request.
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    writing: &mut Option<(Instant, ProduceRequest)>,
+    payloads: &PayloadPool,
+) -> Result<bool, CallError> {
+    let Some((_, request)) = writing else { return Ok(false) };
+    let written = writer.write_vectored(&request.unwritten(payloads)).await?;
+    let is_whole = request.advance(written, payloads);
+    if written == 0 && !is_whole {
+        return Err(CallError::Lost("the connection takes no more bytes".to_owned()));
+    }
+    if is_whole {
+        // What a TLS session holds back.
+        writer.flush().await?;
+    }
+    Ok(is_whole)
+}

@@ -1,0 +1,279 @@
+//! Produce requests: the batches of several partitions in one request, which refers to them where they are.
+//!
+//! Source: Kafka's `ProduceRequest.json`. Versions 3 to 8 are the same but for the response, and so are 9 to 12, which are flexible
+//! (KIP-482). A later one names topics by their ids.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use super::super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
+use super::super::codec::varint;
+use super::partition::Partition;
+use super::pending::Pending;
+use crate::load::PayloadPool;
+
+pub const KEY: i16 = 0;
+
+/// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). A socket to a broker on the same machine accepts fewer
+/// of payloads of 1 KiB and their records, so that a longer list is built in vain.
+const MAX_SLICES: usize = 512;
+
+/// The versions that are written here. The oldest one that takes Zstandard is 7.
+pub const OLDEST: i16 = 3;
+pub const NEWEST: i16 = NEWEST_PRODUCED;
+
+/// The newest version of transactions whose partitions are named before: with version 12, the broker adds them (KIP-890).
+pub const NEWEST_IN_TRANSACTION: i16 = 11;
+
+/// A request that is being written or waits for its response.
+pub struct ProduceRequest {
+    pub correlation: i32,
+    /// In the order of their partitions.
+    pub batches: Vec<(Arc<Partition>, Pending)>,
+    /// What comes before each batch, one after the other, and what comes after the last one.
+    heads: Vec<u8>,
+    /// Where each head ends.
+    head_ends: Vec<usize>,
+    next: Cursor,
+    written: usize,
+    length: usize,
+}
+
+/// Where a request is being written. Its parts are, for each batch, what comes before it and its pieces, and at the end what comes after
+/// the last batch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    batch: usize,
+    part: usize,
+    /// Bytes of the part that are written.
+    skip: usize,
+}
+
+/// What the requests of a connection have in common.
+pub struct Envelope {
+    pub version: i16,
+    pub client_id: String,
+    pub transactional_id: Option<String>,
+    pub acks: i16,
+    pub timeout_ms: i32,
+}
+
+impl ProduceRequest {
+    /// With one batch of a partition at most.
+    pub fn new(envelope: &Envelope, correlation: i32, mut batches: Vec<(Arc<Partition>, Pending)>) -> Self {
+        batches.sort_unstable_by(|(one, _), (other, _)| one.name().cmp(&other.name()));
+        let is_flexible = envelope.is_flexible();
+        let mut heads = Vec::new();
+        envelope.begin(correlation, &mut heads);
+        let topics = batches.chunk_by(|(one, _), (other, _)| one.topic == other.topic);
+        put_count(&mut heads, topics.clone().count(), is_flexible);
+        let mut head_ends = Vec::with_capacity(batches.len());
+        let mut bytes = 0;
+        for topic in topics {
+            put_text(&mut heads, Some(&topic[0].0.topic), is_flexible);
+            put_count(&mut heads, topic.len(), is_flexible);
+            for (partition, pending) in topic {
+                heads.extend_from_slice(&partition.index.to_be_bytes());
+                put_count(&mut heads, pending.batch.len(), is_flexible);
+                head_ends.push(heads.len());
+                bytes += pending.batch.len();
+                end(&mut heads, is_flexible);
+            }
+            end(&mut heads, is_flexible);
+        }
+        end(&mut heads, is_flexible);
+        let length = heads.len() + bytes;
+        heads[..4].copy_from_slice(&((length - 4) as u32).to_be_bytes());
+        ProduceRequest { correlation, batches, heads, head_ends, next: Cursor::default(), written: 0, length }
+    }
+
+    /// The place of a partition's batch among the batches.
+    pub fn place(&self, topic: &str, index: i32) -> Option<usize> {
+        self.batches.binary_search_by(|(partition, _)| partition.name().cmp(&(topic, index))).ok()
+    }
+
+    /// What is left to write, or the first of it. `payloads`: those of the trial.
+    pub fn unwritten<'a>(&'a self, payloads: &'a PayloadPool) -> Vec<IoSlice<'a>> {
+        let parts: usize = self.batches[self.next.batch.min(self.batches.len())..]
+            .iter()
+            .map(|(_, pending)| pending.batch.pieces() + 1)
+            .sum();
+        let mut slices = Vec::with_capacity((parts + 1).min(MAX_SLICES));
+        let mut next = self.next;
+        while next.batch <= self.batches.len() && slices.len() < MAX_SLICES {
+            let part = &self.part(next, payloads)[next.skip..];
+            if !part.is_empty() {
+                slices.push(IoSlice::new(part));
+            }
+            next = self.after(next);
+        }
+        slices
+    }
+
+    /// Notes that the socket has accepted `bytes` more. Returns whether that was the rest.
+    pub fn advance(&mut self, mut bytes: usize, payloads: &PayloadPool) -> bool {
+        self.written += bytes;
+        while bytes > 0 {
+            let left = self.part(self.next, payloads).len() - self.next.skip;
+            if bytes < left {
+                self.next.skip += bytes;
+                break;
+            }
+            bytes -= left;
+            self.next = self.after(self.next);
+        }
+        self.written == self.length
+    }
+
+    fn part<'a>(&'a self, cursor: Cursor, payloads: &'a PayloadPool) -> &'a [u8] {
+        match cursor.part.checked_sub(1) {
+            Some(piece) => self.batches[cursor.batch].1.batch.piece(piece, payloads),
+            None => {
+                let begin = cursor.batch.checked_sub(1).map_or(0, |before| self.head_ends[before]);
+                let end = self.head_ends.get(cursor.batch).copied().unwrap_or(self.heads.len());
+                &self.heads[begin..end]
+            }
+        }
+    }
+
+    /// The beginning of the next part.
+    fn after(&self, Cursor { batch, part, .. }: Cursor) -> Cursor {
+        let pieces = self.batches.get(batch).map_or(0, |(_, pending)| pending.batch.pieces());
+        match part < pieces {
+            true => Cursor { batch, part: part + 1, skip: 0 },
+            false => Cursor { batch: batch + 1, part: 0, skip: 0 },
+        }
+    }
+}
+
+impl Envelope {
+    pub fn is_flexible(&self) -> bool {
+        self.version >= FLEXIBLE_PRODUCED
+    }
+
+    /// The version of the header of a response.
+    pub fn response_header(&self) -> i16 {
+        i16::from(self.is_flexible())
+    }
+
+    /// What a request has before its topics, with room for its length.
+    fn begin(&self, correlation: i32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&KEY.to_be_bytes());
+        out.extend_from_slice(&self.version.to_be_bytes());
+        out.extend_from_slice(&correlation.to_be_bytes());
+        // The header's text is as it was in every version.
+        put_text(out, Some(&self.client_id), false);
+        end(out, self.is_flexible());
+        put_text(out, self.transactional_id.as_deref(), self.is_flexible());
+        out.extend_from_slice(&self.acks.to_be_bytes());
+        out.extend_from_slice(&self.timeout_ms.to_be_bytes());
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: Option<&str>, is_flexible: bool) {
+    match text {
+        None if is_flexible => out.push(0),
+        None => out.extend_from_slice(&(-1_i16).to_be_bytes()),
+        Some(text) if is_flexible => put_count(out, text.len(), true),
+        Some(text) => out.extend_from_slice(&(text.len() as i16).to_be_bytes()),
+    }
+    out.extend_from_slice(text.unwrap_or_default().as_bytes());
+}
+
+/// The length of a list, a text or records.
+fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
+    if is_flexible {
+        varint::append_unsigned(count as u32 + 1, out);
+    } else {
+        out.extend_from_slice(&(count as i32).to_be_bytes());
+    }
+}
+
+/// The end of an element: in flexible versions, the number of fields that are optional.
+fn end(out: &mut Vec<u8>, is_flexible: bool) {
+    if is_flexible {
+        out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
+    use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
+    use crate::broker::kafka_native::produce::pending::Spare;
+    use crate::broker::kafka_native::tests::payloads;
+    use crate::measure::SendTag;
+
+    /// Of three partitions of two topics, with so many records each.
+    fn request(records: [u64; 3], payloads: &PayloadPool) -> ProduceRequest {
+        let (headers, spare) = (Headers::new(&[]), Spare::default());
+        let batches = [("orders", 0), ("orders", 1), ("returns", 0)].into_iter().zip(records);
+        let batches = batches.map(|((topic, index), records)| {
+            let mut pending = spare.batch(0);
+            for number in 0..records {
+                let value = payloads.get(number);
+                let shared = payloads.place(value).filter(|_| value.len() >= 512);
+                let record = Record {
+                    key: None,
+                    value: Some(value),
+                    shared,
+                    headers: &headers,
+                    trace_header: None,
+                    timestamp_ms: 0,
+                };
+                pending.push(&record, SendTag::new(0, number, 0, 0, true), value.len());
+            }
+            pending.batch.seal(0, Author::UNNAMED, payloads, &PayloadChecksums::new(payloads, 0));
+            (Arc::new(Partition::new(topic.into(), index, None)), pending)
+        });
+        let envelope =
+            Envelope { version: 9, client_id: "test".into(), transactional_id: None, acks: 1, timeout_ms: 1 };
+        ProduceRequest::new(&envelope, 7, batches.collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A socket accepts what it has room for, which ends anywhere.
+        #[test]
+        fn a_request_is_written_whole_in_whatever_steps_it_is_accepted(
+            records in proptest::array::uniform3(1..700_u64),
+            steps in proptest::collection::vec(1..100_000_usize, 1..50),
+        ) {
+            let payloads = payloads();
+            let mut request = request(records, &payloads);
+            let (mut written, mut steps) = (Vec::new(), steps.into_iter().cycle());
+            loop {
+                let slices = request.unwritten(&payloads);
+                prop_assert!(!slices.is_empty() && slices.len() <= MAX_SLICES);
+                let mut room = steps.next().unwrap();
+                let before = written.len();
+                for slice in slices {
+                    let accepted = slice.len().min(room);
+                    written.extend_from_slice(&slice[..accepted]);
+                    room -= accepted;
+                }
+                if request.advance(written.len() - before, &payloads) {
+                    break;
+                }
+            }
+            prop_assert_eq!(written.len(), request.length);
+            prop_assert_eq!(u32::from_be_bytes(written[..4].try_into().unwrap()) as usize + 4, written.len());
+            let mut at = 0;
+            for (batch, (_, pending)) in request.batches.iter().enumerate() {
+                let begin = batch.checked_sub(1).map_or(0, |before| request.head_ends[before]);
+                let head = &request.heads[begin..request.head_ends[batch]];
+                prop_assert!(&written[at..at + head.len()] == head);
+                at += head.len();
+                let mut bytes = &written[at..at + pending.batch.len()];
+                let read = crate::broker::kafka_native::codec::records::next_batch(&mut bytes);
+                prop_assert_eq!(read.unwrap().unwrap().record_count, pending.batch.records());
+                at += pending.batch.len();
+            }
+        }
+    }
+}

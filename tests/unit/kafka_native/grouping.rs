@@ -1,0 +1,177 @@
+//! Members of a group on a scripted cluster: the coordinator asks for another name, moves, requests partitions back, and forgets.
+
+use std::time::Duration;
+
+use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
+use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
+use kafka_protocol::messages::offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
+use kafka_protocol::messages::{
+    ApiKey, JoinGroupRequest, JoinGroupResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+    OffsetFetchResponse, SyncGroupRequest, SyncGroupResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+
+use super::asked::{Asked, name};
+use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
+use super::scripted::Scripted;
+use super::server_assigned::{BY_SERVER, with};
+use crate::broker::kafka_assignment::Assignment;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
+use crate::broker::kafka_native::group::groups::Groups;
+use crate::broker::{Consumer, Offsets, Progress, Subscription};
+
+/// Codes of Kafka's protocol.
+const NOT_COORDINATOR: i16 = 16;
+const UNKNOWN_MEMBER_ID: i16 = 25;
+const REBALANCE_IN_PROGRESS: i16 = 27;
+const GROUP_AUTHORIZATION_FAILED: i16 = 30;
+const MEMBER_ID_REQUIRED: i16 = 79;
+
+/// A member of a group that commits.
+async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
+    Groups::new(bench.admin.clone(), beating(assignment)).consumer(&subscription(2, Progress::Kept)).await.unwrap()
+}
+
+/// A sign of life every 10 ms.
+fn beating(assignment: Assignment) -> KafkaNativeOptions {
+    let session_timeout = Some(Duration::from_millis(150));
+    KafkaNativeOptions { assignment: Some(assignment), session_timeout, ..KafkaNativeOptions::default() }
+}
+
+fn text(text: &'static str) -> StrBytes {
+    StrBytes::from_static_str(text)
+}
+
+async fn next_join(broker: &mut Scripted) -> (Asked, JoinGroupRequest) {
+    let asked = broker.next_of(ApiKey::JoinGroup).await;
+    let request = asked.request::<JoinGroupRequest>();
+    (asked, request)
+}
+
+fn refuse_join(asked: &Asked, code: i16, member_id: &'static str) {
+    let response = JoinGroupResponse::default()
+        .with_error_code(code)
+        .with_protocol_name(Some(text("")))
+        .with_member_id(text(member_id));
+    asked.send(asked.frame::<JoinGroupRequest>(&response));
+}
+
+/// Makes "m1" the only member, which assigns itself what it wants.
+async fn admit(broker: &mut Scripted) {
+    let (asked, request) = next_join(broker).await;
+    assert_eq!(request.member_id.as_str(), "m1");
+    let metadata = request.protocols[0].metadata.clone();
+    let member = JoinGroupResponseMember::default().with_member_id(text("m1")).with_metadata(metadata);
+    let response = JoinGroupResponse::default()
+        .with_generation_id(1)
+        .with_protocol_name(Some(text("range")))
+        .with_leader(text("m1"))
+        .with_member_id(text("m1"))
+        .with_members(vec![member]);
+    asked.send(asked.frame::<JoinGroupRequest>(&response));
+    let asked = broker.next_of(ApiKey::SyncGroup).await;
+    let request = asked.request::<SyncGroupRequest>();
+    let assignment = request.assignments[0].assignment.clone();
+    asked.send(asked.frame::<SyncGroupRequest>(&SyncGroupResponse::default().with_assignment(assignment)));
+}
+
+/// The group has committed 5 in partition 0.
+async fn answer_committed(broker: &mut Scripted) {
+    let asked = broker.next_of(ApiKey::OffsetFetch).await;
+    let partition = |(index, offset)| {
+        OffsetFetchResponsePartition::default().with_partition_index(index).with_committed_offset(offset)
+    };
+    let partitions = [(0, 5), (1, -1)].map(partition).into();
+    let topic = OffsetFetchResponseTopic::default().with_name(name()).with_partitions(partitions);
+    asked.send(asked.frame::<OffsetFetchRequest>(&OffsetFetchResponse::default().with_topics(vec![topic])));
+}
+
+/// Answers the next commit, and returns who has sent it.
+async fn answer_commit(broker: &mut Scripted, code: i16) -> (i32, String) {
+    let asked = broker.next_of(ApiKey::OffsetCommit).await;
+    let request = asked.request::<OffsetCommitRequest>();
+    let partition = OffsetCommitResponsePartition::default().with_error_code(code);
+    let topic = OffsetCommitResponseTopic::default().with_name(name()).with_partitions(vec![partition]);
+    asked.send(asked.frame::<OffsetCommitRequest>(&OffsetCommitResponse::default().with_topics(vec![topic])));
+    (request.generation_id_or_member_epoch, request.member_id.to_string())
+}
+
+/// Serves the member until that is so.
+async fn serve(consumer: &mut KafkaNativeConsumer, until: impl Fn(&mut KafkaNativeConsumer) -> bool) {
+    while !until(consumer) {
+        tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+        consumer.take(|_| {}).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_member_joins_begins_at_committed_offsets_and_returns_its_partitions_when_asked() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let mut consumer = member(&bench, Assignment::Group).await;
+    let (asked, request) = next_join(&mut broker).await;
+    assert_eq!(request.member_id.as_str(), "");
+    refuse_join(&asked, MEMBER_ID_REQUIRED, "m1");
+    admit(&mut broker).await;
+    serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
+    answer_committed(&mut broker).await;
+    let begun = Some(vec![(0, Some(5)), (1, Some(0))]);
+    serve(&mut consumer, |consumer| consumer.assigned() == begun).await;
+
+    broker.answer_heartbeats(REBALANCE_IN_PROGRESS);
+    serve(&mut consumer, |consumer| consumer.is_revocation_requested()).await;
+    let next = [(0, 7)];
+    let (committed, _) = tokio::join!(consumer.commit(&next, true), async {
+        assert_eq!(answer_commit(&mut broker, NOT_COORDINATOR).await, (1, "m1".to_owned()));
+        assert_eq!(answer_commit(&mut broker, 0).await, (1, "m1".to_owned()));
+    });
+    assert_eq!(committed, Ok(()));
+    consumer.revoke().await;
+    assert_eq!(consumer.assigned(), None);
+    let (asked, request) = next_join(&mut broker).await;
+    assert_eq!(request.member_id.as_str(), "m1");
+    refuse_join(&asked, UNKNOWN_MEMBER_ID, "");
+    assert_eq!(next_join(&mut broker).await.1.member_id.as_str(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut consumer, ()) = tokio::join!(member(&bench, Assignment::Manual), answer_committed(&mut broker));
+    assert_eq!(consumer.commit(&[(0, 1)], false).await, Ok(()));
+    // No member of any generation.
+    assert_eq!(answer_commit(&mut broker, GROUP_AUTHORIZATION_FAILED).await, (-1, String::new()));
+    let mut refusals = Vec::new();
+    for next in [2, 3] {
+        let next = [(0, next)];
+        let (committed, _) = tokio::join!(consumer.commit(&next, true), answer_commit(&mut broker, 0));
+        refusals.extend(committed.err());
+    }
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals[0].message.contains("GroupAuthorizationFailed"), "{refusals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_member_cannot_have_is_refused_with_what_to_do() {
+    let broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let refused = async |options: KafkaNativeOptions, subscription: Subscription| {
+        let groups = Groups::new(bench.admin.clone(), options);
+        groups.consumer(&subscription).await.err().unwrap().to_string()
+    };
+    let group = || KafkaNativeOptions { assignment: Some(Assignment::Group), ..KafkaNativeOptions::default() };
+    let cooperative = ("partition.assignment.strategy", "cooperative-sticky");
+    for (options, subscription, remedy) in [
+        (KafkaNativeOptions::default(), with(&[BY_SERVER], Progress::Uncommitted), "assignment = \"group\""),
+        (group(), with(&[("group.protocol", "new")], Progress::Uncommitted), "\"classic\" or \"consumer\""),
+        (group(), with(&[cooperative], Progress::Kept), "remove `partition.assignment.strategy`"),
+        (beating(Assignment::Group), with(&[BY_SERVER], Progress::Kept), "remove `broker.kafka.session_timeout`"),
+        (KafkaNativeOptions { static_members: true, ..group() }, with(&[], Progress::Kept), "remove `static_members`"),
+        (group(), Subscription { is_divided: true, ..with(&[], Progress::Kept) }, "assignment = \"manual\""),
+    ] {
+        let error = refused(options, subscription).await;
+        assert!(error.contains(remedy), "{error}");
+    }
+}

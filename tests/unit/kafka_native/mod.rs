@@ -1,0 +1,25 @@
+//! The client against brokers that answer as no real one does on demand.
+
+mod asked;
+mod bench;
+mod captured;
+mod cooperative;
+mod fetching;
+mod grouping;
+#[cfg(feature = "kafka")]
+mod librdkafka;
+mod producing;
+mod scripted;
+mod server_assigned;
+mod static_members;
+mod transactions;
+mod versions;
+
+use crate::load::PayloadPool;
+use crate::scenario::{Content, Payload, Size};
+
+/// Some of them are larger than what a batch copies.
+pub fn payloads() -> PayloadPool {
+    let content = Content::Random { size: Size::Uniform { min: 0, max: 2000 }, compressibility: 0.0 };
+    PayloadPool::build(&Payload { content, pool: 16, seed: 1, tombstones: 0.0 }, 0).unwrap()
+}
