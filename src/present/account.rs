@@ -66,43 +66,39 @@ pub fn outcome(record: &Record) -> Vec<Fact> {
 
 /// The messages of several trials together.
 pub fn of_all(records: &[&Record]) -> Vec<Fact> {
-    let (mut counts, mut found) = (Counts::default(), Verification::default());
-    for record in records {
-        let Counts { attempted, acknowledged, failed, unresolved, unsent, .. } = record.counts;
-        for (sum, number) in [
-            (&mut counts.attempted, attempted),
-            (&mut counts.acknowledged, acknowledged),
-            (&mut counts.failed, failed),
-            (&mut counts.unresolved, unresolved),
-            (&mut counts.unsent, unsent),
-            (&mut counts.payload_bytes_acknowledged, record.counts.payload_bytes_acknowledged),
-        ] {
-            *sum = sum.saturating_add(number);
-        }
-        counts.producers_that_differ += u64::from(!record.counts.balances());
-    }
-    let verified_records = records.iter().filter_map(|record| record.verification.as_ref());
-    for one in verified_records.clone() {
-        for (sum, number) in [
-            (&mut found.received, one.received),
-            (&mut found.lost, one.lost),
-            (&mut found.unread, one.unread),
-            (&mut found.undecided, one.undecided),
-            (&mut found.not_acknowledged_but_stored, one.not_acknowledged_but_stored),
-            (&mut found.duplicated, one.duplicated),
-            (&mut found.redelivered, one.redelivered),
-            (&mut found.reordered, one.reordered),
-            (&mut found.unordered, one.unordered),
-            (&mut found.order_unchecked, one.order_unchecked),
-            (&mut found.corrupt, one.corrupt),
-            (&mut found.foreign, one.foreign),
-        ] {
-            *sum = sum.saturating_add(number);
-        }
-        found.saturated |= one.saturated;
-    }
-    let verified = if verified_records.count() > 0 { verified(&found) } else { Vec::new() };
-    known([Fact::list("messages", messages(&counts)), Fact::list("verified", verified)])
+    let sum =
+        |number: fn(&Counts) -> u64| records.iter().map(|record| number(&record.counts)).fold(0, u64::saturating_add);
+    let counts = Counts {
+        attempted: sum(|of| of.attempted),
+        acknowledged: sum(|of| of.acknowledged),
+        failed: sum(|of| of.failed),
+        unresolved: sum(|of| of.unresolved),
+        unsent: sum(|of| of.unsent),
+        payload_bytes_acknowledged: sum(|of| of.payload_bytes_acknowledged),
+        producers_that_differ: sum(|of| u64::from(!of.balances())),
+        ..Counts::default()
+    };
+    let found: Vec<&Verification> = records.iter().filter_map(|record| record.verification.as_ref()).collect();
+    let sum = |number: fn(&Verification) -> u64| found.iter().map(|one| number(one)).fold(0, u64::saturating_add);
+    let verification = Verification {
+        received: sum(|of| of.received),
+        lost: sum(|of| of.lost),
+        unread: sum(|of| of.unread),
+        undecided: sum(|of| of.undecided),
+        not_acknowledged_but_stored: sum(|of| of.not_acknowledged_but_stored),
+        duplicated: sum(|of| of.duplicated),
+        redelivered: sum(|of| of.redelivered),
+        reordered: sum(|of| of.reordered),
+        unordered: sum(|of| of.unordered),
+        order_unchecked: sum(|of| of.order_unchecked),
+        corrupt: sum(|of| of.corrupt),
+        foreign: sum(|of| of.foreign),
+        saturated: found.iter().any(|of| of.saturated),
+        groups: Vec::new(),
+    };
+    let payload = format!("{} acknowledged", bytes(counts.payload_bytes_acknowledged as f64));
+    let verified = if found.is_empty() { Vec::new() } else { verified(&verification) };
+    known([Fact::list("messages", messages(&counts)), Fact::new("payload", payload), Fact::list("verified", verified)])
 }
 
 fn messages(counts: &Counts) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! axes, ticks and grid.
 
 use super::unit::{Unit, plain};
-use super::{Canvas, Shape, end_of, text_width};
+use super::{Canvas, Shape, apart, end_of, text_width};
 
 /// A scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -149,6 +149,9 @@ const FLAGS: f64 = 8.0;
 /// Below this height, an axis has fewer ticks.
 const TICK_DISTANCE: f64 = 42.0;
 
+/// Between the names of series.
+const LABEL_DISTANCE: f64 = 15.0;
+
 /// With more ticks, only those with a name have a mark.
 const MAX_MARKS: usize = 40;
 
@@ -248,6 +251,18 @@ impl Frame {
             }
         }
         canvas.close_group();
+    }
+
+    /// The names of series at the heights of their last values, moved apart. Each has its index and its style.
+    pub fn labels(&self, canvas: &mut Canvas, names: impl Iterator<Item = (usize, usize, String, f64)>) {
+        let names: Vec<(usize, usize, String, f64)> = names.collect();
+        let wanted = names.iter().enumerate().map(|(place, (.., y))| (place, *y)).collect();
+        for (place, y) in apart(wanted, LABEL_DISTANCE, self.top + 4.0, self.bottom()) {
+            let (index, style, name, _) = &names[place];
+            canvas.open_series(*index);
+            canvas.text(&format!("label l{style}"), (self.right() + 8.0, y + 4.0), name);
+            canvas.close_group();
+        }
     }
 
     /// The name of the horizontal axis, below its ticks.

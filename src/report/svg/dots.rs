@@ -2,7 +2,7 @@
 
 use super::axes::{Frame, Scale};
 use super::unit::Unit;
-use super::{Canvas, Drawing, Mark, Shape, apart, mark, number, text_width};
+use super::{Canvas, Drawing, Mark, Shape, mark, number, text_width};
 use crate::present::points::Spot;
 
 /// One figure of all points.
@@ -61,12 +61,10 @@ impl Dots {
         }
         if self.groups.len() > 1 {
             let last = |group: &Group| group.spots.iter().rev().find_map(|spot| spot.middle);
-            let wanted = self.groups.iter().enumerate();
-            let wanted = wanted.filter_map(|(index, group)| Some((index, frame.y(scale.place(last(group)?)))));
-            for (index, y) in apart(wanted.collect(), 15.0, frame.top + 4.0, frame.bottom()) {
-                let group = &self.groups[index];
-                canvas.text(&format!("label l{}", group.style), (frame.right() + 6.0, y + 4.0), &group.name);
-            }
+            let names = self.groups.iter().enumerate().filter_map(|(index, group)| {
+                Some((index, group.style, group.name.clone(), frame.y(scale.place(last(group)?))))
+            });
+            frame.labels(&mut canvas, names);
         }
         canvas.finish(shape, frame.plot())
     }

@@ -2,7 +2,7 @@
 
 use super::axes::{Frame, Scale, time_ticks};
 use super::unit::{Unit, moment};
-use super::{Canvas, Drawing, Shape, apart, number, text_width};
+use super::{Canvas, Drawing, Shape, number, text_width};
 use crate::report::thin::{Point, envelope};
 
 /// A figure over time.
@@ -46,7 +46,6 @@ pub struct TimeChart {
 
 /// By what factor the warm-up may exceed what was measured before it is cut off.
 const MAX_APART: f64 = 2.0;
-const LABEL_DISTANCE: f64 = 15.0;
 
 impl TimeChart {
     /// Fits what was measured. What lies far above it, in the warm-up or the drain, is cut off.
@@ -83,7 +82,11 @@ impl TimeChart {
             canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
         }
         canvas.close_window();
-        self.labels(&mut canvas, &frame, scale);
+        let last = |line: &Line| line.points.iter().rev().find_map(|point| point.1);
+        let names = self.lines.iter().enumerate().filter_map(|(index, line)| {
+            Some((index, line.style, line.name.clone(), frame.y(scale.place(last(line)?))))
+        });
+        frame.labels(&mut canvas, names);
         self.names_of_moments(&mut canvas, &frame);
         Drawing { until: Some(self.until), ..canvas.finish(shape, frame.plot()) }
     }
@@ -132,19 +135,6 @@ impl TimeChart {
             pen_is_down = true;
         }
         data
-    }
-
-    /// Each line's name at its last value.
-    fn labels(&self, canvas: &mut Canvas, frame: &Frame, scale: Scale) {
-        let last = |line: &Line| line.points.iter().rev().find_map(|point| point.1);
-        let wanted = self.lines.iter().enumerate();
-        let wanted = wanted.filter_map(|(index, line)| Some((index, frame.y(scale.place(last(line)?)))));
-        for (index, y) in apart(wanted.collect(), LABEL_DISTANCE, frame.top + 4.0, frame.bottom()) {
-            let line = &self.lines[index];
-            canvas.open_series(index);
-            canvas.text(&format!("label l{}", line.style), (frame.right() + 8.0, y + 4.0), &line.name);
-            canvas.close_group();
-        }
     }
 }
 
