@@ -65,7 +65,7 @@ pub fn outcome(record: &Record) -> Vec<Fact> {
 }
 
 /// The messages of several trials together.
-pub fn of_all(records: &[&Record]) -> Vec<Fact> {
+pub fn all_messages(records: &[&Record]) -> Vec<Fact> {
     let sum =
         |number: fn(&Counts) -> u64| records.iter().map(|record| number(&record.counts)).fold(0, u64::saturating_add);
     let counts = Counts {

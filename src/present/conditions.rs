@@ -12,7 +12,7 @@ use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Reco
 const MAX_TEXTS: usize = 4;
 
 /// How a trial's client and machine fared; then [`conditions`].
-pub fn of_trial(record: &Record) -> Vec<Fact> {
+pub fn trial_conditions(record: &Record) -> Vec<Fact> {
     let load = record.host_load.as_ref().map(|load| machine(load, &record.client, record.environment.cores));
     let mut facts = known([
         Fact::new("client", client(&record.client)),

@@ -3,7 +3,6 @@
 //!
 //! - `read`: runs from their directories. `section`: the charts of a page, from records. `tiles`: the largest figures.
 //! - `html`: what [`present`](crate::present) says, as HTML. `svg`: charts as text. `figure`: a chart with its sentence and its table.
-//!   `thin`: as many values as a screen shows.
 //! - `page`: the document. `theme`: its colours.
 
 mod figure;
@@ -13,7 +12,6 @@ mod read;
 mod section;
 mod svg;
 mod theme;
-mod thin;
 mod tiles;
 
 use section::{Section, comparison, course, heat, latency, pipeline, search, spread, sweep};
@@ -23,7 +21,7 @@ pub use read::{ReadError, Run, read};
 
 use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
 use crate::present::comparison::Side;
-use crate::present::conditions::{conditions, of_trial as conditions_of_trial};
+use crate::present::conditions::{conditions, trial_conditions};
 use crate::present::search::probe_of_the_answer;
 use crate::present::{self, Summary, account, trial, verdict};
 use crate::record::{Record, SearchRecord, Status};
@@ -56,31 +54,31 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Of one run.
+    /// The page of one run.
     ///
     /// # Errors
     /// When the choice leaves no trial.
-    pub fn of_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
+    pub fn from_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
         let is_chosen = |record: &Record| {
             choice.point.is_none_or(|point| record.point_index == point)
                 && choice.trial.is_none_or(|trial| record.trial == trial)
         };
         let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
         if let Some(found) = run.search.as_ref().filter(|_| choice == Choice::default()) {
-            return Ok(of_search(run, found).named());
+            return Ok(search_report(run, found).named());
         }
         match chosen.as_slice() {
             [] => Err(ReportError::NoSuchTrial),
-            [index] => Ok(of_trial(run, *index).named()),
-            several => Ok(of_trials(run, several).named()),
+            [index] => Ok(trial_report(run, *index).named()),
+            several => Ok(sweep_report(run, several).named()),
         }
     }
 
-    /// B, and all that follow, against A.
+    /// The page of B, and of all that follow, against A.
     ///
     /// # Errors
     /// When two runs have no point in common, or one has no trial that was completed.
-    pub fn of_comparison(a: &Run, others: &[Run], bounds: Bounds) -> Result<Self, ReportError> {
+    pub fn from_comparison(a: &Run, others: &[Run], bounds: Bounds) -> Result<Self, ReportError> {
         let mut report: Option<Report> = None;
         for b in others {
             let comparison = compared::compare(&a.trials, &b.trials, bounds)?;
@@ -92,7 +90,8 @@ impl Report {
                         &Side { name: &b.name, records: b.records() },
                         &comparison,
                     );
-                    let (title, tiles) = (format!("{} against {}", b.name, a.name), tiles::of_comparison(&comparison));
+                    let (title, tiles) =
+                        (format!("{} against {}", b.name, a.name), tiles::comparison_tiles(&comparison));
                     report = Some(Report { title, summary, tiles, sections });
                 }
                 Some(report) => {
@@ -136,12 +135,12 @@ pub struct Chart {
     pub svg: String,
 }
 
-fn of_trial(run: &Run, index: usize) -> Report {
+fn trial_report(run: &Run, index: usize) -> Report {
     let record = &run.trials[index].record;
     let mut sections: Vec<Section> = judged(&[record]).into_iter().collect();
-    sections.extend(of_one(run, index));
+    sections.extend(trial_sections(run, index));
     sections.extend(conditions_and_scenario(run, &[record]));
-    Report { title: title(run), summary: trial::summary(record), tiles: tiles::of_trial(record), sections }
+    Report { title: title(run), summary: trial::summary(record), tiles: tiles::trial_tiles(record), sections }
 }
 
 /// Reasons against the figures, notes, and thresholds.
@@ -154,7 +153,7 @@ fn judged(records: &[&Record]) -> Option<Section> {
 }
 
 /// What only a single trial has.
-fn of_one(run: &Run, index: usize) -> Vec<Section> {
+fn trial_sections(run: &Run, index: usize) -> Vec<Section> {
     let KeptTrial { record, series } = &run.trials[index];
     let heat = heat::figure(record, series, &run.directories[index]);
     let mut facts = account::load(record);
@@ -174,13 +173,13 @@ fn of_one(run: &Run, index: usize) -> Vec<Section> {
 
 /// The account of several trials together.
 fn account_of_all(records: &[&Record]) -> Option<Section> {
-    Section::text("account-of-all", "The account of all messages", html::facts(&account::of_all(records)))
+    Section::text("account-of-all", "The account of all messages", html::facts(&account::all_messages(records)))
 }
 
 /// What is needed to repeat the run, and the scenario as it was run, to copy.
 fn conditions_and_scenario(run: &Run, records: &[&Record]) -> impl Iterator<Item = Section> {
     let facts = match records {
-        [record] => conditions_of_trial(record),
+        [record] => trial_conditions(record),
         several => conditions(several),
     };
     let json = || serde_json::to_string_pretty(&records.first()?.scenario).ok();
@@ -192,7 +191,7 @@ fn conditions_and_scenario(run: &Run, records: &[&Record]) -> impl Iterator<Item
 }
 
 /// The probes, and of all trials only the one that the answer rests on.
-fn of_search(run: &Run, found: &SearchRecord) -> Report {
+fn search_report(run: &Run, found: &SearchRecord) -> Report {
     let records = run.records();
     let mut sections: Vec<Section> = search::section(found).into_iter().collect();
     let answer = probe_of_the_answer(found).and_then(|probe| {
@@ -200,26 +199,27 @@ fn of_search(run: &Run, found: &SearchRecord) -> Report {
     });
     if let Some(index) = answer {
         sections.extend(judged(&[records[index]]));
-        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
+        sections
+            .extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
     }
     sections.extend(account_of_all(&records));
     sections.extend(conditions_and_scenario(run, &records));
     let summary = present::search::summary(found, &records);
-    Report { title: title(run), summary, tiles: tiles::of_search(found), sections }
+    Report { title: title(run), summary, tiles: tiles::search_tiles(found), sections }
 }
 
-fn of_trials(run: &Run, chosen: &[usize]) -> Report {
+fn sweep_report(run: &Run, chosen: &[usize]) -> Report {
     let records: Vec<&Record> = chosen.iter().map(|index| &run.trials[*index].record).collect();
     let mut sections = sweep::sections(&records);
     sections.extend(judged(&records));
     if let Some(index) = typical(run, chosen) {
         let whose = format!("Trial {}", run.trials[index].record.trial);
-        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of(&whose)));
+        sections.extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of(&whose)));
     }
     sections.extend(account_of_all(&records));
     sections.extend(conditions_and_scenario(run, &records));
     let summary = present::sweep::summary(&records);
-    Report { title: title(run), summary, tiles: tiles::of_trials(&records), sections }
+    Report { title: title(run), summary, tiles: tiles::sweep_tiles(&records), sections }
 }
 
 /// Of repetitions of one point, the trial with the middle rate among those that count.

@@ -35,7 +35,7 @@ fn tile(label: &str, figure: String, note: String) -> Tile {
 }
 
 /// Those of one trial.
-pub fn of_trial(record: &Record) -> Vec<Tile> {
+pub fn trial_tiles(record: &Record) -> Vec<Tile> {
     if record.status == Status::Failed && record.counts.attempted == 0 {
         return Vec::new();
     }
@@ -67,7 +67,7 @@ pub fn of_trial(record: &Record) -> Vec<Tile> {
 }
 
 /// Those of several trials.
-pub fn of_trials(records: &[&Record]) -> Vec<Tile> {
+pub fn sweep_tiles(records: &[&Record]) -> Vec<Tile> {
     let any_counts = records.iter().any(|record| verdict::counts(record));
     let trusted = || records.iter().filter(|record| !any_counts || verdict::counts(record));
     let rate_of = |record: &&&Record| record.throughput.messages_per_second;
@@ -92,7 +92,7 @@ pub fn of_trials(records: &[&Record]) -> Vec<Tile> {
 }
 
 /// Those of a search.
-pub fn of_search(search: &SearchRecord) -> Vec<Tile> {
+pub fn search_tiles(search: &SearchRecord) -> Vec<Tile> {
     let found = &search.answer;
     let confirmed = |held: f64| tile("messages per second", rate(held), "held in a longer probe too".to_owned());
     let short = |held: f64| tile("in short probes only", rate(held), "messages per second, not confirmed".to_owned());
@@ -110,7 +110,7 @@ pub fn of_search(search: &SearchRecord) -> Vec<Tile> {
 }
 
 /// Those of two runs, where they have one point in common.
-pub fn of_comparison(comparison: &Comparison) -> Vec<Tile> {
+pub fn comparison_tiles(comparison: &Comparison) -> Vec<Tile> {
     let [point] = comparison.points.as_slice() else { return Vec::new() };
     // A ratio that is not certain is its interval: one number would say more than is known.
     let ratio = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {

@@ -54,7 +54,7 @@ impl BoundArguments {
 
 /// Compares both sets and prints the result.
 pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
-    compare_runs(&arguments.a, &arguments.b, Options::of(arguments), out)
+    compare_runs(&arguments.a, &arguments.b, Options::from_arguments(arguments), out)
 }
 
 /// Compares what lies at two paths and prints the result.
@@ -78,19 +78,19 @@ pub struct Options {
 }
 
 impl Options {
-    fn of(arguments: &CompareArguments) -> Self {
+    fn from_arguments(arguments: &CompareArguments) -> Self {
         let CompareArguments { bounds, unequal, json, .. } = *arguments;
         Options { bounds: bounds.bounds(), unequal, json, view: View::for_stdout() }
     }
 
     /// For both sides of one run: what differs between them is the user's wish.
-    pub(super) fn of_run(tolerance: Option<f64>, json: bool) -> Self {
-        Options { bounds: of_run(tolerance), unequal: true, json, view: View::for_stdout() }
+    pub(super) fn for_run(tolerance: Option<f64>, json: bool) -> Self {
+        Options { bounds: bounds_of_run(tolerance), unequal: true, json, view: View::for_stdout() }
     }
 }
 
 /// The bounds of both sides of one run, whose trials take turns.
-pub(super) fn of_run(tolerance: Option<f64>) -> Bounds {
+pub(super) fn bounds_of_run(tolerance: Option<f64>) -> Bounds {
     BoundArguments { tolerance, between_runs: None }.bounds()
 }
 

@@ -2,6 +2,7 @@
 
 use super::page::{LABEL_WIDTH, Page};
 use crate::present::Tone;
+use crate::present::thin::{Fold, Point, folded};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{Phase, Record, SeriesRow, current_series};
 
@@ -39,14 +40,14 @@ pub(super) fn each_second(page: &mut Page, record: &Record, series: &[SeriesRow]
     page.line(&line);
     if slowest.iter().any(Option::is_some) {
         let name = record.headline;
-        let drawn = blocks(page, &slowest, Fold::Max);
+        let drawn = blocks(page, &slowest, Fold::Largest);
         let line = format!("{}{drawn}{} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);
     }
     // What a share lacks of its own messages is no lag.
     let lag: Vec<Option<f64>> = rows.iter().map(|row| furthest_behind(row)).collect();
     if record.share.is_none() && lag.iter().any(Option::is_some) {
-        let drawn = blocks(page, &lag, Fold::Max);
+        let drawn = blocks(page, &lag, Fold::Largest);
         let line = format!("{}{drawn}{} messages of lag", label(page, ""), range(&lag, |lag| count(lag as u64)));
         page.line(&line);
     }
@@ -59,39 +60,17 @@ fn furthest_behind(row: &SeriesRow) -> Option<f64> {
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How several figures become one block when the figures are more than the columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fold {
-    Mean,
-    Max,
-}
-
 /// At most `width` blocks, from zero to the largest figure: a scale that begins at zero shows a small change as small.
 /// A figure that is missing, or zero, is a blank.
 fn sparkline(figures: &[Option<f64>], width: usize, fold: Fold) -> String {
-    let figures = folded(figures, width.max(1), fold);
-    let top = figures.iter().flatten().copied().fold(0.0, f64::max);
-    let block = |figure: &Option<f64>| match figure {
+    let points: Vec<Point> = figures.iter().enumerate().map(|(index, figure)| (index as f64, *figure)).collect();
+    let figures = folded(&points, points.len() as f64, width.max(1), fold);
+    let top = figures.iter().filter_map(|point| point.1).fold(0.0, f64::max);
+    let block = |(_, figure): &Point| match figure {
         Some(value) if *value > 0.0 => BLOCKS[((value / top * 8.0).ceil() as usize).clamp(1, 8) - 1],
         _ => ' ',
     };
     figures.iter().map(block).collect()
-}
-
-fn folded(figures: &[Option<f64>], width: usize, fold: Fold) -> Vec<Option<f64>> {
-    if figures.len() <= width {
-        return figures.to_vec();
-    }
-    let part = |index: usize| {
-        let part = &figures[index * figures.len() / width..(index + 1) * figures.len() / width];
-        let known: Vec<f64> = part.iter().flatten().copied().collect();
-        match (known.is_empty(), fold) {
-            (true, _) => None,
-            (false, Fold::Mean) => Some(known.iter().sum::<f64>() / known.len() as f64),
-            (false, Fold::Max) => Some(known.into_iter().fold(0.0, f64::max)),
-        }
-    };
-    (0..width).map(part).collect()
 }
 
 // The curve. Its axis of percentiles is that of HdrHistogram's plots, 1/(1−p): each further nine takes the same room. The axis of
@@ -235,7 +214,7 @@ mod tests {
     fn more_figures_than_room_are_folded() {
         let figures = [8.0, 0.0, 4.0, 4.0].map(Some);
         assert_eq!(sparkline(&figures, 2, Fold::Mean), "██");
-        assert_eq!(sparkline(&figures, 2, Fold::Max), "█▄");
+        assert_eq!(sparkline(&figures, 2, Fold::Largest), "█▄");
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     charts::each_second(page, record, series);
     charts::percentile_curve(page, record);
     page.blank();
-    page.facts(&conditions::of_trial(record));
+    page.facts(&conditions::trial_conditions(record));
 }
 
 /// The verdict of a trial; and its figures, unless it failed before its first message.

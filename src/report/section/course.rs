@@ -21,7 +21,7 @@ const MUCH_GROWTH: f64 = 0.25;
 
 /// All charts over time.
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
-    let timeline = Timeline::of(record, series)?;
+    let timeline = Timeline::new(record, series)?;
     let events = events(&timeline);
     let charts = [
         Some(rates(&timeline)),
@@ -233,10 +233,10 @@ fn lines(timeline: &Timeline<'_>, of: impl Fn(&GroupRow) -> Option<f64>) -> Vec<
 
 fn cpu(timeline: &Timeline<'_>) -> Figure {
     let mut lines = vec![timeline.line("client", CLIENT, |row| Some(row.cpu_cores))];
-    let mut sentence = of_client(timeline);
+    let mut sentence = client_sentence(timeline);
     if timeline.rows.iter().any(|(_, row)| row.broker_cpu_cores.is_some()) {
         lines.push(timeline.line("broker", BROKER, |row| row.broker_cpu_cores));
-        sentence += &of_broker(timeline);
+        sentence += &broker_sentence(timeline);
     } else if timeline.record.environment.embedded {
         sentence += " The broker ran in the same process, so its CPU is among this.";
     } else {
@@ -255,7 +255,7 @@ fn busiest(timeline: &Timeline<'_>, cores: impl Fn(&SeriesRow) -> Option<f64>) -
         .unwrap_or_default()
 }
 
-fn of_client(timeline: &Timeline<'_>) -> String {
+fn client_sentence(timeline: &Timeline<'_>) -> String {
     let client = &timeline.record.client;
     let left = match client.cores_used / client.cores_available.max(f64::MIN_POSITIVE) {
         share if share >= 0.9 => "it had none left",
@@ -265,7 +265,7 @@ fn of_client(timeline: &Timeline<'_>) -> String {
     format!("brokermark used {} on average{}: {left}.", client.cores(), busiest(timeline, |row| Some(row.cpu_cores)))
 }
 
-fn of_broker(timeline: &Timeline<'_>) -> String {
+fn broker_sentence(timeline: &Timeline<'_>) -> String {
     let Some(usage) = &timeline.record.broker_usage else { return String::new() };
     let Some(cores) = usage.cores() else { return String::new() };
     let more = match usage.cores_used {

@@ -37,7 +37,7 @@ struct Cells {
 
 /// The chart; `None` where no log was kept, or the trial is short.
 pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option<Figure> {
-    let timeline = Timeline::of(record, series)?;
+    let timeline = Timeline::new(record, series)?;
     let seconds = (timeline.until / COLUMNS as f64).ceil();
     let columns = (timeline.until / seconds).ceil() as usize;
     if columns < MIN_COLUMNS {

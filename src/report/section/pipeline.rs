@@ -17,7 +17,7 @@ pub fn section(record: &Record, series: &[SeriesRow]) -> Option<Section> {
     if !pipeline.stages.is_empty() {
         blocks.push(Block::figure(stages(pipeline)));
     }
-    if let Some(timeline) = Timeline::of(record, series) {
+    if let Some(timeline) = Timeline::new(record, series) {
         blocks.extend(rows(&timeline).map(Block::figure));
         blocks.extend(lag(&timeline).map(Block::figure));
     }

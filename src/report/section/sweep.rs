@@ -223,7 +223,7 @@ fn three_digits(value: f64) -> f64 {
 
 fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     if *axes == Axes::None {
-        return of_repetitions(spots, measure);
+        return repetitions_sentence(spots, measure);
     }
     let mut known: Vec<(&Spot, f64)> = spots.iter().filter_map(|spot| Some((spot, spot.middle?))).collect();
     known.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -258,7 +258,7 @@ fn doubts(spots: &[Spot]) -> String {
     }
 }
 
-fn of_repetitions(spots: &[Spot], measure: &Measure) -> String {
+fn repetitions_sentence(spots: &[Spot], measure: &Measure) -> String {
     let Some(middle) = spots.first().and_then(|spot| spot.middle) else {
         return format!("No trial has a {} that can be stated.", measure.name);
     };

@@ -1,12 +1,12 @@
 //! The time axis of a trial: its seconds, what happened in them, and a chart of lines over it.
 
+use crate::present::thin::{Fold, Point, folded};
 use crate::present::{Table, or_dash};
 use crate::record::readable::{SLEEPER, count, duration};
 use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Values, WIDE};
 use crate::report::svg::lines::{Event, Line, Segment, TimeChart};
 use crate::report::svg::unit::{Unit, moment};
-use crate::report::thin::{Fold, Point, folded};
 
 /// Rows of a table, and values under the pointer.
 const TABLE_ROWS: usize = 60;
@@ -27,7 +27,7 @@ pub struct Timeline<'a> {
 
 impl<'a> Timeline<'a> {
     /// `None` with fewer than two rows.
-    pub fn of(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
+    pub fn new(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
         let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
         let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
         // The wait for the last answers, where it is a moment only, is no second of its own.

@@ -171,7 +171,7 @@ impl Frame {
     }
 
     /// The same for all charts of a trial over time, so that their seconds stand below each other.
-    pub fn of_time(shape: Shape) -> Self {
+    pub fn for_time(shape: Shape) -> Self {
         let mut frame =
             if shape.is_narrow() { Frame::inside(shape, 52.0, 74.0) } else { Frame::inside(shape, 62.0, 84.0) };
         // Flags stand between the axis' name and the values.

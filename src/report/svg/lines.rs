@@ -3,7 +3,7 @@
 use super::axes::{Frame, Scale, time_ticks};
 use super::unit::{Unit, moment};
 use super::{Canvas, Drawing, Shape, number, text_width};
-use crate::report::thin::{Point, envelope};
+use crate::present::thin::{Point, envelope};
 
 /// A figure over time.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +62,7 @@ impl TimeChart {
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame = Frame::of_time(shape);
+        let frame = Frame::for_time(shape);
         let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
         self.ground(&mut canvas, &frame);
         let cut = if is_cut { "; the warm-up goes beyond" } else { "" };
