@@ -63,6 +63,15 @@ pub enum Axes {
 }
 
 impl Axes {
+    /// What names a point: of keys that change together, the first one.
+    pub fn names(&self) -> Vec<String> {
+        let mut keys = self.keys();
+        if let Axes::One(_) = self {
+            keys.truncate(1);
+        }
+        keys
+    }
+
     /// What differs from point to point.
     pub fn keys(&self) -> Vec<String> {
         match self {

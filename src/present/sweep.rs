@@ -37,10 +37,7 @@ pub fn summary(records: &[&Record]) -> Summary {
 fn sentence(records: &[&Record]) -> String {
     let all = by_point(records);
     let axes = points::axes(&all);
-    let names = match &axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        other => other.keys(),
-    };
+    let names = axes.names();
     let any_valid = all.iter().any(|point| point.valid() > 0);
     let (trusted, left_out): (Vec<&Point<'_>>, Vec<&Point<'_>>) =
         all.iter().partition(|point| !any_valid || point.valid() > 0);

@@ -6,7 +6,7 @@ use crate::present::{Table, capital, duration_or_dash, several};
 use crate::record::readable::{count, duration};
 use crate::record::{ConsumerFigures, Consumers, PartitionFigures, Record};
 use crate::report::figure::{Figure, HALF, PHONE};
-use crate::report::svg::dots::{Dots, Group};
+use crate::report::svg::dots::{Dots, Group, evenly};
 use crate::report::svg::unit::Unit;
 
 /// One of those that are compared.
@@ -166,13 +166,12 @@ impl Entries {
     }
 
     fn figure(&self, id: &str, title: &str, sentence: String, unit: Unit, groups: Vec<Group>) -> Figure {
-        let last = self.of.len().saturating_sub(1).max(1) as f64;
         let name = if unit == Unit::Count { "messages" } else { "latency" };
         let dots = Dots {
             name: name.to_owned(),
             unit,
             axis: self.axis.clone(),
-            places: (0..self.of.len()).map(|index| index as f64 / last).collect(),
+            places: evenly(self.of.len()),
             groups,
             is_connected: false,
             is_from_zero: true,

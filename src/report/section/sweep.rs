@@ -10,7 +10,7 @@ use crate::report::figure::{Figure, HALF, PHONE};
 use crate::report::html;
 use crate::report::svg::Shape;
 use crate::report::svg::bars::{Bar, Bars};
-use crate::report::svg::dots::{Dots, Group};
+use crate::report::svg::dots::{Dots, Group, evenly};
 use crate::report::svg::heat::{Grid, level};
 use crate::report::svg::unit::Unit;
 
@@ -77,12 +77,8 @@ fn title(axes: &Axes) -> String {
 }
 
 fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
-    let names = axes.keys();
-    let first = match axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        _ => names.clone(),
-    };
-    let spots: Vec<Spot> = points.iter().map(|point| point.spot(point.name(&first), &measure.value)).collect();
+    let names = axes.names();
+    let spots: Vec<Spot> = points.iter().map(|point| point.spot(point.name(&names), &measure.value)).collect();
     let sentence = sentence(&spots, axes, measure);
     let mut figure = match axes {
         Axes::None => trials(points, measure, sentence),
@@ -126,8 +122,7 @@ fn style(measure: &Measure) -> usize {
 
 /// Points that no number orders, in the order in which they ran.
 fn ordered(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
-    let last = spots.len().saturating_sub(1).max(1) as f64;
-    let places = (0..spots.len()).map(|index| index as f64 / last).collect();
+    let places = evenly(spots.len());
     let numbered =
         spots.iter().enumerate().map(|(index, spot)| Spot { name: index.to_string(), ..spot.clone() }).collect();
     curve(places, numbered, "point, as numbered in the table".to_owned(), false, measure, sentence)
@@ -142,8 +137,7 @@ fn trials(points: &[Point<'_>], measure: &Measure, sentence: String) -> Figure {
         middle: None,
         interval: None,
     };
-    let last = records.len().saturating_sub(1).max(1) as f64;
-    let places = (0..records.len()).map(|index| index as f64 / last).collect();
+    let places = evenly(records.len());
     curve(places, records.iter().map(spot).collect(), "trial".to_owned(), false, measure, sentence)
 }
 
@@ -286,10 +280,7 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
         .collect();
     let number = known.len().min(MAX_CURVES);
     let index = |place: usize| if number < 2 { 0 } else { place * (known.len() - 1) / (number - 1) };
-    let names = match axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        other => other.keys(),
-    };
+    let names = axes.names();
     let chosen = (0..number).map(|place| known[index(place)]);
     let name = |point: &Point<'_>| if *axes == Axes::None { "all trials".to_owned() } else { point.name(&names) };
     let curves: Vec<_> = chosen

@@ -31,6 +31,12 @@ pub struct Dots {
 /// With more points than this, intervals become a band.
 const MAX_WHISKERS: usize = 60;
 
+/// Places of points that no number orders: one after the other.
+pub fn evenly(points: usize) -> Vec<f64> {
+    let last = points.saturating_sub(1).max(1) as f64;
+    (0..points).map(|index| index as f64 / last).collect()
+}
+
 impl Dots {
     fn scale(&self) -> Scale {
         let trials = self.groups.iter().flat_map(|group| &group.spots).flat_map(|spot| &spot.trials);
