@@ -11,6 +11,8 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::Durability;
 use super::error::{BrokerError, ReceiveError, SubmitError};
 use crate::limits::TRACE_HEADER_BYTES;
@@ -32,35 +34,50 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
     fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
 
-    /// Creates the topics that do not exist yet, and adds each of them to `created` at once, so that the caller can have them
-    /// removed even after an error. Only they may be removed.
+    /// Creates a topic unless it exists. A failed call leaves nothing behind, unless the broker's answer was lost.
     ///
     /// # Errors
-    /// When a topic exists with another shape than asked for, or cannot be created.
-    fn prepare(
-        &self,
-        topics: &[Topic],
-        created: &mut Vec<String>,
-    ) -> impl Future<Output = Result<(), BrokerError>> + Send;
+    /// When it cannot be created.
+    fn create_topic(&self, topic: &Topic) -> impl Future<Output = Result<Created, BrokerError>> + Send;
 
-    /// Those of the topics that exist, as they are. They count as this trial's own, which another process created for it, so that
-    /// [`Broker::close`] removes them. Nothing is created. Where topics end with the client, none exist.
+    /// The topic as it is; `None`: it does not exist. Nothing is created. A topic that ends with the client exists only for this client.
     ///
     /// # Errors
-    /// When the broker does not say which exist.
-    fn adopt(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<Topic>, BrokerError>> + Send {
-        let _ = topics;
-        ready(Ok(Vec::new()))
+    /// When the broker does not answer.
+    fn find_topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Topic>, BrokerError>> + Send;
+
+    /// Deletes a topic that this trial, or another process for it, has created. A topic that is gone already is no error.
+    ///
+    /// # Errors
+    /// When the broker refuses or does not answer.
+    fn delete_topic(&self, topic: &Topic) -> impl Future<Output = Result<(), BrokerError>> + Send;
+
+    /// The most topics that the engine gives to one call of the methods below. More than 1 where one request of the protocol is about many.
+    const TOPICS_PER_REQUEST: usize = 1;
+
+    /// [`Broker::create_topic`] for several topics, with a result for each, in their order.
+    fn create_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<Created, BrokerError>>> + Send {
+        join_all(topics.iter().map(|topic| self.create_topic(topic)))
     }
 
-    /// The topics of these names as they are, instead of [`Broker::prepare`]. Only brokers with `existing_topics` are asked.
+    /// [`Broker::find_topic`] for several topics, with a result for each, in their order.
+    fn find_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<Option<Topic>, BrokerError>>> + Send {
+        join_all(topics.iter().map(|topic| self.find_topic(topic)))
+    }
+
+    /// [`Broker::delete_topic`] for several topics, with a result for each, in their order.
+    fn delete_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<(), BrokerError>>> + Send {
+        join_all(topics.iter().map(|topic| self.delete_topic(topic)))
+    }
+
+    /// The first of these topics, all of which were created or found, that cannot be written to and read yet. The engine asks again until
+    /// there is none.
     ///
     /// # Errors
-    /// When one does not exist.
-    fn find(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<Topic>, BrokerError>> + Send {
+    /// When the broker does not answer.
+    fn unready_topic(&self, topics: &[Topic]) -> impl Future<Output = Result<Option<Unready>, BrokerError>> + Send {
         let _ = topics;
-        let reason = "its topics cannot be taken as they are".to_owned();
-        ready(Err(BrokerError::Configuration { broker: Self::DESCRIPTOR.kind, reason }))
+        ready(Ok(None))
     }
 
     /// A sender bound to one topic. `producer_number` numbers the trial's producers from 0, those of other processes included, and picks
@@ -123,8 +140,17 @@ pub trait Broker: Sized + Send + Sync + 'static {
         Telemetry::default()
     }
 
-    /// Abandons messages in flight (their outcome stays unresolved), deletes `created` topics and disconnects.
-    fn close(self, created: Vec<String>) -> impl Future<Output = Result<(), BrokerError>> + Send;
+    /// Abandons messages in flight (their outcome stays unresolved) and ends what writes. Topics are deleted after it: a message that is
+    /// written later could create one again.
+    fn stop(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
+    /// Removes what the trial has left on the broker beside topics, such as groups and subscriptions, and disconnects.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    fn close(self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
 /// A logical sender: one task of the engine owns it.
@@ -282,6 +308,23 @@ pub struct Topic {
     pub name: String,
     pub partitions: u32,
     pub replication: u32,
+}
+
+/// What became of a topic that was to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    New,
+    /// It existed already, in this shape.
+    Existing(Topic),
+}
+
+/// A topic that exists and cannot be used yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unready {
+    /// The name of the topic.
+    pub topic: String,
+    /// What it lacks, as in "it has no leader for each of its partitions".
+    pub reason: String,
 }
 
 /// A member of `group`, on `topic`.

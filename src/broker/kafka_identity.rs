@@ -3,8 +3,22 @@
 #[cfg(feature = "kafka-native")]
 pub use release::{MetadataLevels, release};
 
+use super::BrokerError;
+
 /// Servers that speak Kafka's protocol, by which users call the kind.
 pub const ALIASES: &[&str] = &["redpanda", "confluent", "msk", "event-hubs"];
+
+/// The most topics of one request that creates or deletes them.
+pub const TOPICS_PER_REQUEST: usize = 1000;
+
+/// What a topic lacks while the cluster chooses leaders.
+pub const NO_LEADERS: &str = "it has no leader for each of its partitions";
+
+/// The result for a topic that was asked about alone.
+pub fn only<R>(results: Vec<Result<R, BrokerError>>) -> Result<R, BrokerError> {
+    let missing = || Err(BrokerError::Client { broker: "kafka", reason: "the response names no topic".to_owned() });
+    results.into_iter().next().unwrap_or_else(missing)
+}
 
 /// The cluster of that id, where it is known.
 pub fn cluster(id: Option<&str>, brokers: usize) -> String {

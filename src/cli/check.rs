@@ -23,7 +23,7 @@ pub struct CheckArguments {
 
 /// Validates the scenario and prints its plan.
 pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
-    match arguments.source.load() {
+    match arguments.source.load_with_notes(false) {
         Ok(plan) => Exit::from_result(match arguments.json {
             true => as_json(&plan, out),
             false => {

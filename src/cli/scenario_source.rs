@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
+use crate::notices::notice;
 use crate::scenario::{self, Origin, Plan, ScenarioError, Setting, Written};
 
 /// An option that stands for `--set` with a key of the scenario language.
@@ -180,6 +181,19 @@ impl ScenarioSource {
         self.written()?.plan()
     }
 
+    /// The same, and says what the settings or the import leave out, unless `quiet`.
+    ///
+    /// # Errors
+    /// As [`ScenarioSource::load`].
+    pub fn load_with_notes(&self, quiet: bool) -> Result<Plan, ScenarioError> {
+        let written = self.written()?;
+        let plan = written.plan()?;
+        for note in written.notes().iter().filter(|_| !quiet) {
+            notice!("{note}");
+        }
+        Ok(plan)
+    }
+
     /// Reads the scenario.
     ///
     /// # Errors
@@ -187,12 +201,14 @@ impl ScenarioSource {
     pub fn written(&self) -> Result<WrittenScenario, ScenarioError> {
         let kinds = engine::kinds();
         let written = |text: String, origin: Origin, settings: Vec<Setting>, directory: &Path| {
-            WrittenScenario(Written { text, origin, settings, directory: directory.to_owned() })
+            WrittenScenario(Written { text, origin, settings, directory: directory.to_owned(), note: None })
         };
         if let Some(workload) = &self.omb {
             let has_rate = self.settings.iter().any(|one| one.key().starts_with("load."));
-            let text = scenario::omb::scenario_of(Path::new(workload), Path::new(&self.scenario), has_rate)?;
-            return Ok(written(text, Origin::Made(workload.clone()), self.settings.clone(), Path::new("")));
+            let imported = scenario::omb::import(Path::new(workload), Path::new(&self.scenario), has_rate)?;
+            let origin = Origin::Made(workload.clone());
+            let WrittenScenario(plain) = written(imported.text, origin, self.settings.clone(), Path::new(""));
+            return Ok(WrittenScenario(Written { note: imported.note, ..plain }));
         }
         if !scenario::is_url(&self.scenario) {
             let path = Path::new(&self.scenario);
@@ -228,6 +244,11 @@ impl ProbedSource {
     /// When the file cannot be read, and for everything that is not right.
     pub fn load(&self, settings: &[Setting]) -> Result<Plan, ScenarioError> {
         self.0.with(None, settings).load()
+    }
+
+    /// What the settings of the command line or the import leave out, as sentences for people.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.written().map(|written| written.notes()).unwrap_or_default()
     }
 }
 

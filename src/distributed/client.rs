@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::KeptShare;
+use super::{KeptShare, saturating_sum};
 use crate::measure::host::CoreSet;
 use crate::record::{Client, HostLoad, Lateness, Pauses};
 
@@ -69,7 +69,7 @@ pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknow
     let shares: Vec<&KeptShare> = shares.into_iter().collect();
     let all = || shares.iter().map(|share| &share.record.client);
     let sum = |figure: fn(&Client) -> f64| all().map(figure).sum::<f64>();
-    let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(|sum, count| sum + count);
+    let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(u64::saturating_add);
     let worst = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).max();
     let busiest = |cores: fn(&Client) -> Option<f64>| {
         all().max_by(|one, other| cores(one).unwrap_or(0.0).total_cmp(&cores(other).unwrap_or(0.0)))
@@ -98,9 +98,9 @@ pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknow
         peak_memory_bytes: total(|client| client.peak_memory_bytes),
         voluntary_context_switches: total(|client| client.voluntary_context_switches),
         involuntary_context_switches: total(|client| client.involuntary_context_switches),
-        queue_full_ns: all().map(|client| client.queue_full_ns).sum(),
+        queue_full_ns: saturating_sum(all().map(|client| client.queue_full_ns)),
         connections_full_share: all().filter_map(|client| client.connections_full_share).reduce(f64::max),
-        unmatched_answers: all().map(|client| client.unmatched_answers).sum(),
+        unmatched_answers: saturating_sum(all().map(|client| client.unmatched_answers)),
         queue_messages_max: worst(|client| client.queue_messages_max),
         timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(worst_lateness),
         wake_up_delay: all().filter_map(|client| client.wake_up_delay).reduce(worst_lateness),

@@ -23,7 +23,7 @@ fn both(one: &ConsumerSpread, other: &ConsumerSpread) -> ConsumerSpread {
     let known = |of: fn(&ConsumerSpread) -> Option<Extent>| Some(of(one)?.plus(of(other)?));
     ConsumerSpread {
         group: one.group,
-        consumers: one.consumers + other.consumers,
+        consumers: one.consumers.saturating_add(other.consumers),
         consumed: one.consumed.plus(other.consumed),
         end_to_end_p50_ns: known(|of| of.end_to_end_p50_ns),
         end_to_end_p99_ns: known(|of| of.end_to_end_p99_ns),

@@ -1,6 +1,6 @@
 //! Latencies of several shares as one: histograms are added bucket by bucket.
 
-use super::{KeptShare, MergeError};
+use super::{KeptShare, MergeError, saturating_sum};
 use crate::record::{HistogramError, Latencies, Latency, Record, SchedulePart, SlowestMessages, Tail, Transactions};
 
 /// All four latencies.
@@ -35,8 +35,8 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
         let added = histogram.add(decode(origin, latency)?);
         added.map_err(|error| damaged(origin, format!("its histogram has another range: {error}")))?;
     }
-    let beyond_range = latencies.iter().map(|(_, latency)| latency.beyond_range).sum();
-    let independent = latencies.iter().map(|(_, latency)| latency.independent).sum();
+    let beyond_range = saturating_sum(latencies.iter().map(|(_, latency)| latency.beyond_range));
+    let independent = independent_of_all(latencies);
     let latency = Latency::from_histogram(&histogram, beyond_range, independent);
     // Where one share does not tell, nothing is known of all.
     let slowest: Option<Vec<&SlowestMessages>> =
@@ -46,6 +46,13 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
     // Its consumers fell behind in partitions of their own, which those of other shares do not make up for.
     let has_fallen_behind = latencies.iter().any(|(_, latency)| latency.lag_grew);
     Ok(if has_fallen_behind { latency.map(Latency::of_growing_lag) } else { latency })
+}
+
+/// A safe bound for how many values of all shares are independent of each other. A moment at which the broker answered is one moment, however
+/// many shares saw it, and records do not tell which moments of two shares are the same. So moments are not added: the share with the most
+/// counts, as in [`SlowestMessages::of_all`]. `None` where no share counted them.
+fn independent_of_all(latencies: &[(&str, &Latency)]) -> Option<u64> {
+    latencies.iter().filter_map(|(_, latency)| latency.independent).max()
 }
 
 /// The latency with how many events made its tails, of all shares together.
@@ -92,8 +99,8 @@ pub(super) fn transactions(shares: &[KeptShare]) -> Result<Option<Transactions>,
         return Ok(None);
     }
     Ok(Some(Transactions {
-        committed: of_shares().map(|found| found.committed).sum(),
-        aborted: of_shares().map(|found| found.aborted).sum(),
+        committed: saturating_sum(of_shares().map(|found| found.committed)),
+        aborted: saturating_sum(of_shares().map(|found| found.aborted)),
         commit: of(shares, |record| record.transactions.as_ref()?.commit.as_ref())?,
     }))
 }
@@ -129,10 +136,30 @@ mod tests {
             }
             let named: Vec<(&str, &Latency)> = latencies.iter().map(|latency| ("share", latency)).collect();
             let merged = sum(&named).unwrap();
-            let values = shares.iter().map(Vec::len).sum::<usize>() as u64;
+            let values = shares.iter().map(Vec::len).max().unwrap_or(0) as u64;
             let expected = Latency::from_histogram(&whole, beyond * latencies.len() as u64, Some(values));
             prop_assert_eq!(merged, expected);
         }
+    }
+
+    #[test]
+    fn merged_moments_of_100_shares_are_those_of_one() {
+        let mut of_share = histogram();
+        of_share.record_n(1_000_000, 50_000).unwrap();
+        let merged = |moments: [Option<u64>; 2]| {
+            let of_moments = |moments| Latency::from_histogram(&of_share, 0, moments).unwrap();
+            let [most, other] = moments.map(of_moments);
+            let named: Vec<(&str, &Latency)> =
+                (0..100).map(|rank| ("share", if rank == 7 { &most } else { &other })).collect();
+            sum(&named).unwrap().unwrap()
+        };
+        // 100 shares saw the same 900 answers of the broker.
+        let latency = merged([Some(900), Some(900)]);
+        assert_eq!((latency.count, latency.independent, latency.p99_ns), (5_000_000, Some(900), None));
+        let latency = merged([Some(1_000), Some(900)]);
+        assert!(latency.p99_ns.is_some() && latency.p99_9_ns.is_none(), "{latency:?}");
+        assert_eq!(merged([None, Some(900)]).independent, Some(900), "one share did not count its moments");
+        assert_eq!(merged([None, None]).independent, None);
     }
 
     #[test]

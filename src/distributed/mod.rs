@@ -60,6 +60,11 @@ impl KeptShare {
     }
 }
 
+/// The sum of counts; those of a damaged record may not fit.
+fn saturating_sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// Shares cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::KeptShare;
+use super::{KeptShare, saturating_sum};
 use crate::measure::FailureClass;
 use crate::record::{Completion, Counts, ErrorCount, ProducerShares, Record, Throughput, WarmUpCounts, Wire};
 
@@ -30,7 +30,7 @@ pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
 /// Begin and end of a share's measured window, in nanoseconds since 1970.
 pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     let begin_ns = share.record.share.as_ref().map_or(0, |share| share.window_begin_unix_ns);
-    (begin_ns, begin_ns + share.record.throughput.window_ns)
+    (begin_ns, begin_ns.saturating_add(share.record.throughput.window_ns))
 }
 
 /// The part of the stretch that all windows cover which lies in every one of them.
@@ -52,14 +52,14 @@ pub(super) fn start_skew_ns(shares: &[KeptShare]) -> Option<u64> {
     let begin = |share: &KeptShare| {
         let (start, share) = (share.record.start.as_ref()?, share.record.share.as_ref()?);
         let late_ns = share.first_sent_unix_ns?.saturating_sub(share.first_due_unix_ns?);
-        Some(u64::try_from(start.began_at.as_nanosecond()).ok()? + late_ns)
+        Some(u64::try_from(start.began_at.as_nanosecond()).ok()?.saturating_add(late_ns))
     };
     let begins = shares.iter().filter(|share| sends(share)).map(begin).collect::<Option<Vec<u64>>>()?;
     Some(begins.iter().max()? - begins.iter().min()?)
 }
 
 pub(super) fn counts(shares: &[KeptShare]) -> Counts {
-    let sum = |count: fn(&Counts) -> u64| shares.iter().map(|share| count(&share.record.counts)).sum();
+    let sum = |count: fn(&Counts) -> u64| saturating_sum(shares.iter().map(|share| count(&share.record.counts)));
     let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
     Counts {
         attempted: sum(|counts| counts.attempted),
@@ -69,7 +69,7 @@ pub(super) fn counts(shares: &[KeptShare]) -> Counts {
         unsent: sum(|counts| counts.unsent),
         producers_that_differ: sum(|counts| counts.producers_that_differ),
         payload_bytes_acknowledged: sum(|counts| counts.payload_bytes_acknowledged),
-        consumed: consumed.reduce(|sum, count| sum + count),
+        consumed: consumed.reduce(u64::saturating_add),
         warm_up: WarmUpCounts {
             attempted: sum(|counts| counts.warm_up.attempted),
             acknowledged: sum(|counts| counts.warm_up.acknowledged),
@@ -93,7 +93,7 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
     Throughput {
         window_ns,
         messages_per_second: per_second(|of| of.messages_per_second),
-        warm_up_messages: all().map(|of| of.warm_up_messages).sum(),
+        warm_up_messages: saturating_sum(all().map(|of| of.warm_up_messages)),
         payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
         sent_per_second: per_second(|of| of.sent_per_second),
         target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),
@@ -124,7 +124,10 @@ fn consumed_per_second(shares: &[KeptShare], window_ns: u64) -> Option<f64> {
 
 /// When the last of it happened in any share, in nanoseconds since 1970.
 fn last(shares: &[KeptShare], of: fn(&Throughput) -> Option<Completion>) -> Option<u64> {
-    shares.iter().filter_map(|share| Some(window_of(share).0 + of(&share.record.throughput)?.duration_ns)).max()
+    shares
+        .iter()
+        .filter_map(|share| Some(window_of(share).0.saturating_add(of(&share.record.throughput)?.duration_ns)))
+        .max()
 }
 
 /// From each share's index and its sum of messages follows its sum of squares, and from these the index of all.
@@ -153,7 +156,7 @@ pub(super) fn errors(shares: &[KeptShare], of: fn(&Record) -> &[ErrorCount]) -> 
     for share in shares {
         let later_ns = window_of(share).0.saturating_sub(begin_ns);
         for error in of(&share.record) {
-            let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns + later_ns };
+            let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns.saturating_add(later_ns) };
             let error = ErrorCount { first_at_ns, ..error.clone() };
             by_class
                 .entry(error.class)
@@ -174,7 +177,7 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     let found =
         || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
     found().next()?;
-    let sum = |count: fn(&Wire) -> u64| found().map(|(wire, _)| count(wire)).sum::<u64>();
+    let sum = |count: fn(&Wire) -> u64| saturating_sum(found().map(|(wire, _)| count(wire)));
     let inside =
         |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
     let seconds = throughput.window_ns as f64 / 1e9;

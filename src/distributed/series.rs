@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::{KeptShare, interval_log};
+use super::{KeptShare, interval_log, saturating_sum};
 use crate::record::{GroupRow, Phase, SeriesRow};
 
 /// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
@@ -26,7 +26,7 @@ pub(super) fn merged(shares: &[KeptShare]) -> Vec<SeriesRow> {
         let later = ((began(share) - first) as f64 / 1e9).round() as u64;
         let mut last = None;
         for found in with_histograms(share) {
-            let at = (found.0.second + later, order(found.0.phase));
+            let at = (found.0.second.saturating_add(later), order(found.0.phase));
             let number = last.filter(|(of, _)| *of == at).map_or(0, |(_, number): (_, usize)| number + 1);
             last = Some((at, number));
             rows.entry((at.0, at.1, number)).or_default().push((index, found));
@@ -54,7 +54,7 @@ fn groups<'a>(found: &[(usize, Found<'a>)], latest: &mut Latest<'a>) -> Vec<Grou
         let only = timed.next().filter(|_| timed.next().is_none());
         GroupRow {
             group,
-            consumed: here.iter().map(|row| row.consumed).sum(),
+            consumed: saturating_sum(here.iter().map(|row| row.consumed)),
             consumer_lag: behind.map(|behind| behind.iter().sum::<i64>().max(0)),
             end_to_end_p50_ns: only.and_then(|row| row.end_to_end_p50_ns),
             end_to_end_p99_ns: only.and_then(|row| row.end_to_end_p99_ns),
@@ -87,8 +87,8 @@ fn logged_all(rows: usize, share: &KeptShare, tag: &str) -> bool {
 
 fn row(second: u64, found: &[Found<'_>], shares: usize) -> SeriesRow {
     let rows = || found.iter().map(|(row, _)| *row);
-    let sum = |count: fn(&SeriesRow) -> u64| rows().map(count).sum();
-    let optional = |count: fn(&SeriesRow) -> Option<u64>| rows().filter_map(count).reduce(|sum, count| sum + count);
+    let sum = |count: fn(&SeriesRow) -> u64| saturating_sum(rows().map(count));
+    let optional = |count: fn(&SeriesRow) -> Option<u64>| rows().filter_map(count).reduce(u64::saturating_add);
     let (p50_ns, p99_ns) = quantiles(found);
     SeriesRow {
         second,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{KeptShare, client, sections};
+use super::{KeptShare, client, saturating_sum, sections};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 use crate::record::{LostRank, Reason, ReasonKind, Record};
@@ -101,7 +101,7 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
         return None;
     }
     let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
-    let early: u64 = of_shares().map(|share| share.before_intended).sum();
+    let early = saturating_sum(of_shares().map(|share| share.before_intended));
     let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
     let bound = clock_uncertainty_ns(shares);
     let is_too_much = bound.is_none_or(|bound| bound as f64 > MAX_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
@@ -150,7 +150,7 @@ fn clock_uncertainty_ns(shares: &[KeptShare]) -> Option<u64> {
     }
     let mut errors = of_machines.into_values().collect::<Option<Vec<u64>>>()?;
     errors.sort_unstable_by(|one, other| other.cmp(one));
-    Some(errors.iter().take(2).sum())
+    Some(saturating_sum(errors.iter().take(2).copied()))
 }
 
 fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {

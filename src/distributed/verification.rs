@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeptShare, MergeError};
+use super::{KeptShare, MergeError, saturating_sum};
 use crate::measure::{MergedGroup, MessageSets, merge_groups};
 use crate::record::{GroupVerification, Verification};
 
@@ -19,7 +19,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     let groups =
         merge_groups(&messages).map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
     let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
-    let total = |count: fn(&Verification) -> u64| of_shares().map(count).sum();
+    let total = |count: fn(&Verification) -> u64| saturating_sum(of_shares().map(count));
     let mut sum = Verification {
         unordered: total(|found| found.unordered),
         order_unchecked: total(|found| found.order_unchecked),
@@ -35,7 +35,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
 }
 
 fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &MergedGroup) -> GroupVerification {
-    let total = |count: fn(&GroupVerification) -> u64| found.iter().map(|group| count(group)).sum::<u64>();
+    let total = |count: fn(&GroupVerification) -> u64| saturating_sum(found.iter().map(|group| count(group)));
     let received_something = found.iter().filter(|group| group.received > 0);
     GroupVerification {
         group: found[0].group,
@@ -47,7 +47,7 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         undecided: account.undecided,
         not_acknowledged_but_stored: account.not_acknowledged_but_stored,
         // Two shares took the same message for its first delivery.
-        duplicated: total(|group| group.duplicated) + repeated,
+        duplicated: total(|group| group.duplicated).saturating_add(*repeated),
         redelivered: total(|group| group.redelivered),
         reordered: total(|group| group.reordered),
         corrupt: total(|group| group.corrupt),
@@ -57,14 +57,14 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
 }
 
 fn add(sum: &mut Verification, group: GroupVerification) {
-    sum.received += group.received;
-    sum.lost += group.lost;
-    sum.unread += group.unread;
-    sum.undecided += group.undecided;
-    sum.not_acknowledged_but_stored += group.not_acknowledged_but_stored;
-    sum.duplicated += group.duplicated;
-    sum.redelivered += group.redelivered;
-    sum.reordered += group.reordered;
-    sum.corrupt += group.corrupt;
+    sum.received = sum.received.saturating_add(group.received);
+    sum.lost = sum.lost.saturating_add(group.lost);
+    sum.unread = sum.unread.saturating_add(group.unread);
+    sum.undecided = sum.undecided.saturating_add(group.undecided);
+    sum.not_acknowledged_but_stored = sum.not_acknowledged_but_stored.saturating_add(group.not_acknowledged_but_stored);
+    sum.duplicated = sum.duplicated.saturating_add(group.duplicated);
+    sum.redelivered = sum.redelivered.saturating_add(group.redelivered);
+    sum.reordered = sum.reordered.saturating_add(group.reordered);
+    sum.corrupt = sum.corrupt.saturating_add(group.corrupt);
     sum.groups.push(group);
 }

@@ -10,7 +10,7 @@ use super::context::{CONTROL_TIMEOUT, TrialContext};
 use super::interruption::Interruption;
 use super::prepare::{Prepared, prepare};
 use super::receive::subscription;
-use super::{EngineError, TrialIdentity};
+use super::{EngineError, TrialIdentity, topics};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError, BrokerInfo, Consumer, Durability, Producer, Topic};
 use crate::measure::SubscriptionIndex;
@@ -79,7 +79,7 @@ async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Re
     let (topics, durability) = (context.topics.clone(), context.durability.clone());
     let identity = BrokerInfo { broker: broker.describe().await, ..broker.identity() };
     let number = created.len();
-    let removed = match timeout(CONTROL_TIMEOUT, broker.close(created)).await {
+    let removed = match timeout(CONTROL_TIMEOUT, topics::close(broker, &created)).await {
         Ok(closed) => closed.err().map(|error| error.to_string()),
         Err(_) => Some(silence()),
     };

@@ -191,7 +191,7 @@ impl<'a> LoadPhase<'a> {
         if let Some(listening) = &mut self.listening {
             listening.begin(measure_start);
         }
-        while !self.tasks.is_empty() || self.listens() {
+        while !self.tasks.is_empty() || self.listens() || self.awaits_window_end() {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => self.producer_ended(ended),
                 () = sleep_until(measure_start), if self.phase == Phase::WarmUp => self.begin_window(sampler),
@@ -219,6 +219,14 @@ impl<'a> LoadPhase<'a> {
         let received = self.context.arrivals.as_ref().map_or(0, Arrivals::received);
         let may_come = self.trial_window.nominal_end_ns().is_some() || listening.goes_on(received, Instant::now());
         may_come && self.phase != Phase::Drain && !self.trial_window.is_stopped()
+    }
+
+    /// Whether the window goes on although all producers have ended: a schedule that ends at 0/s has nothing due until its time is over.
+    fn awaits_window_end(&self) -> bool {
+        let stop = &self.context.scenario.run.stop;
+        let ends_by_time = stop.duration.is_some() && stop.messages.is_none() && stop.payload_bytes.is_none();
+        let is_over = self.phase == Phase::Drain || self.trial_window.is_stopped();
+        ends_by_time && self.context.is_open_loop() && !is_over
     }
 
     fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {

@@ -2,6 +2,7 @@
 //!
 //! - `appointment`: a load that begins at a set time.
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
+//! - `topics`: created, found and deleted, for every broker alike.
 //! - `send`: producers. `receive`: consumers and pipelines.
 //! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
 //! - `backlog`: a backlog that is built and drained during the load.
@@ -29,6 +30,7 @@ mod remove;
 mod sampler;
 mod send;
 mod stretch;
+mod topics;
 mod trial;
 
 pub use appointment::{Preparation, Rendezvous};

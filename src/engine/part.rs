@@ -1,58 +1,8 @@
-//! What is different where this process runs a part of a scenario: it waits for topics that another one makes, sends its part of a
-//! limited number of messages, and leaves the judgement of single messages to those who have all parts.
+//! What is different where this process runs a part of a scenario: it sends its part of a limited number of messages.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use tokio::time::{Instant, sleep};
-
-use super::context::CONTROL_TIMEOUT;
-use super::interruption::Interruption;
 use super::send::Quota;
-use crate::broker::{Broker, BrokerError, Topic};
 use crate::load::SendSchedule;
 use crate::scenario::{Load, Part, Scenario};
-
-/// Between two looks for the topics.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// The topics, once the first share has made them. It has time until the load is to begin, and as long as any request may take. A
-/// broker that does not say what exists is asked to make them, too.
-pub(super) async fn await_topics<B: Broker>(
-    broker: &B,
-    topics: &[Topic],
-    load_start_unix_ns: Option<u64>,
-    interruption: &Interruption,
-) -> Result<Vec<Topic>, BrokerError> {
-    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let left = Duration::from_nanos(load_start_unix_ns.unwrap_or(0).saturating_sub(now_ns));
-    let deadline = Instant::now() + left.max(CONTROL_TIMEOUT);
-    loop {
-        let found = match B::DESCRIPTOR.capabilities.existing_topics {
-            true => find(broker, topics).await,
-            // What this process makes here, the other shares use, too.
-            false => broker.prepare(topics, &mut Vec::new()).await.map(|()| topics.to_vec()),
-        };
-        match found {
-            Err(BrokerError::Topic { .. }) if Instant::now() < deadline && !interruption.is_requested() => {
-                sleep(LOOK).await;
-            }
-            found => return found,
-        }
-    }
-}
-
-/// The topics, when all of them have their partitions.
-async fn find<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-    let found = broker.find(topics).await?;
-    match found.iter().zip(topics).find(|(found, wanted)| found.partitions != wanted.partitions) {
-        None => Ok(topics.to_vec()),
-        Some((found, wanted)) => Err(BrokerError::Topic {
-            topic: wanted.name.clone(),
-            action: "used",
-            reason: format!("it has {} partitions instead of {}", found.partitions, wanted.partitions),
-        }),
-    }
-}
 
 /// What this process may send of `quota`: in an open loop, the messages that its producers have due until `due_by_ns`, when all are due;
 /// in a closed loop, or where that time is unknown, as much as its share of the producers.

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, place_of, topic_of};
 use super::interruption::Interruption;
-use super::{EngineError, TrialIdentity, part};
+use super::{EngineError, TrialIdentity, topics};
 use crate::broker::{Broker, BrokerError, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::WallClock;
@@ -21,8 +21,8 @@ const COUNTED_TOPICS: usize = 100;
 pub(super) struct Prepared<'a, B> {
     pub context: TrialContext<'a>,
     pub broker: B,
-    /// Names of the topics that this trial created.
-    pub created: Vec<String>,
+    /// The topics that this trial created.
+    pub created: Vec<Topic>,
 }
 
 /// Connects to the broker, and creates the topics that do not exist or takes them as they are.
@@ -39,27 +39,18 @@ pub(super) async fn prepare<'a, B: Broker>(
     let wall_clock = WallClock::now();
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
-    let all = topics(scenario, identity);
-    let topics = all.clone();
     // A signal does not end this: the engine must know which topics were created.
     let mut created = Vec::new();
-    let prepared = match scenario.topology.existing {
-        true => broker.find(&topics).await,
-        false if scenario.makes_topics() => broker.prepare(&topics, &mut created).await.map(|()| topics),
-        false => part::await_topics(&broker, &topics, identity.begins_at_unix_ns(), interruption).await,
-    };
-    let topics = match prepared {
+    let topics = match prepare_topics(scenario, identity, &broker, interruption, &mut created).await {
         Ok(topics) => topics,
         Err(error) => {
-            let made_here = scenario.makes_topics() && scenario.topology.is_named_by_run();
-            let unseen = if made_here { take_unanswered(&broker, &all, &mut created).await } else { Vec::new() };
             // An error while closing would hide the cause.
-            let _ = broker.close(created).await;
-            return Err(naming_left(error, &unseen).into());
+            let _ = topics::close(broker, &created).await;
+            return Err(error.into());
         }
     };
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
-    let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(&topic.name));
+    let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(topic));
     let counting = messages_in(&broker, found.take(COUNTED_TOPICS));
     let messages_before = timeout(DURABILITY_TIMEOUT, counting).await.unwrap_or_default();
     Ok(Prepared {
@@ -80,30 +71,29 @@ pub(super) async fn prepare<'a, B: Broker>(
     })
 }
 
-/// Adds to `created` the topics that the broker has made although its answer was lost: their names are unique to the trial. Returns those of
-/// which the broker does not say whether it has made them.
-async fn take_unanswered<B: Broker>(broker: &B, topics: &[Topic], created: &mut Vec<String>) -> Vec<String> {
-    let missing: Vec<Topic> = topics.iter().filter(|topic| !created.contains(&topic.name)).cloned().collect();
-    let names = |topics: Vec<Topic>| topics.into_iter().map(|topic| topic.name);
-    match timeout(DURABILITY_TIMEOUT, broker.adopt(&missing)).await {
-        Ok(Ok(found)) => {
-            created.extend(names(found));
-            Vec::new()
-        }
-        Ok(Err(_)) | Err(_) => names(missing).collect(),
+/// The trial's topics, once they exist. Those that this process has created are in `created`, also after an error.
+async fn prepare_topics<B: Broker>(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    broker: &B,
+    interruption: &Interruption,
+    created: &mut Vec<Topic>,
+) -> Result<Vec<Topic>, BrokerError> {
+    let topics = topics_of(scenario, identity);
+    if scenario.topology.existing {
+        return topics::find_all(broker, &topics).await;
     }
-}
-
-/// The error of a creation, with the topics that it may have left.
-fn naming_left(error: BrokerError, unseen: &[String]) -> BrokerError {
-    match error {
-        BrokerError::Topic { topic, action: action @ "created", reason } if !unseen.is_empty() => {
-            let left = unseen.join(", ");
-            let reason =
-                format!("{reason}; the broker does not say whether it has made them, so these may be left: {left}");
-            BrokerError::Topic { topic, action, reason }
+    if !scenario.makes_topics() {
+        let until_load = identity.begins_at_unix_ns().unwrap_or(0).saturating_sub(identity.now_unix_ns());
+        topics::await_created(broker, &topics, Duration::from_nanos(until_load), interruption).await?;
+        return Ok(topics);
+    }
+    match topics::create(broker, &topics, created).await {
+        Ok(()) => Ok(topics),
+        Err(error) if scenario.topology.is_named_by_run() => {
+            Err(topics::find_unanswered(broker, &topics, created, error).await)
         }
-        error => error,
+        Err(error) => Err(error),
     }
 }
 
@@ -131,7 +121,7 @@ fn partitions_of(scenario: &Scenario, identity: &TrialIdentity) -> Option<Partit
     let topology = &scenario.topology;
     // How many partitions existing topics have is found later.
     let is_alone = topology.topics * topology.partitions as usize == 1 && !topology.existing;
-    let topics: Vec<Arc<str>> = topics(scenario, identity).into_iter().map(|topic| topic.name.into()).collect();
+    let topics: Vec<Arc<str>> = topics_of(scenario, identity).into_iter().map(|topic| topic.name.into()).collect();
     let topic =
         |producer: usize| topics[topic_of(scenario, topics.len(), scenario.first_producer() + producer)].clone();
     (!is_alone).then(|| PartitionNames::new((0..scenario.producers.count).map(topic)))
@@ -166,7 +156,7 @@ pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, 
 }
 
 /// `name` for a single topic, else `name0`, `name1`, …; unique to the trial unless the scenario names them.
-pub(super) fn topics(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
+pub(super) fn topics_of(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
     let topology = &scenario.topology;
     let base = topology.name.clone().unwrap_or_else(|| format!("{}-", identity.run_id));
     let name = |index: usize| match (&topology.name, topology.topics) {

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::prepare::{setup, topics};
-use super::{EngineError, TrialIdentity};
+use super::prepare::{setup, topics_of};
+use super::{EngineError, TrialIdentity, topics};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError, Topic};
 use crate::load::PayloadPool;
@@ -61,14 +61,14 @@ async fn remove<B: Broker>(
     let payloads = Arc::new(PayloadPool::build(&Payload { content, pool: 1, seed: 0, tombstones: 0.0 }, 0)?);
     let acks = Acks::verified(Clock::start(), scenario.producers.count, false, None);
     let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
-    let wanted = topics(scenario, identity);
-    let found = broker.adopt(&wanted).await.and_then(|found| agree(&wanted, &found).map(|()| found));
-    let names: Vec<String> = match &found {
-        Ok(found) => found.iter().map(|topic| topic.name.clone()).collect(),
-        Err(_) => Vec::new(),
+    let wanted = topics_of(scenario, identity);
+    let found = topics::find(&broker, &wanted).await.and_then(|found| agree(&wanted, &found).map(|()| found));
+    let delete = match &found {
+        Ok(found) if !is_dry => found.as_slice(),
+        Ok(_) | Err(_) => &[],
     };
-    let closed = broker.close(if is_dry { Vec::new() } else { names.clone() }).await;
-    found?;
+    let closed = topics::close(broker, delete).await;
+    let names = found?.into_iter().map(|topic| topic.name).collect();
     closed?;
     Ok(names)
 }

@@ -12,8 +12,8 @@ use super::outcome::{End, Ledger, Outcome, PayloadSizes, Times};
 use super::prepare::{Prepared, prepare};
 use super::receive::{Received, Receiving};
 use super::sampler::Sampler;
-use super::{EngineError, TrialIdentity, appointment, send};
-use crate::broker::Broker;
+use super::{EngineError, TrialIdentity, appointment, send, topics};
+use crate::broker::{Broker, Topic};
 use crate::measure::Arrivals;
 use crate::measure::host::{self, HostUsage};
 
@@ -54,12 +54,11 @@ pub async fn run<B: Broker>(
     }
     // Other shares may still use them.
     let remove = if scenario.topology.keep || scenario.part.is_some() { Vec::new() } else { created };
-    let left = remove.join(", ");
-    let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
+    let closed = interruption.finish(topics::close(broker, &remove), LAST_REMOVAL).await;
     let mut outcome = result?;
     let of_broker = match closed {
         Some(closed) => closed.err().map(|error| error.to_string()),
-        None => Some(format!("the run was ended before the broker had removed its topics: {left}")),
+        None => Some(format!("the run was ended before the broker had removed its topics: {}", topics::names(&remove))),
     };
     let of_sinks = outcome.pipeline.iter().flat_map(|pipeline| pipeline.removal_errors.iter().cloned());
     outcome.close_error = Some(of_broker.into_iter().chain(of_sinks).collect::<Vec<_>>().join("; "));
@@ -71,7 +70,7 @@ pub async fn run<B: Broker>(
 async fn run_prepared<B: Broker>(
     context: &TrialContext<'_>,
     broker: &B,
-    created: &[String],
+    created: &[Topic],
     interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {

@@ -191,7 +191,8 @@ fn reconciliation(
     sinks: &[SinkRecord],
 ) -> Reconciliation {
     let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
-    let produced = (config.producer_mode != ProducerMode::None).then_some(measured.acknowledged + warm_up.acknowledged);
+    let produced = (config.producer_mode != ProducerMode::None)
+        .then_some(measured.acknowledged.saturating_add(warm_up.acknowledged));
     let alone = config.producer_mode != ProducerMode::None && config.group.is_none();
     let consumed = figures.consumed.saturating_sub(figures.abandoned);
     let rows = consumed.saturating_sub(figures.unparsable_messages());

@@ -2,11 +2,12 @@
 //!
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
-use super::threshold::{holds, holds_for_every_message};
+use super::threshold::{estimate, holds, holds_by_estimate};
 use super::verdict::limits::MAX_OWN_DELAY_SHARE;
-use crate::record::readable::{count, percent, rate};
+use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
+use crate::statistics::corrected_errors;
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
@@ -46,7 +47,7 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
     let behind: Vec<String> = backlog(record, &series).into_iter().chain(groups_behind(record, &series)).collect();
     let is_behind = filled_slowly || !behind.is_empty();
     let missed: Vec<String> = missed_thresholds(record, requirements)
-        .map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
+        .map(|outcome| format!("{}: {}", outcome.text, explanation(record, requirements, outcome)))
         .chain(rate_not_held(record))
         .chain(not_acknowledged(record))
         .chain(behind)
@@ -64,16 +65,30 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
     ProbeJudgement { outcome, reason: other.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
 }
 
-/// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
+/// A percentile that too few messages make to be stated is judged by what they tell of it. To take it for missed would be wrong of most
+/// probes: a client that collects messages for 5 ms has 200 independent ones in a second, whatever the rate is.
 fn missed_thresholds<'a>(
     record: &'a Record,
     requirements: &'a [Threshold],
 ) -> impl Iterator<Item = &'a ThresholdOutcome> {
-    let all_hold = move |outcome: &ThresholdOutcome| {
-        let mut requirements = requirements.iter().filter(|requirement| requirement.text == outcome.text);
-        outcome.measured.is_none() && requirements.any(|requirement| holds_for_every_message(requirement, record))
+    let holds = move |outcome: &ThresholdOutcome| {
+        outcome.measured.is_none()
+            && required(requirements, outcome).is_some_and(|required| holds_by_estimate(required, record))
     };
-    record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome))
+    record.thresholds.iter().filter(move |outcome| !outcome.held && !holds(outcome))
+}
+
+fn required<'a>(requirements: &'a [Threshold], outcome: &ThresholdOutcome) -> Option<&'a Threshold> {
+    requirements.iter().find(|requirement| requirement.text == outcome.text)
+}
+
+/// Why a threshold was missed.
+fn explanation(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> String {
+    let required = required(requirements, outcome).filter(|_| outcome.measured.is_none());
+    match required.and_then(|required| estimate(required, record)) {
+        Some(value_ns) => format!("about {}, of too few messages to state it", duration(value_ns)),
+        None => outcome.explanation.clone(),
+    }
 }
 
 fn rate_not_held(record: &Record) -> Option<String> {
@@ -104,20 +119,20 @@ fn backlog(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     [Some(in_flight), behind]
         .into_iter()
         .flatten()
-        .find_map(|backlog| Some(format!("the backlog grew by {}", growth_of_rate(record, rows, &backlog)?)))
+        .find_map(|backlog| Some(format!("the backlog grew by {}", growth_of_rate(record, rows, &backlog, 1)?)))
 }
 
-/// The growth of a backlog in words, if it is more than a search tells apart.
-fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64]) -> Option<String> {
+/// The growth of one of so many backlogs in words, if it is more than a search tells apart.
+fn growth_of_rate(record: &Record, rows: &[&SeriesRow], backlog: &[f64], backlogs: usize) -> Option<String> {
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
     let target = record.throughput.target_per_second?;
-    let grows = growth(backlog)? / (seconds / 2.0);
+    let grows = growth(backlog, backlogs)? / (seconds / 2.0);
     (grows > MAX_GROWTH * target)
         .then(|| format!("{} messages/s, {} of the rate", count(grows.round() as u64), percent(grows / target)))
 }
 
-/// By how much the second half lies above the first, if that is more than chance makes.
-fn growth(backlog: &[f64]) -> Option<f64> {
+/// By how much the second half lies above the first, if that is more than chance makes of any of so many backlogs.
+fn growth(backlog: &[f64], backlogs: usize) -> Option<f64> {
     let (first, second) = backlog.split_at(backlog.len() / 2);
     if first.len() < MIN_ROWS {
         return None;
@@ -128,7 +143,11 @@ fn growth(backlog: &[f64]) -> Option<f64> {
     let trend = mean(&steps);
     let noise = (steps.iter().map(|step| (step - trend).powi(2)).sum::<f64>() / (2.0 * steps.len() as f64)).sqrt();
     let difference = mean(second) - mean(first);
-    (difference > 3.0 * noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt()).then_some(difference)
+    // The variance of what neighbours differ by has so many degrees of freedom (von Neumann, 1941).
+    let rows = backlog.len() as f64;
+    let degrees = 2.0 * (rows - 1.0).powi(2) / (3.0 * rows - 4.0);
+    let error = noise * (1.0 / first.len() as f64 + 1.0 / second.len() as f64).sqrt();
+    (difference > corrected_errors(3.0, backlogs, degrees) * error).then_some(difference)
 }
 
 /// A group of consumers that received less than was acknowledged, or that falls behind more and more.
@@ -136,6 +155,7 @@ fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
     let acknowledged: u64 = rows.iter().map(|row| row.acknowledged).sum();
     let least = MIN_CONSUMED * acknowledged as f64;
     let seconds = rows.iter().map(|row| row.seconds()).sum::<f64>();
+    let groups = &rows.last()?.groups;
     let name = |group: u32| {
         if rows.iter().all(|row| row.groups.len() == 1) {
             "consumers".to_owned()
@@ -155,10 +175,10 @@ fn groups_behind(record: &Record, rows: &[&SeriesRow]) -> Option<String> {
             }
         }
         let lag: Option<Vec<f64>> = of_group.iter().zip(rows).map(|(found, row)| lag(*found, row)).collect();
-        let grows = growth_of_rate(record, rows, &lag?)?;
+        let grows = growth_of_rate(record, rows, &lag?, groups.len())?;
         Some(format!("the lag of {} grew by {grows}", name(group)))
     };
-    rows.last()?.groups.iter().find_map(|found| behind(found.group))
+    groups.iter().find_map(|found| behind(found.group))
 }
 
 /// How far a group was behind at the end of a row: no further than any that is listed, if it is not.
@@ -201,12 +221,11 @@ fn client_limit(record: &Record, requirements: &[Threshold], is_behind: bool) ->
 /// Whether the time from sending to the answer alone missed a latency that was required. Where too few values tell, it did unless the
 /// slowest was quick enough.
 fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
-    let required = requirements.iter().find(|requirement| requirement.text == outcome.text);
-    required.filter(|_| !outcome.held).is_some_and(|required| match required.metric {
+    required(requirements, outcome).filter(|_| !outcome.held).is_some_and(|required| match required.metric {
         Metric::Latency(LatencyKind::Headline | LatencyKind::Response | LatencyKind::EndToEnd, statistic) => {
             let metric = Metric::Latency(LatencyKind::Service, statistic);
             let service = Threshold { metric, ..required.clone() };
-            !holds(&service, record).unwrap_or_else(|| holds_for_every_message(&service, record))
+            !holds(&service, record).unwrap_or_else(|| holds_by_estimate(&service, record))
         }
         _ => false,
     })
@@ -236,7 +255,7 @@ fn own_tail(record: &Record, requirements: &[Threshold]) -> Option<String> {
 
 /// Whether a missed threshold is on the tail beyond p99, and the load generator made most of that tail.
 fn is_the_clients(record: &Record, requirements: &[Threshold], outcome: &ThresholdOutcome) -> bool {
-    let Some(required) = requirements.iter().find(|requirement| requirement.text == outcome.text) else { return false };
+    let Some(required) = required(requirements, outcome) else { return false };
     let Metric::Latency(LatencyKind::Headline | LatencyKind::Response, statistic) = required.metric else {
         return false;
     };
@@ -263,6 +282,9 @@ fn clause(sentence: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::Xoshiro256PlusPlus;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::record::{LimitedBy, Reason, sample};
     use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
@@ -304,6 +326,45 @@ mod tests {
         };
         let found = judged(|_| 100, missed);
         assert_eq!((found.outcome, found.reason.as_str()), (ProbeOutcome::Missed, "p99 < 1ms: 2 ms measured"));
+    }
+
+    #[test]
+    fn percentile_of_900_moments_is_judged_by_its_value() {
+        let mut record = sample::record();
+        record.counts.failed = 0;
+        record.verdict.reasons.clear();
+        record.throughput.consumed_per_second = None;
+        let (text, explanation) = ("p99 < x".to_owned(), "not known".to_owned());
+        record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
+        let latency = record.latency.response.as_mut().unwrap();
+        let (p99_ns, max_ns) = (latency.p99_ns.unwrap() as f64, latency.max_ns as f64);
+        let mut judged = |moments: u64, limit_ns: f64| {
+            record.latency.response.as_mut().unwrap().independent = Some(moments);
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
+            let required = Threshold { text: text.clone(), metric, comparison: Comparison::Less, value: limit_ns };
+            judge_probe(&record, &[], &[required])
+        };
+        let between_ns = (p99_ns + max_ns) / 2.0;
+        assert_eq!(judged(900, between_ns).outcome, ProbeOutcome::Held, "its slowest message was slower");
+        assert_ne!(judged(100, between_ns).outcome, ProbeOutcome::Held, "one of a hundred lies beyond");
+        let missed = judged(900, p99_ns * 0.9);
+        assert!(missed.outcome != ProbeOutcome::Held && missed.reason.contains("p99 < x: about "), "{missed:?}");
+    }
+
+    #[test]
+    fn growth_by_chance_is_as_rare_in_one_of_16_groups() {
+        assert!((corrected_errors(3.0, 1, 6.0) - 3.0).abs() < 1e-6);
+        // Lags without a trend, of a normal deviate that is the mean of twelve evenly spread ones.
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(41);
+        let mut normal = || (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
+        let mut lag = || (0..10).map(|_| 100.0 + normal()).collect::<Vec<f64>>();
+        let mut accused = |groups: usize| {
+            (0..2_000).filter(|_| (0..groups).any(|_| growth(&lag(), groups).is_some())).count() as f64 / 2_000.0
+        };
+        let (of_one, of_sixteen) = (accused(1), accused(16));
+        assert!(of_sixteen < 3.0 * of_one.max(0.003), "{of_one} {of_sixteen}");
+        let grows: Vec<f64> = (0..10).map(|second| f64::from(second) * 5.0).collect();
+        assert!(growth(&grows, 16).is_some(), "a trend is seen all the same");
     }
 
     #[test]

@@ -49,12 +49,21 @@ pub(super) fn holds(threshold: &Threshold, record: &Record) -> Option<bool> {
     Some(compare(value, threshold.comparison, threshold.value))
 }
 
-/// Whether a percentile of a latency is below its limit because every message was.
-pub(super) fn holds_for_every_message(threshold: &Threshold, record: &Record) -> bool {
-    let Metric::Latency(kind, LatencyStatistic::Quantile(_)) = threshold.metric else { return false };
-    matches!(threshold.comparison, Comparison::Less | Comparison::LessOrEqual)
-        && latency(record, kind, LatencyStatistic::Max, 1)
-            .is_ok_and(|slowest| compare(slowest, threshold.comparison, threshold.value))
+/// What the messages tell of a percentile that is not stated, because fewer than ten independent ones lie beyond it: its value among them;
+/// with fewer than two, their slowest. `None` where messages that have no latency decide it, or lag grew.
+pub(super) fn estimate(threshold: &Threshold, record: &Record) -> Option<f64> {
+    let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = threshold.metric else { return None };
+    let latency = latency_of(record, kind).filter(|latency| !latency.lag_grew)?;
+    let population = Population { missing: missing(record, kind, 1), latency };
+    if population.independent() < independent_values_needed(quantile) / 5 {
+        return population.of_all(|latency| latency.max_ns as f64).ok();
+    }
+    population.value_at(quantile).ok()
+}
+
+/// Whether the threshold holds by [`estimate`].
+pub(super) fn holds_by_estimate(threshold: &Threshold, record: &Record) -> bool {
+    estimate(threshold, record).is_some_and(|value| compare(value, threshold.comparison, threshold.value))
 }
 
 fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
@@ -146,7 +155,11 @@ fn latency_of(record: &Record, kind: LatencyKind) -> Option<&Latency> {
 fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
     match kind {
         LatencyKind::EndToEnd => {
-            let timed = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+            let timed = record
+                .latency
+                .end_to_end
+                .as_ref()
+                .map_or(0, |latency| latency.count.saturating_add(latency.beyond_range));
             // Those that another process sent were received, and not timed.
             let received = if record.times_own_messages() { record.counts.consumed.unwrap_or(0) } else { timed };
             let wanted = record.counts.attempted.saturating_add(record.counts.unsent);
@@ -175,19 +188,20 @@ struct Population<'a> {
 
 impl Population<'_> {
     fn messages(&self) -> u64 {
-        self.latency.count + self.latency.beyond_range + self.missing.messages
+        let known = self.latency.count.saturating_add(self.latency.beyond_range);
+        known.saturating_add(self.missing.messages)
+    }
+
+    /// Messages that are independent of each other. Those that are missing count as the others do: as many for each moment.
+    fn independent(&self) -> u64 {
+        let recorded = self.latency.count.saturating_add(self.latency.beyond_range) as f64;
+        (self.latency.independent_values() as f64 * self.messages() as f64 / recorded).round() as u64
     }
 
     /// The value at a quantile of all messages, in nanoseconds; or why it is not known.
     fn at_quantile(&self, quantile: f64) -> Result<f64, String> {
-        let (within, all) = (self.latency.count as f64, self.messages() as f64);
-        if quantile * all > within {
-            return Err(self.not_in_it());
-        }
-        // The messages that are missing count as the others do: as many for each moment.
-        let recorded = (self.latency.count + self.latency.beyond_range) as f64;
-        let independent = (self.latency.independent_values() as f64 * all / recorded).round() as u64;
-        let needed = independent_values_needed(quantile);
+        let value = self.value_at(quantile)?;
+        let (independent, needed) = (self.independent(), independent_values_needed(quantile));
         if independent < needed {
             return Err(format!(
                 "p{} needs {} independent messages, so that ten are slower, and {} were measured (messages acknowledged or received together are one)",
@@ -195,6 +209,15 @@ impl Population<'_> {
                 readable::count(needed),
                 readable::count(independent),
             ));
+        }
+        Ok(value)
+    }
+
+    /// The same, however few messages there are.
+    fn value_at(&self, quantile: f64) -> Result<f64, String> {
+        let (within, all) = (self.latency.count as f64, self.messages() as f64);
+        if quantile * all > within {
+            return Err(self.not_in_it());
         }
         let histogram = self.latency.decode_histogram().map_err(|error| error.to_string())?;
         Ok(histogram.value_at_quantile(quantile * all / within) as f64)
@@ -339,6 +362,22 @@ mod tests {
         assert!(unknown.explanation.contains("p99.9 needs 10,000 independent messages"), "{unknown:?}");
         assert!(of(None, 0.9999).held, "of an older record, every message counts for one");
         assert!(!of(None, 0.99999).held);
+    }
+
+    #[test]
+    fn end_to_end_threshold_with_growing_lag_does_not_hold() {
+        let mut record = sample::record();
+        let end_to_end = record.latency.end_to_end.take().unwrap();
+        let statistics = [0.5, 0.99, 1.0].map(LatencyStatistic::Quantile);
+        let held = |record: &Record| {
+            let all = statistics.into_iter().chain([LatencyStatistic::Mean, LatencyStatistic::Max]);
+            let metrics = all.map(|statistic| Metric::Latency(LatencyKind::EndToEnd, statistic));
+            metrics.filter(|metric| outcome(*metric, Comparison::Less, 1e15, record).held).count()
+        };
+        record.latency.end_to_end = Some(end_to_end.clone().of_growing_lag());
+        assert_eq!(held(&record), 0);
+        record.latency.end_to_end = Some(end_to_end);
+        assert!(held(&record) > 0);
     }
 
     #[test]

@@ -40,13 +40,28 @@ pub fn check(text: &str) -> Result<(), String> {
         return Err("what follows the last `:` is not a port: ports are numbers from 1 to 65535".to_owned());
     }
     let bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
+    if host.is_empty() || host.contains(char::is_whitespace) {
         return Err(format!("the address \"{text}\" has no host before its port"));
+    }
+    // `user:password:9092` is not repeated.
+    if host.contains(':') && !bracketed {
+        return Err("what stands before the last `:` is not a host: an address is HOST:PORT".to_owned());
+    }
+    if let Some(character) = host.chars().find(|character| !is_of_a_host(*character)) {
+        return Err(format!("the host of an address cannot hold `{character}`"));
     }
     match port.parse::<u16>() {
         Ok(port) if port > 0 => Ok(()),
+        _ if port.len() > 5 => {
+            Err("what follows the last `:` is not a port: ports are numbers from 1 to 65535".to_owned())
+        }
         _ => Err(format!("\"{port}\" is not a port: ports are numbers from 1 to 65535")),
     }
+}
+
+/// Of names of hosts in any script, and of IPv6 addresses with their zone.
+fn is_of_a_host(character: char) -> bool {
+    character.is_alphanumeric() || "-._%:[]".contains(character)
 }
 
 /// How an IPv6 address without brackets is written with them: its last part is taken for the port where that leaves an address.
@@ -75,7 +90,11 @@ mod tests {
             assert!(check(wrong).is_err(), "{wrong}");
         }
         assert!(check("host:65536").unwrap_err().contains("65536"));
-        assert!(!check("me:hunter2").unwrap_err().contains("hunter2"), "it may be a password");
+        for secret in ["me:hunter2", "me:hunter2:9092", "me:1234567890", "a:hunter2:x:1"] {
+            let error = check(secret).unwrap_err();
+            assert!(!error.contains("hunter2") && !error.contains("1234567890"), "it may be a password: {error}");
+        }
+        assert!(check("host#part:9092").unwrap_err().contains('#'));
     }
 
     #[test]

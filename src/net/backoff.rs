@@ -1,7 +1,6 @@
 //! Pauses between attempts, which double up to a longest one. Each is shortened at random, so that clients which failed
 //! together do not come back together.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -58,9 +57,7 @@ impl Backoff {
 
 /// Between four fifths of `pause` and all of it.
 fn jittered(pause: Duration) -> Duration {
-    // Each `RandomState` has other keys, so that its hash of nothing is a random number.
-    let random = RandomState::new().build_hasher().finish();
-    pause - pause.mul_f64(random as f64 / u64::MAX as f64 / 5.0)
+    pause - pause.mul_f64(rand::random::<f64>() / 5.0)
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ pub fn probes_table(search: &SearchRecord) -> Option<Table> {
     ];
     let is_without_p99 = |probe: &ProbeRecord| probe.p99_ns.is_none() && probe.outcome == ProbeResult::Held;
     let note = if probes.iter().any(is_without_p99) {
-        "– too few messages for a p99: such a probe holds if even its slowest message was quick enough"
+        "– too few messages to state a p99: such a probe is judged by what they tell of it"
     } else {
         ""
     };

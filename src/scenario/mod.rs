@@ -48,7 +48,7 @@ pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeed
 pub use model::*;
 pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 #[cfg(test)]
-pub(crate) use parse::every_key;
+pub(crate) use parse::{every_key, own_keys_of};
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::{notes_on, parse_for, parse_written};
 pub use setting::{Origin, Setting, Written};

@@ -39,7 +39,7 @@ pub fn parse_for(
 /// # Errors
 /// For everything that is not right.
 pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, ScenarioError> {
-    let Written { text, origin, settings, directory } = written;
+    let Written { text, origin, settings, directory, note: _ } = written;
     let overrides = settings.iter().map(Override::parse);
     let overrides = overrides.collect::<Result<Vec<_>, _>>().map_err(ScenarioError::single)?;
     let source = Source {
@@ -65,12 +65,12 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
     Ok(Plan { name, text, output, payload_files, pause, until, trials: points.trials() })
 }
 
-/// What the settings take out of the scenario, as sentences for people: a key that is set displaces those that contradict it. Empty where
-/// the scenario is not right: [`parse_written`] says why.
+/// What the scenario does not have as its origin has it, and what the settings take out of it, as sentences for people: a key that is set displaces
+/// those that contradict it. Empty where the scenario is not right: [`parse_written`] says why.
 pub fn notes_on(written: &Written) -> Vec<String> {
     let Ok(scenario) = written.text.parse::<Table>() else { return Vec::new() };
     let overrides = written.settings.iter().filter_map(|setting| Override::parse(setting).ok());
-    overrides.flat_map(|one| one.notes(&scenario)).collect()
+    written.note.iter().cloned().chain(overrides.flat_map(|one| one.notes(&scenario))).collect()
 }
 
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {

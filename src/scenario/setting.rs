@@ -60,6 +60,8 @@ pub struct Written {
     pub settings: Vec<Setting>,
     /// Where relative paths start.
     pub directory: PathBuf,
+    /// What the text does not have as its origin has it, in a sentence for people.
+    pub note: Option<String>,
 }
 
 impl Written {
@@ -70,6 +72,7 @@ impl Written {
             origin: Origin::File(name.to_owned()),
             settings: overrides.iter().map(|one| Setting::set(one)).collect(),
             directory: directory.to_owned(),
+            note: None,
         }
     }
 }

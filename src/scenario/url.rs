@@ -12,6 +12,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::error::ScenarioError;
 use super::parse::own_keys;
+use super::path::KeyPath;
 use super::setting::{Origin, Setting};
 use super::{Descriptor, EMBEDDED, Kinds};
 use crate::secrets::{mask_override, mask_url};
@@ -93,7 +94,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     let settings = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| setting(pair, descriptor));
-    let settings = settings.collect::<Result<_, _>>()?;
+    let settings = settings.collect::<Result<Vec<_>, _>>()?;
 
     let mut document = DocumentMut::new();
     document["name"] = value(descriptor.kind);
@@ -120,7 +121,37 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
         let name = decoded(name).map_err(|reason| refuse(reason, "write other characters as %XX"))?;
         document["topology"]["name"] = value(name);
     }
-    Ok((document.to_string(), settings))
+    let text = document.to_string();
+    said_once(&settings, &text)?;
+    Ok((text, settings))
+}
+
+/// Refuses an option that sets what another part of the URL, in `text`, or an option before it has set: one of both would be ignored. What
+/// follows the URL on the command line may override it, as it may override a file.
+fn said_once(settings: &[Setting], text: &str) -> Result<(), Refusal> {
+    let scenario: Scenario =
+        text.parse().map_err(|_| refuse("it is not a scenario", "write the scenario in a file"))?;
+    let mut before: Vec<(KeyPath, &str)> = Vec::new();
+    // What is not a key is refused with the other settings.
+    for (path, setting) in settings.iter().filter_map(|one| Some((KeyPath::parse(one.key()).ok()?, one))) {
+        if let Some((_, other)) = before.iter().find(|(other, _)| path.starts_with(other) || other.starts_with(&path)) {
+            return Err(refuse(format!("`{other}` and `{}` set the same key", setting.typed), "write one of them"));
+        }
+        let is_set = match path.keys().as_slice() {
+            // `kafka+tls://` is completed by the keys of its table, and contradicted only by `false`.
+            ["broker", "security", "tls"] => path.is_in(&scenario) && setting.assignment.ends_with("=false"),
+            // The URL cannot name another one, and asks for this one only because it must ask for one.
+            ["broker", "security", "sasl", "mechanism"] => false,
+            ["broker", "address" | "addresses"] => KeyPath::of(&["broker", "addresses"]).is_in(&scenario),
+            _ => path.is_in(&scenario),
+        };
+        if is_set {
+            let message = format!("`{}` sets `{path}`, which the URL itself says before its `?`", setting.typed);
+            return Err(refuse(message, "write it once: leave one of them out"));
+        }
+        before.push((path, &setting.typed));
+    }
+    Ok(())
 }
 
 /// What a part `key[=value]` of the query sets.
@@ -148,7 +179,10 @@ fn topic<'a>(path: &'a str, server: &str, descriptor: &Descriptor, kinds: Kinds<
 
 /// The login of `user[:password]`.
 fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, Refusal> {
-    let (username, password) = user.split_once(':').unwrap_or((user, ""));
+    let (username, password) = match user.split_once(':') {
+        Some((username, password)) => (username, Some(password)),
+        None => (user, None),
+    };
     let mechanism = descriptor.capabilities.sasl.iter().min_by_key(|mechanism| mechanism.name() != "PLAIN");
     let Some(mechanism) = mechanism else {
         let advice = "set its own keys instead, as `brokermark new` writes them";
@@ -158,7 +192,9 @@ fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, R
     let mut sasl = toml_edit::InlineTable::new();
     sasl.insert("mechanism", mechanism.name().into());
     sasl.insert("username", as_text(username)?.into());
-    sasl.insert("password", as_text(password)?.into());
+    if let Some(password) = password {
+        sasl.insert("password", as_text(password)?.into());
+    }
     Ok(sasl)
 }
 
@@ -206,6 +242,37 @@ mod tests {
             refused("kafka://me:1/hunter2@h:1").contains("%2F")
                 && !refused("kafka://me:1/hunter2@h:1").contains("hunter2")
         );
+    }
+
+    #[test]
+    fn a_url_that_says_a_key_twice_is_refused() {
+        let read = |url: &str| parse_url(url, crate::engine::kinds()).map_err(|error| error.to_string());
+        for (url, part) in [
+            ("kafka://h?acks=1&acks=all", "`?acks=1` and `?acks=all` set the same key"),
+            ("kafka://h?linger=1ms&broker.kafka.linger=2ms", "set the same key"),
+            ("kafka://h?linger=1ms&broker.kafka={}", "set the same key"),
+            ("kafka://h?broker.kind=pulsar", "`?broker.kind=pulsar` sets `broker.kind`, which the URL itself says"),
+            ("kafka://h?broker.address=other:1", "sets `broker.address`"),
+            ("kafka://h?broker.addresses=[\"other:1\"]", "sets `broker.addresses`"),
+            ("kafka+tls://h?broker.security.tls=false", "sets `broker.security.tls`"),
+            ("kafka+tls://h?broker.security={}", "sets `broker.security`"),
+            ("kafka://h/orders?topology.name=other", "sets `topology.name`"),
+            ("kafka://me:hunter2@h?broker.security.sasl.username=you", "sets `broker.security.sasl.username`"),
+            ("kafka://me:hunter2@h?broker.security.sasl.password=zebra", "sets `broker.security.sasl.password`"),
+        ] {
+            let error = read(url).unwrap_err();
+            assert!(error.contains(part) && !error.contains("hunter2") && !error.contains("zebra"), "{url}: {error}");
+        }
+        for url in [
+            "kafka+tls://h?broker.security.tls.ca=a.pem",
+            "kafka+tls://h?broker.security.tls={}",
+            "kafka://me@h?broker.security.sasl.password=zebra",
+            "kafka://me:hunter2@h?broker.security.sasl.mechanism=SCRAM-SHA-256",
+            "kafka://h?topology.name=orders&topology.topics=2",
+            "sls://?broker.address=embedded",
+        ] {
+            assert!(!read(url).is_err_and(|error| error.contains("sets")), "{url}: {:?}", read(url));
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use permutation::independent as permutation_p;
 pub use ranks::quantile_ranks;
 pub use runs::{run_centres, spread_of_runs};
 pub use steady::steady_from;
-pub use trials::{centre, centre_after_looks, likeness_of_neighbours};
+pub use trials::{centre, centre_after_looks, corrected_errors, likeness_of_neighbours};
 
 /// The confidence of every interval: 95 of 100 such intervals hold the true value.
 pub const CONFIDENCE: f64 = 0.95;

@@ -63,6 +63,13 @@ pub(super) fn normal_quantile(share: f64) -> f64 {
     Normal::standard().inverse_cdf(share)
 }
 
+/// How many standard errors chance exceeds in one of so many `comparisons` as seldom as `errors` in a single one (Bonferroni's correction), where
+/// the error itself is estimated with so many degrees of freedom (Student's distribution).
+pub fn corrected_errors(errors: f64, comparisons: usize, degrees: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees)
+        .map_or(errors, |distribution| -distribution.inverse_cdf(distribution.cdf(-errors) / comparisons.max(1) as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,10 @@ impl Numbers {
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound as u64) as usize
     }
+
+    fn one_of(&mut self, values: &[Value]) -> Value {
+        values[self.below(values.len())].clone()
+    }
 }
 
 /// Every value that is not a list or an object, with the name of its key.
@@ -51,6 +55,7 @@ fn change(directory: &Path, mut change: impl FnMut(&str, &mut Value)) {
             for line in fs::read_to_string(&path).unwrap().lines() {
                 let mut line: Value = serde_json::from_str(line).unwrap();
                 leaves(&mut line, "", &mut change);
+                let line = line.to_string().replace(&format!("\"{BEYOND_DOUBLES}\""), "1e999");
                 changed += &format!("{line}\n");
             }
             fs::write(&path, changed).unwrap();
@@ -58,17 +63,35 @@ fn change(directory: &Path, mut change: impl FnMut(&str, &mut Value)) {
     }
 }
 
-/// Another value of the same type, which the reader may not expect: at most 2^53, the largest integer that every reader of JSON knows.
+/// Stands for a number that JSON has and no double: its quotes are taken off in the text.
+const BEYOND_DOUBLES: &str = "number:1e999";
+
+/// Another value, which the reader may not expect.
 fn extreme(leaf: &Value, numbers: &mut Numbers) -> Value {
-    let strings = [json!(ESCAPES), json!(""), bomb(), json!("x".repeat(100_000)), json!("../../../etc/passwd")];
+    let strings =
+        [json!(ESCAPES), json!(""), bomb(), json!("x".repeat(100_000)), json!("../../../etc/passwd"), json!("NaN")];
     match leaf {
-        Value::Number(number) if number.is_f64() => json!([0.0, -1.0, 1e308, 5e-324, 9e15][numbers.below(5)]),
-        Value::Number(_) => json!([0, 1, 1_u64 << 32, 1 << 53][numbers.below(4)]),
-        Value::String(_) => strings[numbers.below(strings.len())].clone(),
-        Value::Bool(is) => json!(!is),
-        _ => {
-            json!([json!(0), json!(1e308), json!(1_u64 << 53), json!(ESCAPES), json!([]), json!({})][numbers.below(6)])
+        Value::Number(number) if number.is_f64() => {
+            let all = [0.0, -1.0, 1e308, f64::MAX, f64::MIN, 5e-324, 9e15, 1.8e19];
+            numbers.one_of(&all.map(|one| json!(one)).into_iter().chain([json!(BEYOND_DOUBLES)]).collect::<Vec<_>>())
         }
+        Value::Number(_) => {
+            let all = [0, 1, 1_u64 << 32, 1 << 53, 1 << 63, u64::MAX].map(|one| json!(one));
+            let others = [json!(-1), json!(i64::MIN), json!(0.5), json!(BEYOND_DOUBLES)];
+            numbers.one_of(&all.into_iter().chain(others).collect::<Vec<_>>())
+        }
+        Value::String(_) => numbers.one_of(&strings),
+        Value::Bool(is) => json!(!is),
+        _ => numbers.one_of(&[
+            json!(0),
+            json!(1e308),
+            json!(u64::MAX),
+            json!(-1),
+            json!(ESCAPES),
+            json!([]),
+            json!({}),
+            json!(vec![0; 100_000]),
+        ]),
     }
 }
 
@@ -179,7 +202,7 @@ fn records_with_extreme_values_are_read_or_refused() {
     let (bench, run) = run();
     let mut numbers = Numbers(0x5eed_2026);
     let sample: Value = serde_json::from_str(include_str!("../data/record.json")).unwrap();
-    for number in 0..8 {
+    for number in 0..12 {
         let damaged = copied(&run, bench.path().join(format!("extreme-{number}")));
         // Half of them are the record that has every field.
         if number % 2 == 1 {
@@ -230,7 +253,7 @@ fn shares_with_extreme_values_are_merged_or_refused() {
         assert!(ended.stdout.contains("missing: 3") || ended.code != Some(0), "{}", ended.stdout);
     }
     let mut numbers = Numbers(0x5eed_2027);
-    for number in 0..8 {
+    for number in 0..12 {
         let damaged = copied(&shares[0], bench.path().join(format!("share-{number}-damaged")));
         let mut count = 0;
         change(&damaged, |_, _| count += 1);

@@ -202,6 +202,22 @@ fn a_step_is_charged_with_the_messages_that_it_left_waiting() {
     assert_eq!(slowest(&record.parts[1]).max(slowest(&record.parts[2])), all.max_ns);
 }
 
+/// Its producers have nothing to do in the last second.
+#[test]
+fn window_of_steps_that_end_at_zero_has_the_planned_length() {
+    let record = record_of(&null(
+        "[load]
+        schedule = { kind = \"steps\", steps = [
+            { rate = \"0/s\", for = \"1s\" }, { rate = \"600/s\", for = \"1s\" }, { rate = \"0/s\", for = \"1s\" }] }
+        [run]
+        duration = \"3s\"",
+    ));
+    assert_acknowledged(&record, 600);
+    let throughput = &record.throughput;
+    assert!(near(throughput.window_ns as f64, 3.0 * SECOND as f64, 3.0), "{throughput:?}");
+    assert!(near(throughput.messages_per_second, 200.0, 3.0), "{throughput:?}");
+}
+
 #[test]
 fn growing_latency_at_a_constant_rate_is_not_steady() {
     let record = record_of(&null(

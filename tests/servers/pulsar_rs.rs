@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, pulsar, record_of, records_of};
 use brokermark::broker::pulsar::{PulsarBroker, PulsarCrateBroker};
-use brokermark::broker::{Broker, Consumer, Outgoing, Producer, Progress, Setup, Subscription, Topic};
+use brokermark::broker::{Broker, Consumer, Created, Outgoing, Producer, Progress, Setup, Subscription, Topic};
 use brokermark::load::PayloadPool;
 use brokermark::measure::{Acks, Clock, Interval, SendTag};
 use brokermark::scenario::{Scenario, StartFrom, parse_for};
@@ -137,16 +137,16 @@ async fn exchange<W: Broker, R: Broker>(options: &str) {
     let topic = Topic { name, partitions: 1, replication: 1 };
     let writing: W = connected(options, &acks).await;
     let reading: R = connected(options, &acks).await;
-    let mut created = Vec::new();
-    writing.prepare(std::slice::from_ref(&topic), &mut created).await.unwrap();
-    reading.prepare(std::slice::from_ref(&topic), &mut Vec::new()).await.unwrap();
+    assert_eq!(writing.create_topic(&topic).await, Ok(Created::New));
+    assert_eq!(reading.create_topic(&topic).await, Ok(Created::Existing(topic.clone())));
     write(&writing, &acks, &topic).await;
     let mut outcomes = Interval::default();
     acks.close(&mut outcomes, &mut Interval::default());
     assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (MESSAGES as u64, 0), "{options}");
     let seen = read(&reading, &topic).await;
-    reading.close(Vec::new()).await.unwrap();
-    writing.close(created).await.unwrap();
+    reading.close().await.unwrap();
+    writing.delete_topic(&topic).await.unwrap();
+    writing.close().await.unwrap();
     for (index, seen) in seen.into_iter().enumerate() {
         assert_eq!(seen, expected(index), "message {index} from {writer} to {reader} with {options}");
     }

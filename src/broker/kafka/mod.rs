@@ -25,6 +25,7 @@ mod topics;
 mod transactions;
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,10 +40,11 @@ use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of}
 use self::producer::KafkaProducer;
 use self::token::Token;
 use self::topics::Topics;
+use super::kafka_identity::{TOPICS_PER_REQUEST, only};
 use super::kafka_transactions::TransactionOptions;
 use super::{
-    Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic, kafka_durability,
-    kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
+    kafka_durability, kafka_identity,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
@@ -169,22 +171,50 @@ impl Broker for KafkaBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let Some(embedded) = &self.embedded else { return self.topics.prepare(topics, created).await };
-        for Topic { name, partitions, replication } in topics {
-            let created = embedded.create_topic(name, *partitions, *replication);
-            created.map_err(|reason| BrokerError::Topic { topic: name.clone(), action: "created", reason })?;
-        }
-        // They end with the cluster: nothing has to be removed.
-        Ok(())
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        only(self.create_topics(slice::from_ref(topic)).await)
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.topics.present(topics)
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        only(self.find_topics(slice::from_ref(topic)).await)
     }
 
-    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        only(self.delete_topics(slice::from_ref(topic)).await)
+    }
+
+    const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;
+
+    async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        let Some(embedded) = &self.embedded else { return self.topics.create(topics).await };
+        let create = |topic: &Topic| {
+            let created = embedded.create_topic(&topic.name, topic.partitions, topic.replication);
+            created.map(|()| Created::New).map_err(|reason| BrokerError::Topic {
+                topic: topic.name.clone(),
+                action: "created",
+                reason,
+            })
+        };
+        topics.iter().map(create).collect()
+    }
+
+    async fn find_topics(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
         self.topics.find(topics)
+    }
+
+    async fn delete_topics(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        match self.embedded {
+            // They end with the cluster, which does not know how to delete them.
+            Some(_) => vec![Ok(()); topics.len()],
+            None => self.topics.delete(topics).await,
+        }
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        match self.embedded {
+            Some(_) => Ok(None),
+            None => self.topics.unready(topics),
+        }
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
@@ -274,18 +304,16 @@ impl Broker for KafkaBroker {
         self.connections.iter().map(|connection| connection.telemetry()).sum()
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn close(self) -> Result<(), BrokerError> {
         let mut groups: Vec<String> = std::mem::take(&mut *self.committed_groups.lock()).into_keys().collect();
         if self.embedded.is_some() {
             // They end with the cluster, which does not know how to remove them.
             groups.clear();
         }
-        // Both at once, so that the timeout of a broker that is gone passes only once.
-        let (groups_removed, topics_removed) =
-            futures_util::future::join(self.topics.remove_groups(&groups), self.topics.remove(&created)).await;
+        let groups_removed = self.topics.remove_groups(&groups).await;
         self.connections.iter().for_each(|connection| connection.begin_closing());
         tokio::task::block_in_place(|| drop(self));
-        topics_removed.and(groups_removed)
+        groups_removed
     }
 }
 

@@ -9,16 +9,13 @@ use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifie
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use tokio::time::{Instant, sleep};
 
 use super::config::Properties;
 use super::native::{Client, create_topics, set_admin_token};
 use super::token::Token;
-use crate::broker::{BrokerError, Topic};
+use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;
-
-/// How often to check whether new topics have leaders.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Creates and removes topics, and removes groups.
 pub struct Topics {
@@ -66,47 +63,57 @@ impl Topics {
         }
     }
 
-    /// Creates those of `topics` that do not exist, adds them to `created`, and waits until all have leaders.
-    ///
-    /// # Errors
-    /// When one exists with another number of partitions or replicas, or cannot be created.
-    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let existing = self.existing()?;
-        let mut missing = Vec::new();
-        for topic in topics {
-            match existing.iter().find(|(found, _)| found.name == topic.name) {
-                Some((found, _)) => agree(topic, found)?,
-                None => missing.push(topic),
+    /// Creates those of the topics that do not exist, with a result for each.
+    pub async fn create(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        let existing = match self.existing() {
+            Ok(existing) => existing,
+            Err(error) => return vec![Err(error); topics.len()],
+        };
+        let found = |topic: &Topic| existing.iter().find(|(found, _)| found.name == topic.name);
+        let missing: Vec<&Topic> = topics.iter().filter(|topic| found(topic).is_none()).collect();
+        let request = || create_topics(&self.client, &missing, &self.config, self.timeout);
+        let results = if missing.is_empty() { Ok(Vec::new()) } else { tokio::task::block_in_place(request) };
+        let created = |topic: &Topic| {
+            if let Some((found, _)) = found(topic) {
+                return Ok(Created::Existing(found.clone()));
             }
-        }
-        self.create(&missing, created).await?;
-        self.wait_for_leaders(topics).await
+            let failed = |reason: &str| topic_error(&topic.name, "created", reason.to_owned());
+            let results = results.as_ref().map_err(|reason| failed(reason))?;
+            let result = results.iter().find(|(name, _)| *name == topic.name);
+            let (_, result) = result.ok_or_else(|| failed("the response does not name it"))?;
+            let Err((code, reason)) = result else { return Ok(Created::New) };
+            let advice = match code {
+                Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => {
+                    ": is `topology.replication` more than the brokers?"
+                }
+                Code::RD_KAFKA_RESP_ERR_INVALID_CONFIG => ": correct `topology.config`",
+                _ => "",
+            };
+            Err(failed(&format!("{}{advice}", reason.trim_end_matches('.'))))
+        };
+        topics.iter().map(created).collect()
     }
 
-    /// Those of the topics that exist, as they are.
+    /// The topics as they are, those that exist.
+    pub fn find(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
+        let existing = self.existing();
+        let found = |topic: &Topic| {
+            let existing = existing.as_ref().map_err(Clone::clone)?;
+            Ok(existing.iter().map(|(found, _)| found).find(|found| found.name == topic.name).cloned())
+        };
+        topics.iter().map(found).collect()
+    }
+
+    /// The first of the topics that has not all its leaders yet.
     ///
     /// # Errors
     /// When the broker does not answer.
-    pub fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let existing = self.existing()?.into_iter().map(|(found, _)| found);
-        Ok(existing.filter(|found| topics.iter().any(|topic| topic.name == found.name)).collect())
-    }
-
-    /// The topics of these names, as they are.
-    ///
-    /// # Errors
-    /// When one does not exist.
-    pub fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    pub fn unready(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
         let existing = self.existing()?;
-        let found = |wanted: &Topic| {
-            let found = existing.iter().find(|(found, _)| found.name == wanted.name);
-            found.map(|(found, _)| found.clone()).ok_or_else(|| BrokerError::Topic {
-                topic: wanted.name.clone(),
-                action: "taken as it is",
-                reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
-            })
-        };
-        topics.iter().map(found).collect()
+        // Not every node has heard of a new topic.
+        let is_ready = |topic: &&Topic| existing.iter().any(|(found, is_led)| found == *topic && *is_led);
+        let unready = topics.iter().find(|topic| !is_ready(topic));
+        Ok(unready.map(|topic| Unready { topic: topic.name.clone(), reason: NO_LEADERS.to_owned() }))
     }
 
     /// The end of every partition of `topic`.
@@ -141,29 +148,21 @@ impl Topics {
         described.iter().map(|described| described.as_ref().map(values).unwrap_or_default()).collect()
     }
 
-    /// Removes topics by name.
-    ///
-    /// # Errors
-    /// When the broker refuses or does not answer.
-    pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
-        if names.is_empty() {
-            return Ok(());
-        }
+    /// Deletes topics, with a result for each.
+    pub async fn delete(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
         self.renew_token();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let failed =
-            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "removed", reason };
-        let results = self
-            .admin
-            .delete_topics(&names, &self.options())
-            .await
-            .map_err(|error| failed(names[0], error.to_string()))?;
-        for result in results {
-            if let Err((name, code)) = result {
-                return Err(failed(&name, code.to_string()));
+        let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+        let results = self.admin.delete_topics(&names, &self.options()).await;
+        let deleted = |topic: &Topic| {
+            let failed = |reason: String| topic_error(&topic.name, "removed", reason);
+            let results = results.as_ref().map_err(|error| failed(error.to_string()))?;
+            let refused = results.iter().filter_map(|result| result.as_ref().err());
+            match refused.into_iter().find(|(name, _)| *name == topic.name) {
+                Some((_, code)) if *code != RDKafkaErrorCode::UnknownTopicOrPartition => Err(failed(code.to_string())),
+                Some(_) | None => Ok(()),
             }
-        }
-        Ok(())
+        };
+        topics.iter().map(deleted).collect()
     }
 
     /// Removes groups that have committed offsets.
@@ -189,48 +188,6 @@ impl Topics {
         Ok(())
     }
 
-    async fn create(&self, missing: &[&Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let failed =
-            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "created", reason };
-        let request = || create_topics(&self.client, missing, &self.config, self.timeout);
-        let results = tokio::task::block_in_place(request).map_err(|reason| failed(&missing[0].name, reason))?;
-        let mut refused = None;
-        for (name, result) in results {
-            match result {
-                Ok(()) => created.push(name),
-                Err(refusal) => refused = Some((name, refusal)),
-            }
-        }
-        let Some((name, (code, reason))) = refused else { return Ok(()) };
-        let advice = match code {
-            Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => ": is `topology.replication` more than the brokers?",
-            Code::RD_KAFKA_RESP_ERR_INVALID_CONFIG => ": correct `topology.config`",
-            _ => "",
-        };
-        Err(failed(&name, format!("{}{advice}", reason.trim_end_matches('.'))))
-    }
-
-    async fn wait_for_leaders(&self, topics: &[Topic]) -> Result<(), BrokerError> {
-        let deadline = Instant::now() + self.timeout;
-        loop {
-            let existing = self.existing()?;
-            let waiting = topics.iter().find(|topic| {
-                !existing.iter().any(|(found, led)| found.name == topic.name && *led && agree(topic, found).is_ok())
-            });
-            match waiting {
-                None => return Ok(()),
-                Some(topic) if Instant::now() >= deadline => {
-                    let reason = format!("no leader for all its partitions within {:?}", self.timeout);
-                    return Err(BrokerError::Topic { topic: topic.name.clone(), action: "created", reason });
-                }
-                Some(_) => sleep(CHECK_EVERY).await,
-            }
-        }
-    }
-
     /// Every topic of the cluster, and whether each of its partitions has a leader. Asking for one by name would create it
     /// on brokers that create topics on demand.
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
@@ -254,10 +211,6 @@ impl Topics {
     }
 }
 
-fn agree(wanted: &Topic, found: &Topic) -> Result<(), BrokerError> {
-    if wanted.partitions == found.partitions && wanted.replication == found.replication {
-        return Ok(());
-    }
-    let shape = |topic: &Topic| format!("{} partition(s) and replication {}", topic.partitions, topic.replication);
-    Err(BrokerError::TopicMismatch { topic: wanted.name.clone(), found: shape(found), wanted: shape(wanted) })
+fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason }
 }

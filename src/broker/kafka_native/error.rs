@@ -64,7 +64,7 @@ impl CallError {
     /// The class of failures that it is the reason of.
     pub fn class(&self) -> FailureClass {
         match self {
-            CallError::Refused(code, _) => class_of(*code),
+            CallError::Refused(code, _) => failure_class(*code),
             CallError::Timeout(_) => FailureClass::Timeout,
             CallError::Authorisation(_) => FailureClass::Authorisation,
             CallError::Lost(_) | CallError::Malformed(_) | CallError::Unsupported(_) => FailureClass::ConnectionLost,
@@ -87,7 +87,7 @@ impl CallError {
     }
 
     /// As an error of the broker at `address`.
-    pub fn of_broker(self, address: &str) -> BrokerError {
+    pub fn into_broker_error(self, address: &str) -> BrokerError {
         let reason = self.beside(address);
         let address = address.to_owned();
         match self {
@@ -136,7 +136,7 @@ pub fn is_stale_metadata(code: i16) -> bool {
 }
 
 /// The class of a message's failure.
-pub fn class_of(code: i16) -> FailureClass {
+pub fn failure_class(code: i16) -> FailureClass {
     use ResponseError::{
         ClusterAuthorizationFailed, FencedInstanceId, GroupAuthorizationFailed, InvalidProducerEpoch,
         InvalidTopicException, MessageTooLarge, ProducerFenced, RecordListTooLarge, RequestTimedOut,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_error_of_connecting_names_the_node_once() {
         let error = || CallError::Lost("refused".to_owned()).at("inner:9092");
-        let told = |address: &str| error().of_broker(address).to_string();
+        let told = |address: &str| error().into_broker_error(address).to_string();
         assert!(
             told("inner:9092").ends_with("kafka at inner:9092 cannot be reached: refused"),
             "{}",

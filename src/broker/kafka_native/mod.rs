@@ -1,51 +1,85 @@
 //! Apache Kafka over a protocol module of our own: `client = "native"`.
 //!
-//! - `config`: the `[broker.kafka]` table of this client.
-//! - `produce`: batches of partitions, the requests that send them, and what becomes of them; transactions.
-//! - `consume`: from where a consumer reads, its fetches, and what it has not taken yet.
-//! - `group`: members of groups, how partitions are shared among them, and their offsets.
-//! - `net`: connections, credentials, the cluster and its topics, and coordinators.
-//! - [`codec`]: record batches, and the layouts of messages.
-//! - `error`: what error codes mean; `traffic`: what was sent and received.
-//!
-//! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
+//! - `produce`: `producer` encodes each record straight into the open batch of its partition (`partitioner`, `accumulator`,
+//!   `producer_batch`). A `sender` for each node sends the batches that are due, several in one `request`, and `completion` records what
+//!   became of them. `client` is what they share; `maintenance` and `transactions` are its tasks.
+//! - `consume`: a `consumer` reads from its `start_offset` what its `fetcher` has put into the `buffer`.
+//! - `group`: `groups` makes members. A `member` takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
+//!   (`server_assigned`). `committed`: their offsets.
+//! - `net`: `connect` opens connections, with TLS and `sasl`; `control` sends one request after the other; `cluster` finds leaders and
+//!   coordinators; `admin`: topics.
+//! - [`codec`]: record batches, and the layouts of messages. `error`: what error codes mean. `traffic`: what was sent and received.
 
 pub mod codec;
 mod config;
-mod consume;
 mod error;
-mod group;
-mod net;
-mod produce;
+mod traffic;
+mod consume {
+    pub mod buffer;
+    pub mod consumer;
+    pub mod fetch_session;
+    pub mod fetcher;
+    pub mod start_offset;
+}
+mod group {
+    pub mod assignors;
+    pub mod classic;
+    pub mod committed;
+    pub mod groups;
+    pub mod member;
+    pub mod member_messages;
+    pub mod membership;
+    pub mod server_assigned;
+}
+mod net {
+    pub mod admin;
+    pub mod cluster;
+    pub mod connect;
+    pub mod control;
+    pub mod sasl;
+}
+mod produce {
+    pub mod accumulator;
+    pub mod client;
+    pub mod completion;
+    pub mod maintenance;
+    pub mod partitioner;
+    pub mod producer;
+    pub mod producer_batch;
+    pub mod request;
+    pub mod sender;
+    pub mod transactions;
+}
 #[cfg(test)]
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
-mod traffic;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
 use self::consume::consumer::KafkaNativeConsumer;
 use self::error::NAME;
-use self::group::group_protocol;
 use self::group::groups::Groups;
+use self::group::member;
 use self::net::admin::{Admin, End, EndsQuery};
 use self::net::cluster::Cluster;
 use self::net::connect::Connector;
-use self::net::login;
+use self::net::sasl;
 use self::produce::client::{Client, Messages};
-use self::produce::keeper;
+use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
+use super::kafka_identity::{TOPICS_PER_REQUEST, only};
 use super::{
-    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, kafka_durability,
-    kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready,
+    kafka_durability, kafka_identity,
 };
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor, Security};
@@ -82,8 +116,8 @@ impl Broker for KafkaNativeBroker {
             groups: true,
             ordered: true,
             tls: true,
-            sasl: login::MECHANISMS,
-            group_properties: group_protocol::PROPERTIES,
+            sasl: sasl::MECHANISMS,
+            group_properties: member::PROPERTIES,
             topic_config: true,
             existing_topics: true,
             offsets: true,
@@ -108,7 +142,7 @@ impl Broker for KafkaNativeBroker {
         });
         let addresses = setup.config.addresses.clone();
         options.transactions.map_or(Ok(()), |transactions| transactions.check(&setup)).map_err(refused)?;
-        let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
+        let unreachable = |error: error::CallError| error.into_broker_error(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
         let metadata = metadata.unwrap_or(Err(error::CallError::Timeout(setup.timeout))).map_err(unreachable)?;
@@ -118,7 +152,7 @@ impl Broker for KafkaNativeBroker {
             let messages =
                 Messages { headers: headers.clone(), payloads: setup.payloads.clone(), acks: setup.acks.clone() };
             let transactional_id = format!("{}-{}", setup.run_id, setup.first_producer + index);
-            let client = keeper::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
+            let client = maintenance::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
         let named = kafka_identity::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
@@ -157,16 +191,34 @@ impl Broker for KafkaNativeBroker {
         self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.admin.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        only(self.create_topics(slice::from_ref(topic)).await)
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.admin.present(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        only(self.find_topics(slice::from_ref(topic)).await)
     }
 
-    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        only(self.delete_topics(slice::from_ref(topic)).await)
+    }
+
+    const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;
+
+    async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        self.admin.create(topics).await
+    }
+
+    async fn find_topics(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
         self.admin.find(topics).await
+    }
+
+    async fn delete_topics(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        self.admin.delete(topics).await
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        self.admin.unready(topics).await
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
@@ -195,11 +247,13 @@ impl Broker for KafkaNativeBroker {
         })
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn stop(&self) {
         join_all(self.clients.iter().map(|client| client.end_transactions())).await;
         self.clients.iter().for_each(|client| client.close());
-        let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
-        topics.and(groups)
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        self.groups.remove().await
     }
 }
 

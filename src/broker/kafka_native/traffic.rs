@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::codec::batch::HEADER_BYTES;
-use super::produce::pending::Pending;
+use super::produce::producer_batch::ProducerBatch;
 use crate::broker::{Telemetry, Wire};
 use crate::measure::Distribution;
 
@@ -15,7 +15,7 @@ use crate::measure::Distribution;
 pub struct Traffic {
     queued_messages: AtomicU64,
     queue_full_ns: AtomicU64,
-    /// That have sent something, and are open.
+    /// Open connections that have sent something.
     connections: AtomicU64,
     connections_full_ns: AtomicU64,
     counted: Mutex<Counted>,
@@ -103,11 +103,11 @@ impl Traffic {
     }
 
     /// The broker has a batch.
-    pub fn taken(&self, pending: &Pending) {
+    pub fn taken(&self, batch: &ProducerBatch) {
         let wire = &mut self.counted.lock().wire;
-        wire.raw_bytes += pending.payload_bytes as u64;
-        wire.body_bytes += pending.body_bytes as u64;
-        wire.sent_bytes += (pending.batch.len() - HEADER_BYTES) as u64;
+        wire.raw_bytes += batch.payload_bytes as u64;
+        wire.body_bytes += batch.body_bytes as u64;
+        wire.sent_bytes += (batch.encoded.len() - HEADER_BYTES) as u64;
     }
 
     /// What was counted since the last call.

@@ -1,4 +1,4 @@
-//! What was found and made, and what is to be removed at the end.
+//! What was found and created, and what is to be deleted at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

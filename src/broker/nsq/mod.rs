@@ -29,12 +29,9 @@ mod producer;
 mod traffic;
 mod upgraded_stream;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::timeout;
 
 use self::admin::{Admin, Node, next_port};
 use self::assigned::{Assigned, TopicLocation};
@@ -46,7 +43,7 @@ use self::discovery::Discovery;
 use self::placement::Placement;
 use self::producer::NsqProducer;
 use self::traffic::quantile;
-use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 
 /// Some nsqd, reached over publishing connections.
@@ -61,8 +58,6 @@ pub struct NsqBroker {
     first_producer: usize,
     run_id: String,
     version: String,
-    /// How long closing may take.
-    timeout: Duration,
     assigned: Arc<Mutex<Assigned>>,
     /// nsqlookupd, if they are to be asked.
     lookups: Vec<String>,
@@ -106,7 +101,7 @@ impl Broker for NsqBroker {
             let connection = Publishing::start(address.clone(), session, connector.clone(), setup.acks.recorder());
             connections.push(Arc::new(connection));
         }
-        let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Arc::default());
+        let (run_id, assigned) = (setup.run_id, Arc::default());
         let lookups = if options.lookup { setup.config.addresses } else { Vec::new() };
         Ok(NsqBroker {
             options,
@@ -118,46 +113,57 @@ impl Broker for NsqBroker {
             first_producer: setup.first_producer,
             run_id,
             version,
-            timeout,
             assigned,
             lookups,
         })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        for Topic { name, .. } in topics {
-            for http in self.http_addresses() {
-                self.prepare_at(http, name, created).await?;
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        let mut created = Vec::new();
+        for http in self.http_addresses() {
+            match self.create_at(http, &topic.name).await {
+                Ok(None) => {}
+                Ok(Some(location)) => created.push(location),
+                Err(error) => {
+                    for TopicLocation { http, topic } in &created {
+                        // An error would hide the cause.
+                        let _ = self.admin.delete_topic(http, topic).await;
+                    }
+                    return Err(error);
+                }
             }
         }
-        Ok(())
+        let is_new = !created.is_empty();
+        self.assigned().made.extend(created);
+        // Without HTTP, topics are created by use.
+        Ok(if is_new { Created::New } else { Created::Existing(topic.clone()) })
+    }
+
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        let name = self.topic_name(&topic.name);
+        for http in self.http_addresses() {
+            let found = self.admin.topic(http, &name).await;
+            if found.map_err(|reason| refused_at(http, &topic.name, "found", &reason))?.is_some() {
+                return Ok(Some(topic.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let locations = self.take_made(&self.topic_name(&topic.name));
+        let mut result = Ok(());
+        for TopicLocation { http, topic } in &locations {
+            let deleted = self.admin.delete_topic(http, topic).await;
+            result = result.and(deleted.map_err(|reason| refused_at(http, topic, "removed", &reason)));
+        }
+        result
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
         let connection = self.placement.of_producer(producer_number - self.first_producer);
         let topic = self.topic_name(&topic.name).into();
         Ok(NsqProducer::new(self.connections[connection].clone(), topic, self.options.reconnect))
-    }
-
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let mut existing = Vec::new();
-        for wanted @ Topic { name, .. } in topics {
-            let topic = self.topic_name(name);
-            for http in self.http_addresses() {
-                let found = self.admin.topic(http, &topic).await.map_err(|reason| BrokerError::Topic {
-                    topic: name.clone(),
-                    action: "found",
-                    reason: format!("nsqd at {http}: {reason}"),
-                })?;
-                if found.is_some() {
-                    self.assigned().made.insert(TopicLocation { http: http.to_owned(), topic: topic.clone() });
-                    if existing.last() != Some(wanted) {
-                        existing.push(wanted.clone());
-                    }
-                }
-            }
-        }
-        Ok(existing)
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {
@@ -238,18 +244,18 @@ impl Broker for NsqBroker {
         telemetry
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        let Assigned { made: mut topics, mut channels, .. } = std::mem::take(&mut *self.assigned());
-        let names: BTreeSet<String> = created.iter().map(|name| self.topic_name(name)).collect();
-        topics.retain(|location| names.contains(&location.topic));
-        // A topic's channels are removed with it.
-        channels.retain(|(location, _)| !topics.contains(location));
-        // Connections are closed first: a message that is published later would create a removed topic again.
+    async fn stop(&self) {
         self.connections.iter().for_each(|connection| connection.end());
-        timeout(self.timeout, self.remove(&topics, &channels)).await.unwrap_or_else(|_| {
-            let reason = format!("topics and channels were not removed within {:?}", self.timeout);
-            Err(BrokerError::Client { broker: "nsq", reason })
-        })
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        let channels = std::mem::take(&mut self.assigned().channels);
+        let mut result = Ok(());
+        for (TopicLocation { http, topic }, channel) in &channels {
+            let deleted = self.admin.delete_channel(http, topic, channel).await;
+            result = result.and(deleted.map_err(|reason| refused_at(http, topic, "removed", &reason)));
+        }
+        result
     }
 }
 
@@ -290,52 +296,40 @@ impl NsqBroker {
         channel
     }
 
-    /// Creates the topic at one nsqd, if it is not there.
-    async fn prepare_at(&self, http: &str, name: &str, created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let topic = self.topic_name(name);
-        let failed = |action, reason| {
-            let reason = format!(
-                "nsqd at {http}: {reason} (set `broker.nsq.http_addresses` to nsqd's HTTP addresses, or to [] to use none)"
-            );
-            BrokerError::Topic { topic: name.to_owned(), action, reason }
+    /// Creates the topic at one nsqd; `None`: it is there already.
+    async fn create_at(&self, http: &str, name: &str) -> Result<Option<TopicLocation>, BrokerError> {
+        let location = TopicLocation { http: http.to_owned(), topic: self.topic_name(name) };
+        let failed = |action, reason: String| {
+            let advice = "set `broker.nsq.http_addresses` to nsqd's HTTP addresses, or to [] to use none";
+            refused_at(http, name, action, &format!("{reason} ({advice})"))
         };
-        let place = TopicLocation { http: http.to_owned(), topic: topic.clone() };
-        let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
-        if found.is_none() {
-            self.admin.create_topic(http, &topic).await.map_err(|reason| failed("created", reason))?;
-            self.assigned().made.insert(place.clone());
-            if !created.iter().any(|one| one == name) {
-                created.push(name.to_owned());
-            }
+        let found = self.admin.topic(http, &location.topic).await.map_err(|reason| failed("found", reason))?;
+        let is_new = found.is_none();
+        if is_new {
+            self.admin.create_topic(http, &location.topic).await.map_err(|reason| failed("created", reason))?;
         }
         let channels = found.and_then(|found| found.channels).into_iter().flatten();
-        self.assigned().found.insert(place, channels.map(|channel| channel.channel_name).collect());
-        Ok(())
+        self.assigned().found.insert(location.clone(), channels.map(|channel| channel.channel_name).collect());
+        Ok(is_new.then_some(location))
     }
 
-    /// Removes the topics and channels. Goes on after an error, and returns the first one.
-    async fn remove(
-        &self,
-        topics: &BTreeSet<TopicLocation>,
-        channels: &BTreeSet<(TopicLocation, String)>,
-    ) -> Result<(), BrokerError> {
-        let mut result = Ok(());
-        let failed = |TopicLocation { http, topic }: &TopicLocation, reason: String| {
-            let reason = format!("nsqd at {http}: {reason}");
-            Err(BrokerError::Topic { topic: topic.clone(), action: "removed", reason })
-        };
-        for (location, channel) in channels {
-            if let Err(reason) = self.admin.delete_channel(&location.http, &location.topic, channel).await {
-                result = result.and(failed(location, reason));
-            }
+    /// Where the topic was created by this process, else by another one, which is every nsqd that has it. Its channels are deleted with it.
+    fn take_made(&self, topic: &str) -> Vec<TopicLocation> {
+        let mut assigned = self.assigned();
+        let mut locations: Vec<_> = assigned.made.iter().filter(|made| made.topic == topic).cloned().collect();
+        assigned.made.retain(|made| made.topic != topic);
+        if locations.is_empty() {
+            let location = |http: &str| TopicLocation { http: http.to_owned(), topic: topic.to_owned() };
+            locations = self.http_addresses().map(location).collect();
         }
-        for location in topics {
-            if let Err(reason) = self.admin.delete_topic(&location.http, &location.topic).await {
-                result = result.and(failed(location, reason));
-            }
-        }
-        result
+        assigned.channels.retain(|(location, _)| !locations.contains(location));
+        locations
     }
+}
+
+/// Why an nsqd does not do something with a topic.
+fn refused_at(http: &str, topic: &str, action: &'static str, reason: &str) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason: format!("nsqd at {http}: {reason}") }
 }
 
 /// The nsqd of the scenario, with their HTTP addresses: those of the scenario, or NSQ's default. Empty: HTTP is not used.

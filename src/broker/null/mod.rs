@@ -27,8 +27,8 @@ use self::script::Script;
 use self::server::Server;
 use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing, Producer,
-    Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,
+    Broker, BrokerError, BrokerInfo, Consumer, Created, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing,
+    Producer, Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,
 };
 use crate::measure::Acks;
 use crate::scenario::{Capabilities, Descriptor};
@@ -37,6 +37,8 @@ use crate::scenario::{Capabilities, Descriptor};
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
+    /// The names of the topics that were asked for, in their order.
+    asked_for: Mutex<Vec<String>>,
     options: NullOptions,
     acks: Acks,
 }
@@ -84,18 +86,34 @@ impl Broker for NullBroker {
         let script = Arc::new(Script::new(options.clone()));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options, acks: setup.acks.clone() })
+        let (topics, asked_for) = Default::default();
+        Ok(NullBroker { servers: servers.collect(), topics, asked_for, options, acks: setup.acks.clone() })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        for (number, topic) in topics.iter().enumerate() {
-            if self.options.refuse_topic == Some(number) {
-                let (topic, reason) = (topic.name.clone(), REFUSED.to_owned());
-                return Err(BrokerError::Topic { topic, action: "created", reason });
-            }
-            self.log(topic);
-            created.push(topic.name.clone());
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        let number = {
+            let mut asked_for = self.asked_for.lock();
+            let number = asked_for.iter().position(|name| *name == topic.name);
+            number.unwrap_or_else(|| {
+                asked_for.push(topic.name.clone());
+                asked_for.len() - 1
+            })
+        };
+        if self.options.refuse_topic == Some(number) {
+            let (topic, reason) = (topic.name.clone(), REFUSED.to_owned());
+            return Err(BrokerError::Topic { topic, action: "created", reason });
         }
+        self.log(topic);
+        Ok(Created::New)
+    }
+
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        Ok(self.topics.lock().contains_key(&topic.name).then(|| topic.clone()))
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        tokio::time::sleep(self.options.removal_time).await;
+        self.topics.lock().remove(&topic.name);
         Ok(())
     }
 
@@ -138,10 +156,7 @@ impl Broker for NullBroker {
         BrokerInfo { client: format!("brokermark {}", env!("CARGO_PKG_VERSION")), broker: None, embedded: false }
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        if !created.is_empty() {
-            tokio::time::sleep(self.options.removal_time).await;
-        }
+    async fn close(self) -> Result<(), BrokerError> {
         self.servers.iter().for_each(|server| server.stop());
         Ok(())
     }

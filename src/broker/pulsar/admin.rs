@@ -1,22 +1,16 @@
 //! The admin interface: creates, finds and removes topics and subscriptions over HTTP.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
-use parking_lot::Mutex;
 use rustls::ClientConfig;
 
 use super::durability::Persistence;
 use super::name::TopicName;
 use super::token::Token;
-use crate::broker::{BrokerError, Topic};
+use crate::broker::BrokerError;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
-
-/// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
-const WORKERS: usize = 16;
 
 /// Times a broker may send us on to another.
 const MAX_REDIRECTS: usize = 10;
@@ -38,27 +32,34 @@ impl Admin {
         Admin { http: HttpClient::new(tls, timeout), url: url.trim_end_matches('/').to_owned(), token }
     }
 
-    /// Makes those of `topics` that do not exist. Returns, in their order, how many partitions each has (0: it is not
-    /// partitioned) and whether it was made.
+    /// Creates a topic, unless it exists. How many partitions it has (0: it is not partitioned), and whether it was created.
     ///
     /// # Errors
-    /// When one exists with another number of partitions, or cannot be made; those that were made are removed again.
-    pub async fn prepare(&self, topics: &[(TopicName, Topic)]) -> Result<Vec<(u32, bool)>, BrokerError> {
-        let made: Mutex<Vec<(TopicName, bool)>> = Mutex::default();
-        let made_here = &made;
-        let prepare = topics.iter().map(|(name, topic)| async move {
-            let (partitions, is_made) = self.prepare_one(name, topic).await?;
-            if is_made {
-                made_here.lock().push((name.clone(), partitions > 0));
+    /// When it cannot be created.
+    pub async fn create(&self, name: &TopicName, partitions: u32) -> Result<(u32, bool), BrokerError> {
+        let failed = |reason: String| name.error("created", reason);
+        let path = name.admin_path();
+        let answer = match partitions {
+            1 => self.call("PUT", &path, None).await?,
+            partitions => self.call("PUT", &format!("{path}/partitions"), Some(&partitions.to_string())).await?,
+        };
+        match answer.status {
+            200..300 if partitions == 1 => Ok((0, true)),
+            200..300 => Ok((partitions, true)),
+            409 => {
+                let answer = self.call("GET", &format!("{path}/partitions"), None).await?;
+                let found = partitions_in(&answer).ok_or_else(|| {
+                    failed(format!("it exists, but its partitions cannot be counted: {}", reason(&answer)))
+                })?;
+                Ok((found, false))
             }
-            Ok((partitions, is_made))
-        });
-        let prepared = in_parallel(prepare, Upon::Stop).await;
-        if prepared.is_err() {
-            // The first error is the cause; that of the removal would hide it.
-            let _ = self.remove(&made.into_inner()).await;
+            404 => Err(failed(format!(
+                "{}: does the namespace {} exist? Make it, or name another in `broker.pulsar.namespace`",
+                reason(&answer),
+                name.namespace()
+            ))),
+            _ => Err(failed(reason(&answer))),
         }
-        prepared
     }
 
     /// How many partitions a topic has, 0 where it is not partitioned; `None`: it does not exist.
@@ -80,16 +81,13 @@ impl Admin {
         }
     }
 
-    /// Removes topics, also while clients are connected to them. `partitioned`: whether the topic has partitions.
+    /// Deletes a topic, also while clients are connected to it. `is_partitioned`: whether the topic has partitions.
     ///
     /// # Errors
-    /// The first, when the broker does not remove one; the others are removed nevertheless.
-    pub async fn remove(&self, topics: &[(TopicName, bool)]) -> Result<(), BrokerError> {
-        let remove = topics.iter().map(|(name, partitioned)| async move {
-            let path = if *partitioned { format!("{}/partitions", name.admin_path()) } else { name.admin_path() };
-            self.delete(name, &format!("{path}?force=true"), "removed").await
-        });
-        in_parallel(remove, Upon::GoOn).await.map(drop)
+    /// When the broker does not delete it.
+    pub async fn delete(&self, name: &TopicName, is_partitioned: bool) -> Result<(), BrokerError> {
+        let partitions = if is_partitioned { "/partitions" } else { "" };
+        self.call_delete(name, &format!("{}{partitions}?force=true", name.admin_path()), "removed").await
     }
 
     /// Makes a subscription that begins at the earliest message, so that the broker keeps all messages until it has read them.
@@ -105,16 +103,13 @@ impl Admin {
         }
     }
 
-    /// Removes subscriptions from topics that stay.
+    /// Removes a subscription from a topic that stays.
     ///
     /// # Errors
-    /// The first, when the broker does not remove one; the others are removed nevertheless.
-    pub async fn unsubscribe(&self, subscriptions: &[(TopicName, String)]) -> Result<(), BrokerError> {
-        let remove = subscriptions.iter().map(|(name, subscription)| async move {
-            let path = format!("{}/subscription/{subscription}?force=true", name.admin_path());
-            self.delete(name, &path, "left").await
-        });
-        in_parallel(remove, Upon::GoOn).await.map(drop)
+    /// When the broker does not remove it.
+    pub async fn unsubscribe(&self, name: &TopicName, subscription: &str) -> Result<(), BrokerError> {
+        let path = format!("{}/subscription/{subscription}?force=true", name.admin_path());
+        self.call_delete(name, &path, "left").await
     }
 
     /// The persistence policies that apply to a topic; `None` where the broker does not tell them.
@@ -123,40 +118,7 @@ impl Admin {
         serde_json::from_str(&answer.text).ok()
     }
 
-    async fn prepare_one(&self, name: &TopicName, topic: &Topic) -> Result<(u32, bool), BrokerError> {
-        let failed = |reason: String| name.error("created", reason);
-        let path = name.admin_path();
-        let answer = match topic.partitions {
-            1 => self.call("PUT", &path, None).await?,
-            partitions => self.call("PUT", &format!("{path}/partitions"), Some(&partitions.to_string())).await?,
-        };
-        match answer.status {
-            200..300 if topic.partitions == 1 => Ok((0, true)),
-            200..300 => Ok((topic.partitions, true)),
-            409 => {
-                let answer = self.call("GET", &format!("{path}/partitions"), None).await?;
-                match partitions_in(&answer) {
-                    Some(found) if found.max(1) == topic.partitions => Ok((found, false)),
-                    Some(found) => Err(BrokerError::TopicMismatch {
-                        topic: topic.name.clone(),
-                        found: format!("{} partition(s)", found.max(1)),
-                        wanted: format!("{} partition(s)", topic.partitions),
-                    }),
-                    None => {
-                        Err(failed(format!("it exists, but its partitions cannot be counted: {}", reason(&answer))))
-                    }
-                }
-            }
-            404 => Err(failed(format!(
-                "{}: does the namespace {} exist? Make it, or name another in `broker.pulsar.namespace`",
-                reason(&answer),
-                name.namespace()
-            ))),
-            _ => Err(failed(reason(&answer))),
-        }
-    }
-
-    async fn delete(&self, name: &TopicName, path: &str, action: &'static str) -> Result<(), BrokerError> {
+    async fn call_delete(&self, name: &TopicName, path: &str, action: &'static str) -> Result<(), BrokerError> {
         let answer = self.call("DELETE", path, None).await?;
         match answer.status {
             // What is gone need not be removed.
@@ -221,43 +183,10 @@ fn reason(response: &HttpResponse) -> String {
     }
 }
 
-/// What an error in one item means for those that have not begun.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Upon {
-    Stop,
-    GoOn,
-}
-
-/// Awaits all `work`, a few at a time; results in its order. What has begun is awaited also after an error.
-///
-/// # Errors
-/// The first, in the order of the work.
-async fn in_parallel<R>(
-    work: impl Iterator<Item = impl Future<Output = Result<R, BrokerError>>>,
-    upon_error: Upon,
-) -> Result<Vec<R>, BrokerError> {
-    let stopped = &AtomicBool::new(false);
-    let guarded = work.map(|one| async move {
-        if stopped.load(Ordering::Relaxed) {
-            return None;
-        }
-        let result = one.await;
-        if result.is_err() && upon_error == Upon::Stop {
-            stopped.store(true, Ordering::Relaxed);
-        }
-        Some(result)
-    });
-    // Made before the stream, whose own `map` the compiler cannot prove to be `Send` here.
-    let guarded: Vec<_> = guarded.collect();
-    let results: Vec<Option<_>> = stream::iter(guarded).buffered(WORKERS).collect().await;
-    results.into_iter().flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
-    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
     use super::*;
@@ -291,27 +220,9 @@ mod tests {
         let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
         let admin = Admin::new(&entrance, Some(Arc::new(token)), None, Duration::from_secs(10));
         let name = TopicName::new("a/b", "c", true);
-        let topic = Topic { name: "c".to_owned(), partitions: 1, replication: 1 };
-        assert_eq!(admin.prepare(&[(name, topic)]).await, Ok(vec![(0, true)]));
+        assert_eq!(admin.create(&name, 1).await, Ok((0, true)));
         let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
         assert_eq!(at_entrance.join().unwrap(), expected);
         assert_eq!(at_owner.join().unwrap(), expected);
-    }
-
-    #[tokio::test]
-    async fn work_is_done_in_parallel_and_stops_at_an_error_or_goes_on() {
-        let items: Vec<usize> = (0..100).collect();
-        let doubled = in_parallel(items.iter().map(async |item| Ok(item * 2)), Upon::Stop).await.unwrap();
-        assert_eq!(doubled, (0..100).map(|item| item * 2).collect::<Vec<_>>());
-        let failure = BrokerError::Client { broker: "pulsar", reason: "no".into() };
-        for (upon, all) in [(Upon::Stop, false), (Upon::GoOn, true)] {
-            let begun = AtomicUsize::new(0);
-            let work = items.iter().map(async |item| {
-                begun.fetch_add(1, Ordering::Relaxed);
-                if *item == 5 { Err(failure.clone()) } else { Ok(()) }
-            });
-            assert_eq!(in_parallel(work, upon).await, Err(failure.clone()));
-            assert_eq!(begun.into_inner() == 100, all);
-        }
     }
 }

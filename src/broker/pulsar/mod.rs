@@ -58,7 +58,7 @@ use self::producer::PulsarProducer;
 use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
-use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 
 /// A Pulsar cluster, reached by brokermark's own client.
@@ -114,12 +114,16 @@ impl Broker for PulsarBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.topics.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        self.topics.create(topic).await
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.topics.adopt(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        self.topics.find(topic).await
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        self.topics.delete(topic).await
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
@@ -171,7 +175,7 @@ impl Broker for PulsarBroker {
         }
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        self.topics.remove(&created).await
+    async fn close(self) -> Result<(), BrokerError> {
+        self.topics.unsubscribe().await
     }
 }

@@ -103,6 +103,7 @@ impl OAuth2 {
         let url = format!("{}/{WELL_KNOWN}", self.grant.issuer_url.trim_end_matches('/'));
         let request = HttpRequest { method: "GET", url: &url, headers: &[], body: String::new() };
         let issuer: Issuer = self.read(&request).await?;
+        refuse_downgrade(&self.grant.issuer_url, &issuer.token_endpoint)?;
         Ok(issuer.token_endpoint)
     }
 
@@ -117,6 +118,15 @@ impl OAuth2 {
     }
 }
 
+/// The client's secret goes to the endpoint: an issuer that is asked over TLS cannot send it elsewhere in clear.
+fn refuse_downgrade(issuer_url: &str, endpoint: &str) -> Result<(), String> {
+    let is_encrypted = |url: &str| url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+    if is_encrypted(issuer_url) && !is_encrypted(endpoint) {
+        return Err(format!("{issuer_url} names a token endpoint without TLS, to which no secret is sent"));
+    }
+    Ok(())
+}
+
 /// The reason in an error response (RFC 6749, section 5.2), in brackets.
 fn refusal(text: &str) -> String {
     let parsed: Option<serde_json::Value> = serde_json::from_str(text).ok();
@@ -129,6 +139,14 @@ fn refusal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_does_not_leave_tls() {
+        let refused = |issuer, endpoint| refuse_downgrade(issuer, endpoint).is_err();
+        assert!(refused("https://issuer", "http://issuer/token"));
+        assert!(refused("HTTPS://issuer", "other"));
+        assert!(!refused("https://issuer", "https://other/token") && !refused("http://issuer", "http://issuer/token"));
+    }
 
     #[test]
     fn refusals_are_repeated_without_the_rest() {

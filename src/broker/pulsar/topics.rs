@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
@@ -17,7 +18,7 @@ use super::oauth2::OAuth2;
 use super::pool;
 use super::token::Token;
 use super::topic_consumer::Membership;
-use crate::broker::{BrokerError, Durability, Setup, Subscription, Topic};
+use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
 use crate::net::http::HttpClient;
 use crate::net::in_turn::in_turn;
 use crate::net::tls::{Tls, TlsIdentity};
@@ -77,30 +78,30 @@ impl Topics {
         Ok((topics, settings))
     }
 
-    /// Creates the topics that do not exist yet.
-    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let named: Vec<(TopicName, Topic)> =
-            topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
-        let found = self.admin.prepare(&named).await?;
-        for (topic, (partitions, is_made)) in topics.iter().zip(found) {
-            self.partitions.lock().insert(topic.name.clone(), partitions);
-            if is_made {
-                created.push(topic.name.clone());
-            }
-        }
-        Ok(())
+    /// Creates a topic, unless it exists.
+    pub async fn create(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        let (partitions, is_new) = self.admin.create(&self.name(&topic.name), topic.partitions).await?;
+        let found = self.learn(topic, partitions);
+        Ok(if is_new { Created::New } else { Created::Existing(found) })
     }
 
-    /// Those of the topics that exist, as they are.
-    pub async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let mut existing = Vec::new();
-        for topic in topics {
-            if let Some(partitions) = self.admin.partitions(&self.name(&topic.name)).await? {
-                self.partitions.lock().insert(topic.name.clone(), partitions);
-                existing.push(Topic { partitions: partitions.max(1), ..topic.clone() });
-            }
-        }
-        Ok(existing)
+    /// The topic as it is, if it exists.
+    pub async fn find(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        let partitions = self.admin.partitions(&self.name(&topic.name)).await?;
+        Ok(partitions.map(|partitions| self.learn(topic, partitions)))
+    }
+
+    /// Deletes a topic, with its subscriptions.
+    pub async fn delete(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let is_partitioned = self.partitions.lock().get(&topic.name).is_some_and(|partitions| *partitions > 0);
+        self.subscriptions.lock().retain(|(name, _)| *name != topic.name);
+        self.admin.delete(&self.name(&topic.name), is_partitioned).await
+    }
+
+    /// Notes how many partitions a topic has, 0 where it is not partitioned. The topic as the engine counts them.
+    fn learn(&self, topic: &Topic, partitions: u32) -> Topic {
+        self.partitions.lock().insert(topic.name.clone(), partitions);
+        Topic { partitions: partitions.max(1), ..topic.clone() }
     }
 
     /// The names of a topic's partitions; that of the topic if it has none.
@@ -162,18 +163,13 @@ impl Topics {
         durability::durability(self.admin.persistence(&self.name(&first.name)).await)
     }
 
-    /// Removes the topics that were made, and the subscriptions of those that stay.
-    pub async fn remove(&self, created: &[String]) -> Result<(), BrokerError> {
-        let partitions = self.partitions.lock().clone();
-        let is_partitioned = |topic: &String| partitions.get(topic).is_some_and(|partitions| *partitions > 0);
-        let topics: Vec<_> = created.iter().map(|topic| (self.name(topic), is_partitioned(topic))).collect();
-        let subscriptions = std::mem::take(&mut *self.subscriptions.lock()).into_iter();
-        let left: Vec<_> = subscriptions
-            .filter(|(topic, _)| !created.contains(topic))
-            .map(|(topic, subscription)| (self.name(&topic), subscription))
-            .collect();
-        let removed = self.admin.remove(&topics).await;
-        self.admin.unsubscribe(&left).await.and(removed)
+    /// Removes the subscriptions of the topics that stay. Goes on after an error, and returns the first one.
+    pub async fn unsubscribe(&self) -> Result<(), BrokerError> {
+        let subscriptions = std::mem::take(&mut *self.subscriptions.lock());
+        let left = subscriptions
+            .iter()
+            .map(async |(topic, subscription)| self.admin.unsubscribe(&self.name(topic), subscription).await);
+        join_all(left).await.into_iter().fold(Ok(()), Result::and)
     }
 
     fn name(&self, topic: &str) -> TopicName {

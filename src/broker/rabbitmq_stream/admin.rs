@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
 
 use super::codec::code;
 use super::codec::command::Request;
@@ -13,15 +12,9 @@ use super::codec::response::{Metadata, read_strings};
 use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, StreamLocation};
-use crate::broker::{BrokerError, Topic};
+use crate::broker::{BrokerError, Created, Topic};
 use crate::net::address;
 use crate::net::connect::within;
-
-/// How often new streams are checked for leaders.
-const POLL: Duration = Duration::from_millis(50);
-
-/// How long the members of a stream that was just created have to join its leader, which each of them tries every few seconds.
-const MEMBERS_WITHIN: Duration = Duration::from_secs(15);
 
 /// A connection for administration, opened when it is needed, and again after a failure.
 pub struct Admin {
@@ -208,55 +201,14 @@ impl Admin {
             .collect())
     }
 
-    /// Creates those of `topics` that do not exist, waits until all have leaders, and returns the names of those it created.
+    /// Creates a topic, unless it exists.
     ///
     /// # Errors
-    /// When one exists with another number of partitions, or cannot be made.
-    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        for topic in topics {
-            match &self.streams(&topic.name).await?[..] {
-                [] => {
-                    self.make(topic).await?;
-                    created.push(topic.name.clone());
-                }
-                found => agree(topic, found)?,
-            }
-            self.await_leaders(topic).await?;
+    /// When it cannot be created.
+    pub async fn create(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        if let Some(found) = self.find(topic).await? {
+            return Ok(Created::Existing(found));
         }
-        Ok(())
-    }
-
-    /// The topics of these names, as they are.
-    ///
-    /// # Errors
-    /// When one does not exist.
-    pub async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let present = self.present(topics).await?;
-        match topics.iter().find(|wanted| present.iter().all(|found| found.name != wanted.name)) {
-            None => Ok(present),
-            Some(missing) => {
-                let reason = "it does not exist: create it first".to_owned();
-                Err(failed(&missing.name, "taken as it is", reason))
-            }
-        }
-    }
-
-    /// Those of the topics that exist, as they are.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    pub async fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let mut present = Vec::with_capacity(topics.len());
-        for topic in topics {
-            let partitions = self.streams(&topic.name).await?.len() as u32;
-            if partitions > 0 {
-                present.push(Topic { partitions, ..topic.clone() });
-            }
-        }
-        Ok(present)
-    }
-
-    async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {
         let name = &topic.name;
         let arguments = self.connector.options().arguments(topic.replication);
         let answer = if topic.partitions == 1 {
@@ -266,33 +218,35 @@ impl Admin {
                 (0..topic.partitions).map(|number| (format!("{name}-{number}"), number.to_string())).collect();
             self.ask(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
         };
-        answer.map(drop).map_err(|code| failed(name, "created", code::name(code)))
+        answer.map(|_| Created::New).map_err(|code| failed(name, "created", code::name(code)))
     }
 
-    async fn await_leaders(&self, topic: &Topic) -> Result<(), BrokerError> {
-        let deadline = Instant::now() + self.timeout;
-        let members_by = Instant::now() + self.timeout.min(MEMBERS_WITHIN);
+    /// The topic as it is, if it exists. How many members its streams have is not asked.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn find(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        let partitions = self.streams(&topic.name).await?.len() as u32;
+        Ok((partitions > 0).then(|| Topic { partitions, ..topic.clone() }))
+    }
+
+    /// What a topic lacks before it can be used. The members of a stream that was just created join its leader, which each of them tries
+    /// every few seconds.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn lacks(&self, topic: &Topic) -> Result<Option<String>, BrokerError> {
         let streams = self.streams(&topic.name).await?;
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
-        loop {
-            let locations = self.locations(&names).await?;
-            if locations.len() == names.len() && locations.iter().all(|location| location.leader.is_some()) {
-                let short = locations.iter().find(|location| location.members < topic.replication as usize);
-                let Some(location) = short else { return Ok(()) };
-                if Instant::now() >= members_by {
-                    let reason = format!(
-                        "it has {} members and not {}: is `topology.replication` more than the nodes?",
-                        location.members, topic.replication
-                    );
-                    return Err(failed(&topic.name, "created", reason));
-                }
-            }
-            if Instant::now() >= deadline {
-                let reason = format!("no leader for all its streams within {:?}", self.timeout);
-                return Err(failed(&topic.name, "created", reason));
-            }
-            sleep(POLL).await;
+        let locations = self.locations(&names).await?;
+        if names.is_empty() || locations.len() < names.len() || locations.iter().any(|stream| stream.leader.is_none()) {
+            return Ok(Some("it has no leader for each of its streams".to_owned()));
         }
+        let short = locations.iter().find(|location| location.members < topic.replication as usize);
+        Ok(short.map(|location| {
+            let (members, replication) = (location.members, topic.replication);
+            format!("it has {members} members and not {replication}: is `topology.replication` more than the nodes?")
+        }))
     }
 
     /// Takes leave of the server.
@@ -302,39 +256,20 @@ impl Admin {
         }
     }
 
-    /// Removes topics by name. Goes on after an error, and returns the first one.
+    /// Deletes a topic. A missing one is not an error.
     ///
     /// # Errors
-    /// When the server does not remove a topic. A missing topic is not an error.
-    pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
-        let mut failure = Ok(());
-        for name in names {
-            let removed = match self.ask(&Request::delete(name), "the stream").await {
-                Ok(Err(code::STREAM_DOES_NOT_EXIST)) => {
-                    self.ask(&Request::delete_super_stream(name), "the super stream").await
-                }
-                answer => answer,
-            };
-            let removed = match removed {
-                Ok(Ok(_) | Err(code::STREAM_DOES_NOT_EXIST)) => Ok(()),
-                Ok(Err(code)) => Err(failed(name, "removed", code::name(code))),
-                Err(error) => Err(error),
-            };
-            failure = failure.and(removed);
+    /// When the server does not delete it.
+    pub async fn delete(&self, name: &str) -> Result<(), BrokerError> {
+        let mut answer = self.ask(&Request::delete(name), "the stream").await?;
+        if answer == Err(code::STREAM_DOES_NOT_EXIST) {
+            answer = self.ask(&Request::delete_super_stream(name), "the super stream").await?;
         }
-        failure
+        match answer {
+            Ok(_) | Err(code::STREAM_DOES_NOT_EXIST) => Ok(()),
+            Err(code) => Err(failed(name, "removed", code::name(code))),
+        }
     }
-}
-
-fn agree(wanted: &Topic, found: &[String]) -> Result<(), BrokerError> {
-    if found.len() == wanted.partitions as usize {
-        return Ok(());
-    }
-    Err(BrokerError::TopicMismatch {
-        topic: wanted.name.clone(),
-        found: format!("{} partition(s)", found.len()),
-        wanted: format!("{} partition(s)", wanted.partitions),
-    })
 }
 
 fn into_broker_error((address, error): Failure) -> BrokerError {

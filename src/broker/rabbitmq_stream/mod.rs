@@ -47,10 +47,8 @@ mod topic_publishers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
 use self::admin::Admin;
 use self::body::Writer;
@@ -66,7 +64,9 @@ use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
 use self::recovery::Recovery;
 use self::stream_ends::StreamEnds;
-use super::{Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic};
+use super::{
+    Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
+};
 use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
@@ -87,7 +87,6 @@ pub struct RabbitmqStreamBroker {
     /// By name, those whose members share streams.
     groups: parking_lot::Mutex<BTreeMap<String, Arc<Group>>>,
     version: String,
-    timeout: Duration,
 }
 
 impl Broker for RabbitmqStreamBroker {
@@ -143,20 +142,28 @@ impl Broker for RabbitmqStreamBroker {
             pool,
             topics: Mutex::default(),
             version: server.version,
-            timeout: setup.timeout,
         })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.admin.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        self.admin.create(topic).await
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.admin.present(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        self.admin.find(topic).await
     }
 
-    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.admin.find(topics).await
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        self.admin.delete(&topic.name).await
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        for topic in topics {
+            if let Some(reason) = self.admin.lacks(topic).await? {
+                return Ok(Some(Unready { topic: topic.name.clone(), reason }));
+            }
+        }
+        Ok(None)
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
@@ -242,16 +249,15 @@ impl Broker for RabbitmqStreamBroker {
         telemetry
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn stop(&self) {
         self.pool.close().await;
         self.ends.close().await;
         self.tracking.close().await;
-        let removed = timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
-            let reason = format!("streams were not removed within {:?}", self.timeout);
-            Err(BrokerError::Client { broker: KIND, reason })
-        });
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
         self.admin.close().await;
-        removed
+        Ok(())
     }
 }
 

@@ -32,8 +32,9 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
@@ -47,15 +48,12 @@ use self::credentials::CredentialSource;
 use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::Signer;
-use self::store_name::{refused_name, store_name};
+use self::store_name::{is_store_name, store_name};
 use self::worker::{Traffic, Worker};
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::sls::{Emulator, Entrance, Key};
 use crate::net::backoff::Backoff;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
-
-/// How often a new store is checked for its shards.
-const STORE_POLL: Duration = Duration::from_millis(200);
 
 /// Log stores of one project, written to through one producer.
 pub struct SlsBroker {
@@ -65,7 +63,7 @@ pub struct SlsBroker {
     signer: Arc<Signer>,
     options: SlsOptions,
     stop: watch::Sender<bool>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
     sweeper: tokio::task::JoinHandle<()>,
     timeout: Duration,
     run_id: String,
@@ -81,32 +79,10 @@ impl SlsBroker {
         Admin::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
     }
 
-    /// Takes a store that the key may not look at as it is: writing shows whether it is there.
-    fn take_unseen(&self, name: &str) -> Result<(), BrokerError> {
-        self.is_unmanaged.store(true, Ordering::Relaxed);
-        if name.starts_with(&self.run_id) {
-            let reason = "this key may not manage log stores: name one that exists with `topology.name`";
-            return Err(failed(name, "created", reason.to_owned()));
-        }
-        Ok(())
-    }
-
-    /// A new store has shards a little later than the service responds.
-    async fn await_shards(&self, admin: &mut Admin, created: &[String]) -> Result<(), BrokerError> {
-        let deadline = Instant::now() + self.timeout;
-        for name in created {
-            let store = store_name(name, &self.run_id);
-            let shards = async |admin: &mut Admin| {
-                admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))
-            };
-            while shards(admin).await?.is_none_or(|shards| shards.is_empty()) {
-                if Instant::now() >= deadline {
-                    return Err(failed(name, "created", format!("it has no shards within {:?}", self.timeout)));
-                }
-                tokio::time::sleep(STORE_POLL).await;
-            }
-        }
-        Ok(())
+    /// How many of a store's shards can be written to; `None`: it does not exist.
+    async fn writable_shards(&self, topic: &Topic) -> Result<Option<u32>, ServiceError> {
+        let shards = self.admin().shards(&store_name(&topic.name, &self.run_id)).await?;
+        Ok(shards.map(|shards| shards.iter().filter(|shard| shard.is_writable()).count() as u32))
     }
 }
 
@@ -182,7 +158,7 @@ impl Broker for SlsBroker {
             signer,
             options,
             stop,
-            workers,
+            workers: Mutex::new(workers),
             sweeper,
             timeout: setup.timeout,
             run_id: setup.run_id,
@@ -192,57 +168,57 @@ impl Broker for SlsBroker {
         })
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let mut admin = self.admin();
-        let mut existing = Vec::new();
-        for topic in topics {
-            let found = match admin.shards(&store_name(&topic.name, &self.run_id)).await {
-                // A key that may not look at stores has created none.
-                Err(error) if error.is_denied() => None,
-                found => found.map_err(|error| failed(&topic.name, "looked at", error.to_string()))?,
-            };
-            if let Some(shards) = found {
-                let partitions = shards.iter().filter(|shard| shard.is_writable()).count() as u32;
-                existing.push(Topic { partitions, ..topic.clone() });
-            }
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        let failed = |action, reason: String| failed(&topic.name, action, reason);
+        let store = store_name(&topic.name, &self.run_id);
+        if !is_store_name(&store) {
+            let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
+            return Err(failed("created", reason.to_owned()));
         }
-        Ok(existing)
+        match self.writable_shards(topic).await {
+            Ok(Some(partitions)) => Ok(Created::Existing(Topic { partitions, ..topic.clone() })),
+            Ok(None) => {
+                let response = self.admin().create(&store, topic.partitions).await;
+                response.map(|()| Created::New).map_err(|error| failed("created", error.to_string()))
+            }
+            Err(error) if error.is_denied() && topic.name.starts_with(&self.run_id) => {
+                let reason = "this key may not manage log stores: name one that exists with `topology.name`";
+                Err(failed("created", reason.to_owned()))
+            }
+            // A store that the key may not look at is taken as it is: writing shows whether it is there.
+            Err(error) if error.is_denied() => {
+                self.is_unmanaged.store(true, Ordering::Relaxed);
+                Ok(Created::Existing(topic.clone()))
+            }
+            Err(error) => Err(failed("looked at", error.to_string())),
+        }
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let mut admin = self.admin();
-        // All of them before anything is made.
-        if let Some(name) = refused_name(topics, &self.run_id) {
-            let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
-            return Err(failed(name, "created", reason.to_owned()));
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        match self.writable_shards(topic).await {
+            Ok(shards) => Ok(shards.map(|partitions| Topic { partitions, ..topic.clone() })),
+            // A key that may not look at stores has created none.
+            Err(error) if error.is_denied() => Ok(None),
+            Err(error) => Err(failed(&topic.name, "looked at", error.to_string())),
         }
-        for Topic { name, partitions, .. } in topics {
-            let store = store_name(name, &self.run_id);
-            let found = match admin.shards(&store).await {
-                Err(error) if error.is_denied() => {
-                    self.take_unseen(name)?;
-                    continue;
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let deleted = self.admin().delete(&store_name(&topic.name, &self.run_id)).await;
+        deleted.map_err(|error| failed(&topic.name, "removed", error.to_string()))
+    }
+
+    async fn unready_topic(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        for topic in topics {
+            match self.writable_shards(topic).await {
+                Ok(None | Some(0)) => {
+                    return Ok(Some(Unready { topic: topic.name.clone(), reason: "it has no shards".to_owned() }));
                 }
-                found => found.map_err(|error| failed(name, "looked at", error.to_string()))?,
-            };
-            let writable = found.map(|shards| shards.iter().filter(|shard| shard.is_writable()).count());
-            match writable {
-                Some(shards) if shards != *partitions as usize => {
-                    return Err(BrokerError::TopicMismatch {
-                        topic: name.clone(),
-                        found: format!("{shards} shards that can be written to"),
-                        wanted: format!("{partitions}"),
-                    });
-                }
-                Some(_) => {}
-                None => {
-                    let response = admin.create(&store, *partitions).await;
-                    response.map_err(|error| failed(name, "created", error.to_string()))?;
-                    created.push(name.clone());
-                }
+                Err(error) if !error.is_denied() => return Err(failed(&topic.name, "looked at", error.to_string())),
+                Ok(Some(_)) | Err(_) => {}
             }
         }
-        self.await_shards(&mut admin, created).await
+        Ok(None)
     }
 
     async fn producer(&self, _producer_number: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
@@ -301,24 +277,20 @@ impl Broker for SlsBroker {
         }
     }
 
-    async fn close(mut self, created: Vec<String>) -> Result<(), BrokerError> {
+    async fn stop(&self) {
         self.sweeper.abort();
         self.stop.send_replace(true);
-        let workers = std::mem::take(&mut self.workers);
+        let workers = std::mem::take(&mut *self.workers.lock());
         tokio::task::block_in_place(|| {
             for worker in workers {
                 // A panic was printed on standard error.
                 let _ = worker.join();
             }
         });
-        let mut admin = self.admin();
-        let mut result = Ok(());
-        for topic in created {
-            if let Err(error) = admin.delete(&store_name(&topic, &self.run_id)).await {
-                result = Err(BrokerError::Topic { topic, action: "removed", reason: error.to_string() });
-            }
-        }
-        result
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        Ok(())
     }
 }
 

@@ -302,6 +302,120 @@ fn each_key_of_the_language_has_a_row() {
     assert!(missing.is_empty(), "add rows for {missing:?}");
 }
 
+/// Values of any type that a broker's own key may have.
+const ANY_VALUES: &[&str] = &[
+    "true",
+    "false",
+    "1",
+    "2",
+    "9",
+    "10",
+    "20",
+    "100000",
+    "0.1",
+    "0.2",
+    "1ms",
+    "2ms",
+    "1s",
+    "20s",
+    "30s",
+    "60s",
+    "1KiB",
+    "2KiB",
+    "1MiB",
+    "2MiB",
+    "20MiB",
+    "200MiB",
+    "none",
+    "gzip",
+    "lz4",
+    "snappy",
+    "deflate",
+    "all",
+    "a",
+    "b",
+    "a/b",
+    "http://a:1",
+    "http://b:1",
+    "[]",
+    "[\"a:1\"]",
+    "[\"b:1\"]",
+    "{}",
+    "{ rate = 5 }",
+    "[{ rate = 5 }]",
+    "[{ at = \"1s\", for = \"1s\" }]",
+    "random",
+    "murmur2",
+    "range",
+    "roundrobin",
+    "sticky",
+    "v1",
+    "v4",
+    "read-committed",
+    "read-uncommitted",
+    "cooperative-sticky",
+    "earliest",
+    "first",
+    "last",
+    "next",
+    "shared",
+    "exclusive",
+    "failover",
+    "wait-for-exclusive",
+    "java-string-hash",
+    "murmur3",
+    "pub",
+    "mpub",
+    "dpub",
+    "binary",
+    "amqp",
+    "opaque",
+    "leader",
+    "replica",
+    "replicas",
+    "address",
+    "client-local",
+    "balanced",
+    "least-leaders",
+    "key",
+    "any",
+];
+
+#[test]
+fn each_option_of_a_url_has_its_effect_or_is_refused() {
+    let Verb::Run(run) = Arguments::try_parse_from(["brokermark", "run", "null://"].map(str::to_owned)).unwrap().verb
+    else {
+        panic!()
+    };
+    let effect_of_url = |url: &str| {
+        let plan = run.source.with(Some(url), &[]).load().map_err(|error| error.to_string())?;
+        Ok::<_, String>(plan_effect(&plan, Scenario::clone))
+    };
+    let (mut tried, mut refused, mut silent) = (0, Vec::new(), Vec::new());
+    let kinds = crate::engine::kinds();
+    for kind in kinds.names() {
+        let takes_addresses = kinds.broker(kind).unwrap().capabilities.addresses;
+        let url = format!("{kind}://{}", if takes_addresses { "127.0.0.1:9" } else { "" });
+        let plain = effect_of_url(&url).unwrap();
+        for key in scenario::own_keys_of(kind, kinds) {
+            tried += 1;
+            let of_value = |value: &&str| {
+                let encoded = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+                effect_of_url(&format!("{url}?{key}={encoded}")).ok()
+            };
+            let accepted: Vec<Effect> = ANY_VALUES.iter().filter_map(of_value).collect();
+            if accepted.is_empty() {
+                refused.push(format!("{kind}: {key}"));
+            } else if accepted.iter().all(|effect| *effect == plain) {
+                silent.push(format!("{kind}: {key}"));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "silently ignored: {silent:#?}");
+    // Some need another key beside them.
+    assert!(refused.len() * 5 < tried, "no value is accepted, of {tried} keys, for {refused:#?}");
+}
+
 /// A share leaves out the thresholds, which `merge` judges over all shares.
 #[test]
 fn each_key_has_its_effect_in_a_share_or_is_refused() {

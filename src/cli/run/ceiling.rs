@@ -51,7 +51,7 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
     if let Some(exit) = launcher::refused("ceiling") {
         return exit;
     }
-    let plan = match arguments.source.load() {
+    let plan = match arguments.source.load_with_notes(arguments.quiet) {
         Ok(plan) => plan,
         Err(error) => {
             notice!("{error}");

@@ -148,13 +148,7 @@ fn refusal_alone(arguments: &RunArguments, plans: &[Plan]) -> Option<String> {
 
 /// The plan, or those of both sides.
 fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
-    let written = arguments.source.written().map_err(|error| error.to_string())?;
-    let plan = written.plan().map_err(|error| error.to_string())?;
-    if !arguments.quiet {
-        for note in written.notes() {
-            notice!("{note}");
-        }
-    }
+    let plan = arguments.source.load_with_notes(arguments.quiet).map_err(|error| error.to_string())?;
     if !arguments.against.is_wanted() {
         return match arguments.against.tolerance {
             None => Ok(vec![arguments.share.divide(plan).map_err(|reason| format!("error: {reason}"))?]),

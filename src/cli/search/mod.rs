@@ -229,7 +229,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     };
     if !arguments.quiet {
         notice!("{}", arguments.announcement(&planned));
-        if let Some(note) = replaced_keys::SEARCH.note(&planned.plan.text) {
+        for note in arguments.source.notes().into_iter().chain(replaced_keys::SEARCH.note(&planned.plan.text)) {
             notice!("{note}");
         }
     }

@@ -236,4 +236,6 @@ fn nothing_but(series: &[SeriesRow]) -> String {
 }
 
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod tests;

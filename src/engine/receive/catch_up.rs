@@ -93,10 +93,10 @@ struct Watch {
 
 /// Where the partitions of each topic end before the load, by topic; topics in `created` are empty. [`u64::MAX`] stands for an
 /// end offset that the broker did not report.
-pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
+pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: &[Topic]) -> Vec<Vec<u64>> {
     let start = |topic: &Topic| {
         let unknown = vec![u64::MAX; topic.partitions as usize];
-        let is_empty = created.contains(&topic.name) || context.verification().is_none();
+        let is_empty = created.contains(topic) || context.verification().is_none();
         let topic = topic.clone();
         async move {
             match is_empty {

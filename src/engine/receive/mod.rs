@@ -73,7 +73,7 @@ impl<'a, B: Broker> Receiving<'a, B> {
     pub async fn before_load(
         context: &'a TrialContext<'a>,
         broker: &'a B,
-        created: &[String],
+        created: &[Topic],
         signals: &InterruptiblePhase,
     ) -> Result<(Self, Option<Pipeline>), EngineError> {
         let starts = catch_up::starts(context, broker, created).await;

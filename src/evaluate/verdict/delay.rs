@@ -85,7 +85,7 @@ fn is_much(delay_ns: u64, reported_ns: u64) -> bool {
 fn late_wake_ups(what: &str, delay_ns: u64, timer_ns: u64) -> String {
     let delay = duration(delay_ns as f64);
     // Quantiles of both do not add up, but where they are close, there is one cause.
-    if 2 * timer_ns > delay_ns {
+    if timer_ns.saturating_mul(2) > delay_ns {
         return format!("late timers made {what} {delay} late or later");
     }
     let timer = duration(timer_ns as f64);

@@ -29,7 +29,8 @@ pub struct Latency {
     /// Values in the histogram.
     pub count: u64,
     /// Moments at which they became known: messages that were acknowledged (or received) together share a fate, so this
-    /// is how many values are independent of each other. `null` where it was not counted; `count` stands for it then.
+    /// is how many values are independent of each other. `null` where it was not counted; `count` stands for it then. Of merged shares, that
+    /// of the share with the most: a moment of the broker is one, however many shares saw it.
     #[serde(default)]
     pub independent: Option<u64>,
     /// Smallest value, in nanoseconds.

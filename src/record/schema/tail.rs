@@ -62,7 +62,7 @@ impl Tail {
 
     /// Whether most of it counts as the load generator's: a thread of it was not woken meanwhile.
     pub fn is_the_clients(&self) -> bool {
-        self.client_paused_tenths.is_some_and(|paused| 2 * paused > self.tenths)
+        self.client_paused_tenths.is_some_and(|paused| paused.saturating_mul(2) > self.tenths)
     }
 }
 

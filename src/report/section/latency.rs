@@ -12,6 +12,9 @@ use crate::report::html;
 use crate::report::svg::Shape;
 use crate::report::svg::tail::{Curve, Tail};
 
+/// Which messages the curves are about.
+const POPULATION: &str = "Only messages that were acknowledged (end to end: received) are in a curve; a threshold counts the missing ones as slower.";
+
 /// Places at which the script may tell values, for each nine.
 const PER_NINE: usize = 24;
 
@@ -55,7 +58,7 @@ pub fn merged(name: &str, style: usize, records: &[&Record]) -> Option<Curve> {
             // Of unequal bounds, what does not fit is left out: an old record, whose own figures still stand.
             Some((sum, independent)) => {
                 if sum.add(&histogram).is_ok() {
-                    *independent += latency.independent_values();
+                    *independent = independent.saturating_add(latency.independent_values());
                 }
             }
         }
@@ -67,6 +70,7 @@ pub fn merged(name: &str, style: usize, records: &[&Record]) -> Option<Curve> {
 /// The chart of curves with its table.
 pub fn figure(id: &str, title: &str, sentence: String, curves: Vec<Curve>) -> Figure {
     let tail = Tail { curves };
+    let sentence = sentence + " " + POPULATION;
     let mut figure = Figure::draw(id, title, sentence, SHAPES, |shape| tail.draw(shape));
     figure.table = percentiles(&tail.curves);
     figure.values = Some(values(&tail));

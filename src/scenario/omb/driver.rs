@@ -1,22 +1,22 @@
 //! A driver's file: which broker, where, and its settings.
 
-use toml_edit::{Array, DocumentMut, Item, Table, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
-use super::{Keys, Refusals, Value, is_true, text};
+use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
 
-pub(super) fn convert(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
+pub(super) fn convert(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     document["broker"] = Item::Table(Table::new());
     let class = text(keys, "driverClass").unwrap_or_default();
     match class.rsplit('.').next().unwrap_or_default() {
-        "KafkaBenchmarkDriver" => kafka(keys, document, refusals),
-        "PulsarBenchmarkDriver" => pulsar(keys, document, refusals),
-        "NsqBenchmarkDriver" => nsq(keys, document, refusals),
-        "RabbitMqBenchmarkDriver" => refusals.add(
+        "KafkaBenchmarkDriver" => kafka(keys, document, untranslated),
+        "PulsarBenchmarkDriver" => pulsar(keys, document, untranslated),
+        "NsqBenchmarkDriver" => nsq(keys, document, untranslated),
+        "RabbitMqBenchmarkDriver" => untranslated.refuse(
             "driverClass",
             "this driver uses queues over AMQP 0.9.1, and brokermark RabbitMQ's streams: their figures cannot be compared",
         ),
-        "" => refusals.add("driverClass", "it is missing, so the kind of broker is unknown"),
-        _ => refusals.add("driverClass", &format!("brokermark has no broker for `{class}`")),
+        "" => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
+        _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
 }
 
@@ -35,10 +35,21 @@ fn properties<'a>(keys: &'a Keys, block: &str) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Properties of the Java clients that librdkafka has under the same name.
-const SAME_NAME: [&str; 14] = [
+/// Keys of the driver for Kafka. Its `name` is a label; that of the workload names the run.
+pub(super) const KAFKA: [&str; 8] = [
+    "name",
+    "driverClass",
+    "replicationFactor",
+    "reset",
+    "topicConfig",
+    "commonConfig",
+    "producerConfig",
+    "consumerConfig",
+];
+
+/// Properties of the Java clients that librdkafka has under the same name. Where consumers begin is a key of the scenario.
+pub(super) const SAME_NAME: [&str; 13] = [
     "acks",
-    "auto.offset.reset",
     "batch.size",
     "client.rack",
     "compression.type",
@@ -53,70 +64,53 @@ const SAME_NAME: [&str; 14] = [
     "retries",
 ];
 
-/// Properties without a counterpart that do not change what is sent: limits of the Java clients' memory and waiting.
-/// The driver itself replaces `group.id` by the subscription's name, as brokermark does.
-const PASSED_OVER: [&str; 10] = [
-    "buffer.memory",
-    "client.id",
-    "default.api.timeout.ms",
-    "enable.auto.commit",
-    "group.id",
-    "key.serializer",
-    "key.deserializer",
-    "max.poll.records",
-    "value.serializer",
-    "value.deserializer",
+/// Properties that the driver's clients set themselves, whatever the file says: they have no effect there either.
+pub(super) const OVERWRITTEN: [&str; 5] =
+    ["group.id", "key.serializer", "key.deserializer", "value.serializer", "value.deserializer"];
+
+/// Properties that do not change what is sent or received.
+pub(super) const LEFT_OUT: [(&str, &str); 5] = [
+    ("buffer.memory", "it limits the Java client's memory: see `producers.in_flight`"),
+    ("client.id", "clients have names of their own here; a quota of the broker for this name does not hold for them"),
+    ("default.api.timeout.ms", "it limits how long calls of the Java client wait"),
+    ("enable.auto.commit", "consumers of a load commit nothing here, while those of the driver commit either way"),
+    ("max.poll.records", "it limits what one call of the Java client returns"),
 ];
 
 /// The highest `request.timeout.ms` of librdkafka. Java's client has no limit, and the driver's files ask for 20 minutes.
 const MAX_REQUEST_TIMEOUT_MS: u64 = 900_000;
 
 /// A property's value as librdkafka accepts it.
-fn accepted(key: &str, setting: &str) -> String {
+fn accepted(key: &str, setting: &str, untranslated: &mut Untranslated) -> String {
     match setting.parse::<u64>() {
-        Ok(milliseconds) if key == "request.timeout.ms" => milliseconds.min(MAX_REQUEST_TIMEOUT_MS).to_string(),
+        Ok(milliseconds) if key == "request.timeout.ms" && milliseconds > MAX_REQUEST_TIMEOUT_MS => {
+            untranslated.leave_out(key, &format!("{MAX_REQUEST_TIMEOUT_MS} is the highest that librdkafka accepts"));
+            MAX_REQUEST_TIMEOUT_MS.to_string()
+        }
         _ => setting.to_owned(),
     }
 }
 
-fn kafka(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
-    let known = [
-        "name",
-        "driverClass",
-        "replicationFactor",
-        "reset",
-        "topicConfig",
-        "commonConfig",
-        "producerConfig",
-        "consumerConfig",
-    ];
-    refusals.unknown(keys, &known);
-    let broker = &mut document["broker"];
-    broker["kind"] = value("kafka");
-    broker["properties"] = Item::Table(Table::new());
-    let consumer_only = ["auto.offset.reset"];
+fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &KAFKA);
+    if is_true(keys, "reset", false, untranslated) {
+        untranslated.leave_out("reset", "topics that existed before are never removed here");
+    }
+    document["broker"]["kind"] = value("kafka");
+    document["broker"]["properties"] = Item::Table(Table::new());
     for block in ["commonConfig", "producerConfig", "consumerConfig"] {
         for (key, setting) in properties(keys, block) {
-            match key {
-                "bootstrap.servers" => broker["addresses"] = addresses(setting.split(','), 9092),
-                "max.request.size" => broker["properties"]["message.max.bytes"] = value(setting),
-                // Consumers begin where the scenario's `consumers.from` says.
-                _ if consumer_only.contains(&key) || PASSED_OVER.contains(&key) => {}
-                _ if SAME_NAME.contains(&key) => broker["properties"][key] = value(accepted(key, setting)),
-                _ if key.starts_with("sasl.") || key.starts_with("ssl.") || key == "security.protocol" => {
-                    refusals.add(key, "set `broker.security` instead, as in --set broker.security.tls=true");
-                }
-                _ => refusals.add(key, "librdkafka has no such property: remove it"),
-            }
+            kafka_property(key, setting, document, untranslated);
         }
     }
+    let broker = &mut document["broker"];
     if broker.get("addresses").is_none() {
-        refusals.add("commonConfig", "`bootstrap.servers` is missing");
+        untranslated.refuse("commonConfig", "`bootstrap.servers` is missing");
     }
     if let Some(replication) = text(keys, "replicationFactor") {
         match replication.parse::<i64>() {
             Ok(replication) => document["topology"]["replication"] = value(replication),
-            Err(_) => refusals.add("replicationFactor", "it is not a number"),
+            Err(_) => untranslated.refuse("replicationFactor", "it is not a number"),
         }
     }
     let topic = properties(keys, "topicConfig");
@@ -128,8 +122,55 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
     }
 }
 
-/// Keys of Pulsar's client. Threads change nothing here, and topics lie in `broker.pulsar.namespace`, whose own persistence holds.
-const CLIENT: [&str; 12] = [
+/// One line of `commonConfig`, `producerConfig` or `consumerConfig`. All clients of a scenario have the same properties.
+fn kafka_property(key: &str, setting: &str, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    let own = match key {
+        "bootstrap.servers" => {
+            document["broker"]["addresses"] = addresses(setting.split(','), 9092);
+            return;
+        }
+        "auto.offset.reset" => return start(key, setting, document, untranslated),
+        "max.request.size" => "message.max.bytes",
+        _ if OVERWRITTEN.contains(&key) => return,
+        _ if SAME_NAME.contains(&key) => key,
+        _ if key.starts_with("sasl.") || key.starts_with("ssl.") || key == "security.protocol" => {
+            return untranslated.refuse(key, "set `broker.security` instead, as in --set broker.security.tls=true");
+        }
+        _ => {
+            return match LEFT_OUT.iter().find(|(name, _)| *name == key) {
+                Some((_, reason)) => untranslated.leave_out(key, reason),
+                None => untranslated.refuse(key, "librdkafka has no such property: remove it"),
+            };
+        }
+    };
+    let setting = accepted(key, setting, untranslated);
+    let properties = &mut document["broker"]["properties"];
+    match properties.get(own).and_then(Item::as_str) {
+        Some(before) if before != setting => untranslated.refuse(
+            key,
+            &format!(
+                "it is `{before}` in one block and `{setting}` in another: producers and consumers have one value here"
+            ),
+        ),
+        _ => properties[own] = value(setting),
+    }
+}
+
+/// Where consumers begin. They are there before the first message, and those of a backlog begin with it.
+fn start(key: &str, setting: &str, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    match (setting, document.get_mut("consumers")) {
+        ("earliest", _) | ("latest", None) => {}
+        ("latest", Some(consumers)) if consumers.get("backlog").is_none() => consumers["from"] = value(setting),
+        ("latest", Some(_)) => untranslated.leave_out(key, "consumers of a backlog begin at its first message"),
+        _ => untranslated.refuse(key, "write earliest or latest"),
+    }
+}
+
+/// Keys of the driver for Pulsar.
+pub(super) const PULSAR: [&str; 5] = ["name", "driverClass", "client", "producer", "consumer"];
+
+/// Keys of Pulsar's client.
+pub(super) const PULSAR_CLIENT: [&str; 12] = [
     "authentication",
     "clusterName",
     "connectionsPerBroker",
@@ -144,40 +185,57 @@ const CLIENT: [&str; 12] = [
     "topicType",
 ];
 
-fn pulsar(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
-    refusals.unknown(keys, &["name", "driverClass", "client", "producer", "consumer"]);
+pub(super) const PULSAR_PRODUCER: [&str; 5] =
+    ["batchingEnabled", "batchingMaxPublishDelayMs", "batchingMaxBytes", "blockIfQueueFull", "pendingQueueSize"];
+
+pub(super) const PULSAR_CONSUMER: [&str; 3] = ["subscriptionMode", "subscriptionType", "receiverQueueSize"];
+
+const PULSAR_CLIENT_LEFT_OUT: [(&str, &str); 4] = [
+    ("clusterName", "namespaces are not created here, so no cluster is named for one"),
+    ("ioThreads", "a run has `run.threads`, for all of its clients"),
+    ("namespacePrefix", "topics lie in `broker.pulsar.namespace`, which must exist"),
+    ("persistence", "the namespace's own persistence and deduplication hold: set them with Pulsar's own tools"),
+];
+
+const PULSAR_PRODUCER_LEFT_OUT: [(&str, &str); 2] = [
+    ("blockIfQueueFull", "producers wait when their window, `producers.in_flight`, is full"),
+    ("pendingQueueSize", "the window of a producer is `producers.in_flight`"),
+];
+
+fn pulsar(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &PULSAR);
     let empty = Keys::new();
     let table = |key: &str| match keys.get(key) {
         Some(Value::Table(table)) => table,
         _ => &empty,
     };
     let (client, producer, consumer) = (table("client"), table("producer"), table("consumer"));
-    refusals.unknown(client, &CLIENT);
+    untranslated.refuse_unknown(client, &PULSAR_CLIENT);
     let authentication = match client.get("authentication") {
         Some(Value::Table(table)) => text(table, "plugin").unwrap_or_default(),
         _ => "",
     };
     if !authentication.is_empty() {
-        refusals.add(
+        untranslated.refuse(
             "authentication",
             "set `broker.pulsar.token` instead, as in --set broker.pulsar.token={ env = \"TOKEN\" }",
         );
     }
     if !text(client, "tlsTrustCertsFilePath").unwrap_or_default().is_empty() {
-        refusals.add("tlsTrustCertsFilePath", "set `broker.security.tls.ca` instead");
+        untranslated.refuse("tlsTrustCertsFilePath", "set `broker.security.tls.ca` instead");
     }
-    let known =
-        ["batchingEnabled", "batchingMaxPublishDelayMs", "batchingMaxBytes", "blockIfQueueFull", "pendingQueueSize"];
-    refusals.unknown(producer, &known);
-    refusals.unknown(consumer, &["subscriptionMode", "subscriptionType", "receiverQueueSize"]);
+    untranslated.refuse_unknown(producer, &PULSAR_PRODUCER);
+    untranslated.refuse_unknown(consumer, &PULSAR_CONSUMER);
     if text(consumer, "subscriptionMode").is_some_and(|mode| mode != "Durable") {
-        refusals.add("subscriptionMode", "subscriptions are durable here: remove it, or write Durable");
+        untranslated.refuse("subscriptionMode", "subscriptions are durable here: remove it, or write Durable");
     }
-    pulsar_connection(client, document, refusals);
-    pulsar_settings([client, producer, consumer], document);
+    untranslated.leave_out_each(client, &PULSAR_CLIENT_LEFT_OUT);
+    untranslated.leave_out_each(producer, &PULSAR_PRODUCER_LEFT_OUT);
+    pulsar_connection(client, document, untranslated);
+    pulsar_settings([client, producer, consumer], document, untranslated);
 }
 
-fn pulsar_connection(client: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
+fn pulsar_connection(client: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     let broker = &mut document["broker"];
     broker["kind"] = value("pulsar");
     broker["pulsar"] = Item::Table(Table::new());
@@ -186,51 +244,77 @@ fn pulsar_connection(client: &Keys, document: &mut DocumentMut, refusals: &mut R
         Some(("pulsar", hosts)) => broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6650),
         Some(("pulsar+ssl", hosts)) => {
             broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6651);
-            broker["security"]["tls"] = value(true);
+            let mut tls = InlineTable::new();
+            if !is_true(client, "tlsEnableHostnameVerification", true, untranslated) {
+                tls.insert("verify_host", false.into());
+            }
+            broker["security"]["tls"] = value(tls);
         }
-        _ => refusals.add("serviceUrl", "it is not a URL as in pulsar://localhost:6650"),
+        _ => untranslated.refuse("serviceUrl", "it is not a URL as in pulsar://localhost:6650"),
     }
-    if let Some(connections) = text(client, "connectionsPerBroker").and_then(|text| text.parse::<i64>().ok()) {
+    if is_true(client, "tlsAllowInsecureConnection", false, untranslated) {
+        untranslated.refuse(
+            "tlsAllowInsecureConnection",
+            "certificates are always verified here: write false, and set `broker.security.tls.ca`",
+        );
+    }
+    if let Some(connections) = number_if_set(client, "connectionsPerBroker", untranslated) {
         // A connection without a producer would do nothing.
-        let producers = document["producers"]["count"].as_integer().unwrap_or(1);
-        document["broker"]["connections"] = value(connections.clamp(1, producers));
+        let producers = document["producers"]["count"].as_integer().unwrap_or(1).max(1);
+        let connections = connections as i64;
+        let taken = connections.clamp(1, producers);
+        if taken != connections {
+            let reason = format!("{taken}, not {connections}: each connection has a producer at least");
+            untranslated.leave_out("connectionsPerBroker", &reason);
+        }
+        document["broker"]["connections"] = value(taken);
     }
 }
 
 /// `[broker.pulsar]`.
-fn pulsar_settings([client, producer, consumer]: [&Keys; 3], document: &mut DocumentMut) {
+fn pulsar_settings(
+    [client, producer, consumer]: [&Keys; 3],
+    document: &mut DocumentMut,
+    untranslated: &mut Untranslated,
+) {
     let own = &mut document["broker"]["pulsar"];
     if let Some(admin) = text(client, "httpUrl") {
         own["admin"] = value(admin);
     }
-    if text(client, "topicType") == Some("non-persistent") {
-        own["persistent"] = value(false);
+    match text(client, "topicType") {
+        None | Some("persistent") => {}
+        Some("non_persistent" | "non-persistent") => own["persistent"] = value(false),
+        Some(_) => untranslated.refuse("topicType", "write persistent or non_persistent"),
     }
-    own["batching"] = value(text(producer, "batchingEnabled").is_none() || is_true(producer, "batchingEnabled"));
-    if let Some(delay) = text(producer, "batchingMaxPublishDelayMs").filter(|_| own["batching"].as_bool() == Some(true))
-    {
+    let batching = is_true(producer, "batchingEnabled", true, untranslated);
+    own["batching"] = value(batching);
+    if let Some(delay) = number_if_set(producer, "batchingMaxPublishDelayMs", untranslated).filter(|_| batching) {
         own["linger"] = value(format!("{delay}ms"));
     }
-    if let Some(bytes) = text(producer, "batchingMaxBytes") {
+    if let Some(bytes) = number_if_set(producer, "batchingMaxBytes", untranslated).filter(|_| batching) {
         own["batch_bytes"] = value(format!("{bytes}B"));
     }
     if let Some(kind) = text(consumer, "subscriptionType") {
         own["subscription"] = value(kind.to_lowercase().replace('_', "-"));
     }
-    if let Some(queue) = text(consumer, "receiverQueueSize").and_then(|text| text.parse::<i64>().ok()) {
-        own["receiver_queue"] = value(queue);
+    if let Some(queue) = number_if_set(consumer, "receiverQueueSize", untranslated) {
+        own["receiver_queue"] = value(queue as i64);
     }
 }
 
-fn nsq(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
-    refusals.unknown(keys, &["name", "driverClass", "nsqdHost", "lookupHost"]);
+pub(super) const NSQ: [&str; 4] = ["name", "driverClass", "nsqdHost", "lookupHost"];
+
+fn nsq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &NSQ);
     document["broker"]["kind"] = value("nsq");
+    let lookup = "consumers connect to `nsqdHost` too, which has all messages; `broker.nsq.lookup` would ask it";
+    untranslated.leave_out_each(keys, &[("lookupHost", lookup)]);
     match text(keys, "nsqdHost") {
         // Its producers connect to this nsqd, and its consumers ask nsqlookupd for the same one.
         Some(host) => document["broker"]["addresses"] = addresses([host].into_iter(), 4150),
-        None => refusals.add("nsqdHost", "it is missing"),
+        None => untranslated.refuse("nsqdHost", "it is missing"),
     }
     if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
-        refusals.add("driverClass", "NSQ has no partitions, and the workload's topics have several");
+        untranslated.refuse("driverClass", "NSQ has no partitions, and the workload's topics have several");
     }
 }

@@ -1,5 +1,5 @@
-//! A workload and a driver of OpenMessaging Benchmark as the text of a scenario. What has no counterpart here is refused by its
-//! name; what changes nothing of the load is passed over (`workload` and `driver` list it).
+//! A workload and a driver of OpenMessaging Benchmark as the text of a scenario. A key without a counterpart is refused by its name. Where the
+//! load is the same without it, it is left out, and the scenario says so at its head, with the reason.
 //!
 //! The keys and their defaults are those of `Workload.java` and of each driver's `Config.java` in openmessaging/benchmark.
 
@@ -16,22 +16,43 @@ use toml_edit::DocumentMut;
 use super::error::ScenarioError;
 use crate::secrets::mask_text;
 
-/// The scenario that a workload on a driver's broker stands for, as TOML. `has_rate`: the rate is set elsewhere.
+/// What a workload on a driver's broker stands for.
+#[derive(Debug)]
+pub struct Imported {
+    /// The scenario as TOML. Comments at its head name the keys that are left out.
+    pub text: String,
+    /// The same keys in one sentence for people.
+    pub note: Option<String>,
+}
+
+/// The scenario that a workload on a driver's broker stands for. `has_rate`: the rate is set elsewhere.
 ///
 /// # Errors
 /// When a file cannot be read, and for every key that has no counterpart.
-pub fn scenario_of(workload: &Path, driver: &Path, has_rate: bool) -> Result<String, ScenarioError> {
+pub fn import(workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
     let mut document = DocumentMut::new();
     let (load, broker) = (read(workload)?, read(driver)?);
-    let mut refusals = Refusals { file: workload.display().to_string(), reports: Vec::new() };
-    workload::convert(&load, has_rate, &mut document, &mut refusals);
-    refusals.file = driver.display().to_string();
-    driver::convert(&broker, &mut document, &mut refusals);
-    if refusals.reports.is_empty() {
-        Ok(document.to_string())
-    } else {
-        Err(ScenarioError { reports: refusals.reports })
+    let mut untranslated =
+        Untranslated { file: workload.display().to_string(), refused: Vec::new(), left_out: Vec::new() };
+    workload::convert(&load, has_rate, &mut document, &mut untranslated);
+    untranslated.file = driver.display().to_string();
+    driver::convert(&broker, &mut document, &mut untranslated);
+    let Untranslated { refused, left_out, .. } = untranslated;
+    if !refused.is_empty() {
+        return Err(ScenarioError { reports: refused });
     }
+    if left_out.is_empty() {
+        return Ok(Imported { text: document.to_string(), note: None });
+    }
+    let lines: String = left_out.iter().map(|(key, reason)| format!("# - `{key}`: {reason}\n")).collect();
+    let keys: Vec<String> = left_out.iter().map(|(key, _)| format!("`{key}`")).collect();
+    Ok(Imported {
+        text: format!("# Not as in the files of OpenMessaging Benchmark:\n{lines}\n{document}"),
+        note: Some(format!(
+            "note: not as in the files of OpenMessaging Benchmark: {} (`run --print-scenario` says why)",
+            keys.join(", ")
+        )),
+    })
 }
 
 type Keys = BTreeMap<String, Value>;
@@ -111,21 +132,42 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// What is not taken, and why.
-struct Refusals {
+/// Keys that the scenario does not have as the files have them, and why.
+struct Untranslated {
+    /// The file that is being read.
     file: String,
-    reports: Vec<String>,
+    refused: Vec<String>,
+    /// The load is the same without these.
+    left_out: Vec<(String, String)>,
 }
 
-impl Refusals {
-    fn add(&mut self, key: &str, reason: &str) {
-        self.reports.push(format!("{}: `{key}`: {reason}\n", self.file));
+impl Untranslated {
+    /// Once, if a key is read several times.
+    fn refuse(&mut self, key: &str, reason: &str) {
+        let line = format!("{}: `{key}`: {reason}\n", self.file);
+        if !self.refused.contains(&line) {
+            self.refused.push(line);
+        }
     }
 
     /// Refuses every key that is not one of these.
-    fn unknown(&mut self, keys: &Keys, known: &[&str]) {
+    fn refuse_unknown(&mut self, keys: &Keys, known: &[&str]) {
         for key in keys.keys().filter(|key| !known.contains(&key.as_str())) {
-            self.add(key, "this key has no counterpart in brokermark: remove it, or write the scenario in TOML");
+            self.refuse(key, "this key has no counterpart in brokermark: remove it, or write the scenario in TOML");
+        }
+    }
+
+    /// Says of a key that it is not taken over, or not as it is written; once, if several blocks have it.
+    fn leave_out(&mut self, key: &str, reason: &str) {
+        if !self.left_out.iter().any(|(other, _)| other == key) {
+            self.left_out.push((key.to_owned(), reason.to_owned()));
+        }
+    }
+
+    /// The same of each of these that the file has.
+    fn leave_out_each(&mut self, keys: &Keys, reasons: &[(&str, &str)]) {
+        for (key, reason) in reasons.iter().filter(|(key, _)| has_value(keys, key)) {
+            self.leave_out(key, reason);
         }
     }
 }
@@ -150,17 +192,37 @@ fn text<'a>(keys: &'a Keys, key: &str) -> Option<&'a str> {
     }
 }
 
-/// A whole number; `default` where the key is not there.
-fn number(keys: &Keys, key: &str, default: u64, refusals: &mut Refusals) -> u64 {
-    let Some(text) = text(keys, key) else { return default };
-    text.parse().unwrap_or_else(|_| {
-        refusals.add(key, &format!("`{text}` is not a whole number"));
-        default
-    })
+/// Whether the file has the key, and not an empty text for it.
+fn has_value(keys: &Keys, key: &str) -> bool {
+    keys.get(key).is_some_and(|value| *value != Value::Text(String::new()))
 }
 
-fn is_true(keys: &Keys, key: &str) -> bool {
-    text(keys, key) == Some("true")
+/// A whole number, if the key is there. Of 32 bits, so that no product of two overflows.
+fn number_if_set(keys: &Keys, key: &str, untranslated: &mut Untranslated) -> Option<u64> {
+    let text = text(keys, key).filter(|text| !text.is_empty())?;
+    let number: Option<u32> = text.parse().ok();
+    if number.is_none() {
+        untranslated.refuse(key, &format!("`{text}` is not a whole number from 0 to {}", u32::MAX));
+    }
+    number.map(u64::from)
+}
+
+/// A whole number; `default` where the key is not there.
+fn number(keys: &Keys, key: &str, default: u64, untranslated: &mut Untranslated) -> u64 {
+    number_if_set(keys, key, untranslated).unwrap_or(default)
+}
+
+/// Whether the key is set to `true`; `default` where it is not there.
+fn is_true(keys: &Keys, key: &str, default: bool, untranslated: &mut Untranslated) -> bool {
+    match text(keys, key) {
+        None | Some("") => default,
+        Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            untranslated.refuse(key, &format!("`{other}` is neither true nor false"));
+            default
+        }
+    }
 }
 
 #[cfg(test)]

@@ -48,13 +48,17 @@ const NSQ: &str = "name: Nsq\ndriverClass: io.openmessaging.benchmark.driver.nsq
     lookupHost: localhost";
 
 fn converted(workload: &str, driver: &str, has_rate: bool) -> Result<String, ScenarioError> {
+    imported(workload, driver, has_rate).map(|imported| imported.text)
+}
+
+fn imported(workload: &str, driver: &str, has_rate: bool) -> Result<Imported, ScenarioError> {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     };
-    scenario_of(&write("workload.yaml", workload), &write("driver.yaml", driver), has_rate)
+    import(&write("workload.yaml", workload), &write("driver.yaml", driver), has_rate)
 }
 
 /// Reads what was converted as a scenario of this build.
@@ -129,6 +133,194 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     refused(&simple, NSQ, &["no partitions"]);
     let secured = PULSAR.replace("topicType: persistent", "authentication:\n      plugin: some.Plugin");
     refused(&simple, &secured, &["authentication", "broker.pulsar.token"]);
+}
+
+/// A key of a file with two values that mean different things.
+type KeyRow = (&'static str, [&'static str; 2]);
+
+const WORKLOAD_ROWS: [KeyRow; 21] = [
+    ("name", ["a", "b"]),
+    ("topics", ["1", "2"]),
+    ("partitionsPerTopic", ["1", "2"]),
+    ("keyDistributor", ["KEY_ROUND_ROBIN", "RANDOM_NANO"]),
+    ("messageSize", ["100", "200"]),
+    ("useRandomizedPayloads", ["true", "false"]),
+    ("randomBytesRatio", ["0.1", "0.2"]),
+    ("randomizedPayloadPoolSize", ["10", "20"]),
+    ("payloadFile", ["a", "b"]),
+    ("subscriptionsPerTopic", ["1", "2"]),
+    ("producersPerTopic", ["1", "2"]),
+    ("consumerPerSubscription", ["1", "2"]),
+    ("producerRate", ["1000", "2000"]),
+    ("producerStartRate", ["1", "2"]),
+    ("acceptableBacklog", ["1", "2"]),
+    ("consumerBacklogSizeGB", ["1", "2"]),
+    ("backlogDrainRatio", ["0.5", "0.6"]),
+    ("testDurationMinutes", ["1", "2"]),
+    ("warmupDurationMinutes", ["1", "2"]),
+    ("producerIncrementRate", ["0", "1"]),
+    ("producerIncrementSeconds", ["1", "2"]),
+];
+
+const KAFKA_ROWS: [KeyRow; 6] = [
+    ("replicationFactor", ["1", "2"]),
+    ("reset", ["false", "true"]),
+    ("topicConfig", ["|\n  a=1", "|\n  a=2"]),
+    ("commonConfig", ["|\n  bootstrap.servers=a", "|\n  bootstrap.servers=b"]),
+    ("producerConfig", ["|\n  linger.ms=1", "|\n  linger.ms=2"]),
+    ("consumerConfig", ["|\n  fetch.min.bytes=1", "|\n  fetch.min.bytes=2"]),
+];
+
+const PULSAR_CLIENT_ROWS: [KeyRow; 12] = [
+    ("authentication", ["\n      plugin: a", "\n      plugin: b"]),
+    ("clusterName", ["a", "b"]),
+    ("connectionsPerBroker", ["1", "2"]),
+    ("httpUrl", ["http://a:1", "http://b:1"]),
+    ("ioThreads", ["1", "2"]),
+    ("namespacePrefix", ["a/b", "a/c"]),
+    ("persistence", ["\n      ensembleSize: 1", "\n      ensembleSize: 2"]),
+    ("serviceUrl", ["pulsar://a", "pulsar://b"]),
+    ("tlsAllowInsecureConnection", ["false", "true"]),
+    ("tlsEnableHostnameVerification", ["false", "true"]),
+    ("tlsTrustCertsFilePath", ["a", "b"]),
+    ("topicType", ["persistent", "non_persistent"]),
+];
+
+const PULSAR_PRODUCER_ROWS: [KeyRow; 5] = [
+    ("batchingEnabled", ["false", "true"]),
+    ("batchingMaxPublishDelayMs", ["1", "2"]),
+    ("batchingMaxBytes", ["1000", "2000"]),
+    ("blockIfQueueFull", ["false", "true"]),
+    ("pendingQueueSize", ["1", "2"]),
+];
+
+const PULSAR_CONSUMER_ROWS: [KeyRow; 3] = [
+    ("subscriptionMode", ["Durable", "NonDurable"]),
+    ("subscriptionType", ["Shared", "Key_Shared"]),
+    ("receiverQueueSize", ["1", "2"]),
+];
+
+const NSQ_ROWS: [KeyRow; 2] = [("nsqdHost", ["a", "b"]), ("lookupHost", ["a", "b"])];
+
+/// Keys of which both values give the same scenario, and neither is refused or said to be left out.
+fn silent(rows: &[KeyRow], files: impl Fn(&str, &str) -> (String, String)) -> Vec<&'static str> {
+    let is_silent = |(key, values): &KeyRow| {
+        let of_value = |value: &str| {
+            let (workload, driver) = files(key, value);
+            let quoted = format!("`{key}`");
+            match imported(&workload, &driver, false) {
+                Err(error) if error.to_string().contains(&quoted) => None,
+                Err(error) => panic!("{key}: {error}"),
+                Ok(Imported { note: Some(note), text }) if note.contains(&quoted) => {
+                    assert!(text.contains(&format!("# - {quoted}: ")), "{text}");
+                    None
+                }
+                Ok(Imported { text, .. }) => Some(text),
+            }
+        };
+        matches!(values.map(of_value), [Some(one), Some(other)] if one == other)
+    };
+    rows.iter().filter(|row| is_silent(row)).map(|(key, _)| *key).collect()
+}
+
+/// The lines of these keys, with one more, or another value for one.
+fn with_key(keys: &[(&str, &str)], key: &str, value: &str) -> String {
+    let others = keys.iter().filter(|(other, _)| *other != key).copied();
+    others.chain([(key, value)]).map(|(key, value)| format!("{key}: {value}\n")).collect()
+}
+
+fn names(rows: &[KeyRow]) -> Vec<&'static str> {
+    rows.iter().map(|(key, _)| *key).collect()
+}
+
+#[test]
+fn each_key_of_a_workload_is_mapped_refused_or_said() {
+    assert_eq!(names(&WORKLOAD_ROWS), workload::KNOWN);
+    let files = |key: &str, value: &str| {
+        let base = [
+            ("messageSize", "100"),
+            ("producerRate", "1000"),
+            ("testDurationMinutes", "5"),
+            ("subscriptionsPerTopic", "1"),
+            ("consumerPerSubscription", "1"),
+            ("useRandomizedPayloads", "true"),
+            ("randomBytesRatio", "0.5"),
+        ];
+        (with_key(&base, key, value), KAFKA.to_owned())
+    };
+    assert_eq!(silent(&WORKLOAD_ROWS, files), [""; 0]);
+}
+
+#[test]
+fn each_key_of_a_driver_is_mapped_refused_or_said() {
+    let labels = ["name", "driverClass"];
+    assert_eq!([&labels[..], &names(&KAFKA_ROWS)].concat(), driver::KAFKA);
+    let kafka = |key: &str, value: &str| {
+        let base = [("driverClass", "a.KafkaBenchmarkDriver"), ("commonConfig", "|\n  bootstrap.servers=a")];
+        (workload(&ACCEPTED[0]), with_key(&base, key, value))
+    };
+    assert_eq!(silent(&KAFKA_ROWS, kafka), [""; 0]);
+
+    assert_eq!([&labels[..], &names(&NSQ_ROWS)].concat(), driver::NSQ);
+    let nsq = |key: &str, value: &str| {
+        let base = [("driverClass", "a.NsqBenchmarkDriver"), ("nsqdHost", "a")];
+        (workload(&ACCEPTED[1]), with_key(&base, key, value))
+    };
+    assert_eq!(silent(&NSQ_ROWS, nsq), [""; 0]);
+
+    assert_eq!([&labels[..], &["client", "producer", "consumer"]].concat(), driver::PULSAR);
+    assert_eq!(names(&PULSAR_CLIENT_ROWS), driver::PULSAR_CLIENT);
+    assert_eq!(names(&PULSAR_PRODUCER_ROWS), driver::PULSAR_PRODUCER);
+    assert_eq!(names(&PULSAR_CONSUMER_ROWS), driver::PULSAR_CONSUMER);
+    let pulsar = |table: &'static str| {
+        move |key: &str, value: &str| {
+            // The values of the tables are written with their indentation.
+            let own = with_key(&[], &format!("    {key}"), value);
+            let [client, more] = match table {
+                "client" if key == "serviceUrl" => [own, String::new()],
+                "client" => [format!("    serviceUrl: pulsar+ssl://a\n{own}"), String::new()],
+                table => ["    serviceUrl: pulsar+ssl://a\n".to_owned(), format!("{table}:\n{own}")],
+            };
+            (workload(&ACCEPTED[4]), format!("driverClass: a.PulsarBenchmarkDriver\nclient:\n{client}{more}"))
+        }
+    };
+    assert_eq!(silent(&PULSAR_CLIENT_ROWS, pulsar("client")), [""; 0]);
+    assert_eq!(silent(&PULSAR_PRODUCER_ROWS, pulsar("producer")), [""; 0]);
+    assert_eq!(silent(&PULSAR_CONSUMER_ROWS, pulsar("consumer")), [""; 0]);
+}
+
+/// The driver overwrites a few of them itself.
+#[test]
+fn each_property_of_kafka_is_mapped_refused_or_said() {
+    let with_property = |key: &str, value: &str| {
+        let driver = "driverClass: a.KafkaBenchmarkDriver\ncommonConfig: |\n  bootstrap.servers=a\n  ";
+        (workload(&ACCEPTED[0]), format!("{driver}{key}={value}\n"))
+    };
+    let left_out = driver::LEFT_OUT.iter().map(|(key, _)| *key);
+    let more =
+        ["auto.offset.reset", "max.request.size", "sasl.mechanism", "ssl.protocol", "security.protocol", "other"];
+    for key in driver::SAME_NAME.into_iter().chain(left_out).chain(more) {
+        let values = if key == "auto.offset.reset" { ["earliest", "latest"] } else { ["1", "2"] };
+        assert_eq!(silent(&[(key, values)], with_property), [""; 0]);
+    }
+    for key in driver::OVERWRITTEN {
+        assert_eq!(silent(&[(key, ["1", "2"])], with_property), [key]);
+    }
+    let driver = |blocks: &str| format!("driverClass: a.KafkaBenchmarkDriver\n{blocks}");
+    let twice = driver("commonConfig: |\n  bootstrap.servers=a\n  acks=1\nproducerConfig: |\n  acks=all\n");
+    let error = imported(&workload(&ACCEPTED[0]), &twice, false).unwrap_err().to_string();
+    assert!(error.contains("`acks`: it is `1` in one block and `all` in another"), "{error}");
+}
+
+#[test]
+fn an_import_names_what_it_leaves_out() {
+    let Imported { text, note } = imported(&workload(&ACCEPTED[0]), KAFKA, false).unwrap();
+    assert!(text.starts_with("# Not as in the files of OpenMessaging Benchmark:\n# - `payloadFile`: "), "{text}");
+    assert_eq!(
+        note.unwrap(),
+        "note: not as in the files of OpenMessaging Benchmark: `payloadFile`, `reset`, `default.api.timeout.ms`, \
+         `enable.auto.commit` (`run --print-scenario` says why)"
+    );
 }
 
 #[test]

@@ -66,6 +66,14 @@ pub(crate) fn every_key() -> Vec<String> {
     TABLES.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
 }
 
+/// The keys of a broker's own table.
+#[cfg(test)]
+pub(crate) fn own_keys_of(kind: &str, kinds: Kinds<'_>) -> Vec<String> {
+    let broker = Table::from_iter([("kind".to_owned(), kind.into())]);
+    let keys = own_keys(&Table::from_iter([("broker".to_owned(), broker.into())]), kinds);
+    keys.iter().map(|(key, _)| key.clone()).collect()
+}
+
 /// Collects the problems of a scenario, with advice on keys in the wrong table.
 pub(super) fn problems(own_keys: &OwnKeys) -> Problems {
     Problems::new(TABLES, own_keys.clone())

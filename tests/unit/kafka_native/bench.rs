@@ -13,7 +13,7 @@ use crate::broker::kafka_native::net::admin::Admin;
 use crate::broker::kafka_native::net::cluster::Cluster;
 use crate::broker::kafka_native::net::connect::Connector;
 use crate::broker::kafka_native::produce::client::{Client, Messages};
-use crate::broker::kafka_native::produce::keeper;
+use crate::broker::kafka_native::produce::maintenance;
 use crate::broker::kafka_native::produce::producer::KafkaNativeProducer;
 use crate::broker::kafka_native::traffic::FetchTraffic;
 use crate::broker::{Attributes, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
@@ -54,7 +54,7 @@ impl Bench {
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
         let messages = Messages { headers, payloads: Arc::new(payloads()), acks: acks.clone() };
-        let client = keeper::start(cluster.clone(), options, messages, TRANSACTIONS).await?;
+        let client = maintenance::start(cluster.clone(), options, messages, TRANSACTIONS).await?;
         let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0).await?);
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
         Ok(Bench { acks, client, admin, producer, sent: 0 })

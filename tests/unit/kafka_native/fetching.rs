@@ -73,7 +73,7 @@ async fn reading(nodes: usize) -> (Scripted, Bench, KafkaNativeConsumer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_batch_that_is_cut_off_is_fetched_again_and_one_that_begins_before_is_read_from_its_middle() {
+async fn fetch_of_partial_batches_resumes_at_the_right_offset() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let asked = broker.next().await;
     assert_eq!(asked.positions(), [(0, 0)]);
@@ -141,7 +141,7 @@ async fn messages_of_aborted_transactions_and_their_marks_are_hidden() {
 /// The broker names an aborted transaction with each fetch that has a part of it (`collectAbortedTransactions`), up to the one with its
 /// mark. A transaction of the same producer that comes later was committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_aborted_transaction_that_spans_several_fetches_is_hidden_in_each_of_them() {
+async fn aborted_transaction_over_several_fetches_is_hidden() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let aborted = || AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
     let parts = [
@@ -170,7 +170,7 @@ async fn an_aborted_transaction_that_spans_several_fetches_is_hidden_in_each_of_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is_followed() {
+async fn fetch_out_of_range_restarts_and_follows_the_leader() {
     let (mut broker, _bench, mut consumer) = reading(2).await;
     let asked = broker.next().await;
     asked.send(answer(&asked, vec![data(plain(0..5))]));
@@ -181,11 +181,13 @@ async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is
     let error = error.unwrap().message;
     assert!(taken.is_empty() && error.contains("offset 5 of partition 0") && error.contains("goes on at 0"), "{error}");
     let asked = broker.next().await;
-    assert_eq!((asked.node, asked.positions()), (0, vec![(0, 0)]));
+    assert_eq!(asked.node, 0);
+    assert_eq!(asked.positions(), vec![(0, 0)]);
     broker.move_leader(0, 1);
     asked.send(answer(&asked, vec![PartitionData::default().with_error_code(NOT_LEADER)]));
     let asked = broker.next().await;
-    assert_eq!((asked.node, asked.positions()), (1, vec![(0, 0)]));
+    assert_eq!(asked.node, 1);
+    assert_eq!(asked.positions(), vec![(0, 0)]);
     asked.send(answer(&asked, vec![data(plain(0..2))]));
     assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
 }
@@ -204,7 +206,8 @@ async fn a_quota_delays_the_next_fetch_and_is_counted() {
     asked.send(answer(&asked, vec![data(plain(0..1))]));
     assert_eq!(next(&mut consumer).await, (vec![0], None));
     let wire = bench.admin.fetched.take();
-    assert_eq!((wire.fetches, wire.throttled_fetches), (2, 1));
+    assert_eq!(wire.fetches, 2);
+    assert_eq!(wire.throttled_fetches, 1);
 }
 
 /// The session and the epoch of a fetch, the positions that it names, and the partitions that it forgets.
@@ -223,7 +226,7 @@ fn answer_in_session(asked: &Asked, code: i16, partitions: Vec<(i32, PartitionDa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn in_a_session_a_fetch_names_what_has_changed_and_one_that_is_lost_begins_again() {
+async fn fetch_session_names_changes_and_restarts_when_lost() {
     const SESSION_NOT_FOUND: i16 = 70;
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
@@ -255,14 +258,15 @@ async fn in_a_session_a_fetch_names_what_has_changed_and_one_that_is_lost_begins
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
+async fn fetch_session_forgets_a_partition_whose_leader_moves() {
     let broker = Scripted::start(2, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
     let asked = broker.next().await;
     answer_in_session(&asked, 0, vec![(0, data(plain(0..3))), (1, data(vec![]))]);
     let asked = broker.next().await;
-    assert_eq!((asked.node, session(&asked)), (0, (9, 1, vec![(0, 3)], vec![])));
+    assert_eq!(asked.node, 0);
+    assert_eq!(session(&asked), (9, 1, vec![(0, 3)], vec![]));
     broker.move_leader(1, 1);
     answer_in_session(&asked, 0, vec![(1, PartitionData::default().with_error_code(NOT_LEADER))]);
     let mut asked = [broker.next().await, broker.next().await];
@@ -280,7 +284,7 @@ async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_that_cannot_be_read_holds_up_no_other_of_its_node() {
+async fn unreadable_partition_holds_up_no_other_of_its_node() {
     const STORAGE_ERROR: i16 = 56;
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
@@ -318,7 +322,8 @@ async fn a_node_that_fails_ends_no_fetch_from_another() {
     let [waiting, failing] = asked;
     failing.close();
     let again = broker.next().await;
-    assert_eq!((again.node, again.positions()), (1, vec![(1, 0)]));
+    assert_eq!(again.node, 1);
+    assert_eq!(again.positions(), vec![(1, 0)]);
     // What was asked before is answered now.
     answer_in_session(&waiting, 0, vec![(0, data(plain(0..3)))]);
     let mut numbers = Vec::new();
@@ -330,7 +335,7 @@ async fn a_node_that_fails_ends_no_fetch_from_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_no_answer_to_a_fetch_is_reported_and_the_fetch_is_sent_again() {
+async fn malformed_fetch_response_is_reported_and_retried() {
     for announced in [i32::MAX, -2] {
         let (mut broker, _bench, mut consumer) = reading(1).await;
         let asked = broker.next().await;

@@ -106,7 +106,7 @@ async fn serve(consumer: &mut KafkaNativeConsumer, until: impl Fn(&mut KafkaNati
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_member_joins_begins_at_committed_offsets_and_returns_its_partitions_when_asked() {
+async fn member_starts_at_committed_offsets_and_returns_partitions() {
     let mut broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let mut consumer = member(&bench, Assignment::Group).await;

@@ -1,5 +1,6 @@
 //! The client against brokers that answer as no real one does on demand.
 
+mod accumulator;
 mod asked;
 mod bench;
 mod captured;

@@ -51,7 +51,7 @@ async fn begin(bench: &mut Bench, broker: &mut Scripted) {
 
 /// A leader that knows nothing of a producer takes a batch with any number, and it may not be ready for the first one yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_first_batch_of_an_idempotent_producer_is_written_before_another_one_is_sent() {
+async fn idempotent_first_batch_is_written_before_the_next() {
     let mut broker = Scripted::start(1, 1).await;
     let mut bench = Bench::new(broker.addresses(), idempotent()).await;
     bench.send(4).await;
@@ -63,7 +63,7 @@ async fn the_first_batch_of_an_idempotent_producer_is_written_before_another_one
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn requests_in_the_pipeline_when_the_leader_moves_are_written_there_in_their_order() {
+async fn pipelined_requests_keep_their_order_when_the_leader_moves() {
     for idempotence in [false, true] {
         let mut broker = Scripted::start(2, 1).await;
         let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
@@ -78,7 +78,8 @@ async fn requests_in_the_pipeline_when_the_leader_moves_are_written_there_in_the
         let moved = take_all(&mut broker, 1, 7).await;
         assert_eq!(moved, (2..9).collect::<Vec<u64>>(), "idempotence = {idempotence}");
         let outcomes = bench.outcomes().await;
-        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (8, 0));
+        assert_eq!(outcomes.measured.acknowledged, 8);
+        assert_eq!(outcomes.measured.failed, 0);
     }
 }
 
@@ -91,7 +92,8 @@ async fn a_connection_is_full_while_messages_wait_for_responses() {
     let mut bench = Bench::new(broker.addresses(), options).await;
     begin(&mut bench, &mut broker).await;
     let alone = bench.client.traffic.take();
-    assert_eq!((alone.connections, alone.connections_full_ns), (1, 0));
+    assert_eq!(alone.connections, 1);
+    assert_eq!(alone.connections_full_ns, 0);
     let before = Instant::now();
     bench.send(8).await;
     take(&mut broker, 5).await;
@@ -127,13 +129,14 @@ async fn a_new_leader_gets_nothing_before_the_former_one_has_answered() {
         unanswered.iter().for_each(|asked| asked.answer(NOT_LEADER));
         assert_eq!(take_all(&mut broker, 1, 3).await, [2, 3, 5], "idempotence = {idempotence}");
         let outcomes = bench.outcomes().await;
-        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (5, 0));
+        assert_eq!(outcomes.measured.acknowledged, 5);
+        assert_eq!(outcomes.measured.failed, 0);
     }
 }
 
 /// What does not fit into the buffers of the connection is never written, so that no response is due.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_leader_that_reads_nothing_holds_up_no_message_once_another_one_leads() {
+async fn leader_that_reads_nothing_is_left_when_another_leads() {
     for acks in [RequiredAcks::None, RequiredAcks::All] {
         let mut broker = Scripted::start(2, 1).await;
         broker.deafen(1);
@@ -149,7 +152,7 @@ async fn a_leader_that_reads_nothing_holds_up_no_message_once_another_one_leads(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_leader_that_says_nothing_holds_up_no_message_once_another_one_leads() {
+async fn leader_that_says_nothing_is_left_when_another_leads() {
     let mut broker = Scripted::start(2, 1).await;
     let options = KafkaNativeOptions { request_timeout: Duration::from_millis(500), ..idempotent() };
     let mut bench = Bench::new(broker.addresses(), options).await;
@@ -167,7 +170,7 @@ async fn a_leader_that_says_nothing_holds_up_no_message_once_another_one_leads()
 
 /// Consumers of the trial ask for metadata too, and what they hear is not the producers' to know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_leader_that_is_elected_late_is_found_where_somebody_else_has_asked_meanwhile() {
+async fn late_leader_is_found_when_others_asked_meanwhile() {
     let mut broker = Scripted::start(1, 2).await;
     broker.move_leader(0, -1);
     let mut bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
@@ -180,7 +183,7 @@ async fn a_leader_that_is_elected_late_is_found_where_somebody_else_has_asked_me
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn answers_in_another_order_end_the_connection_and_nothing_is_taken_for_written() {
+async fn answers_in_another_order_acknowledge_nothing() {
     let mut broker = Scripted::start(1, 1).await;
     let mut bench = Bench::new(broker.addresses(), idempotent()).await;
     begin(&mut bench, &mut broker).await;
@@ -194,7 +197,7 @@ async fn answers_in_another_order_end_the_connection_and_nothing_is_taken_for_wr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_answer_in_pieces_is_put_together_and_what_it_leaves_out_is_sent_again() {
+async fn answer_in_pieces_is_joined_and_omissions_are_resent() {
     let mut broker = Scripted::start(1, 2).await;
     let lingering = KafkaNativeOptions { linger: Duration::from_millis(100), ..KafkaNativeOptions::default() };
     let mut bench = Bench::new(broker.addresses(), lingering).await;
@@ -235,7 +238,8 @@ async fn partitions_of_one_request_have_outcomes_of_their_own() {
         again.extend(codes.iter().map(|(partition, _)| *partition));
     }
     let outcomes = bench.outcomes().await;
-    assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (2, vec![(FailureClass::TooLarge, 1)]));
+    assert_eq!(outcomes.measured.acknowledged, 2);
+    assert_eq!(classes(&outcomes), vec![(FailureClass::TooLarge, 1)]);
     again.sort_unstable();
     assert_eq!(again, [0, 1, 2, 2], "only what was refused for now is sent again");
 }
@@ -256,12 +260,13 @@ async fn what_was_due_before_another_identity_came_is_sent_with_it() {
     assert_eq!(second.numbers(), [1]);
     second.answer(0);
     let outcomes = bench.outcomes().await;
-    assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (1, vec![(FailureClass::TooLarge, 1)]));
+    assert_eq!(outcomes.measured.acknowledged, 1);
+    assert_eq!(classes(&outcomes), vec![(FailureClass::TooLarge, 1)]);
 }
 
 /// A broker forgets a producer when all that it wrote is older than the topic's retention (KIP-360).
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_a_leader_refuses_because_it_has_forgotten_the_producer_is_sent_with_another_identity() {
+async fn forgotten_producer_resends_with_another_identity() {
     let mut broker = Scripted::start(1, 1).await;
     let mut bench = Bench::new(broker.addresses(), idempotent()).await;
     begin(&mut bench, &mut broker).await;
@@ -272,7 +277,8 @@ async fn what_a_leader_refuses_because_it_has_forgotten_the_producer_is_sent_wit
     pipeline[2].answer(OUT_OF_ORDER_SEQUENCE_NUMBER);
     assert_eq!(take_all(&mut broker, 0, 3).await, [1, 2, 3]);
     let outcomes = bench.outcomes().await;
-    assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (3, 0), "{:?}", classes(&outcomes));
+    assert_eq!(outcomes.measured.acknowledged, 3, "{:?}", classes(&outcomes));
+    assert_eq!(outcomes.measured.failed, 0, "{:?}", classes(&outcomes));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -288,7 +294,8 @@ async fn a_quota_delays_the_next_request_and_is_counted() {
     assert!(answered.elapsed() >= Duration::from_millis(300), "{:?}", answered.elapsed());
     assert_eq!(bench.outcomes().await.measured.acknowledged, 2);
     let wire = bench.client.traffic.take().wire.unwrap();
-    assert_eq!((wire.requests, wire.quota_refusals), (2, 1));
+    assert_eq!(wire.requests, 2);
+    assert_eq!(wire.quota_refusals, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -15,11 +15,10 @@ use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::{answer, data, next, plain};
 use super::scripted::{Scripted, TOPIC_ID};
-use crate::broker::kafka_assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
-use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription};
+use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_assignment};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
@@ -140,7 +139,8 @@ async fn start(partitions: usize) -> (Scripted, Bench) {
 async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, StrBytes) {
     let mut consumer = member(bench).await;
     let (asked, request) = next_beat(broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (0, Some(vec![])));
+    assert_eq!(request.member_epoch, 0);
+    assert_eq!(held(&request), Some(vec![]));
     assert_eq!(request.subscribed_topic_names, Some(vec![name()]));
     assert_eq!(request.server_assignor.as_deref(), Some("range"));
     assert_eq!(request.rebalance_timeout_ms, 300_000);
@@ -148,8 +148,10 @@ async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, St
     assign(&asked, 1, &[0]);
     // It says what it has, and repeats nothing else.
     let (asked, news) = next_beat(broker).await;
-    assert_eq!((news.member_epoch, held(&news)), (1, Some(vec![0])));
-    assert_eq!((&news.member_id, &news.subscribed_topic_names), (&request.member_id, &None));
+    assert_eq!(news.member_epoch, 1);
+    assert_eq!(held(&news), Some(vec![0]));
+    assert_eq!(news.member_id, request.member_id);
+    assert_eq!(news.subscribed_topic_names, None);
     reply(&asked, &response(1));
     serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
     assert_eq!(answer_committed(broker, &[(0, 5)]).await, (1, vec![0]));
@@ -158,14 +160,15 @@ async fn begun(broker: &mut Scripted, bench: &Bench) -> (KafkaNativeConsumer, St
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_added_is_read_at_once_and_what_goes_is_returned_before_the_server_hears_so() {
+async fn server_assignment_reads_at_once_and_returns_first() {
     let (mut broker, bench) = start(2).await;
     let (mut consumer, id) = begun(&mut broker, &bench).await;
     let (asked, request) = next_beat(&mut broker).await;
     assert_eq!(held(&request), None);
     assign(&asked, 2, &[0, 1]);
     let (asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (2, Some(vec![0, 1])));
+    assert_eq!(request.member_epoch, 2);
+    assert_eq!(held(&request), Some(vec![0, 1]));
     // What the member has already goes on where it is.
     serve(&mut consumer, |consumer| consumer.assigned().is_some_and(|partitions| partitions.len() == 2)).await;
     assert_eq!(answer_committed(&mut broker, &[(1, 3)]).await, (2, vec![1]));
@@ -180,10 +183,12 @@ async fn what_is_added_is_read_at_once_and_what_goes_is_returned_before_the_serv
     }
     let next = [(0, 7)];
     let (committed, epoch) = tokio::join!(consumer.commit(&next, true), answer_commit(&mut broker, 0));
-    assert_eq!((committed, epoch), (Ok(()), 2));
+    assert_eq!(committed, Ok(()));
+    assert_eq!(epoch, 2);
     consumer.revoke().await;
     let (asked, request) = next_news(&mut broker, 2).await;
-    assert_eq!((request.member_epoch, held(&request)), (2, Some(vec![1])));
+    assert_eq!(request.member_epoch, 2);
+    assert_eq!(held(&request), Some(vec![1]));
     reply(&asked, &response(3));
     // What it keeps is read again from what is committed.
     assert_eq!(answer_committed(&mut broker, &[(1, 4)]).await.1, [1]);
@@ -194,7 +199,8 @@ async fn what_is_added_is_read_at_once_and_what_goes_is_returned_before_the_serv
         let (asked, request) = next_beat(&mut broker).await;
         reply(&asked, &response(request.member_epoch));
         if request.member_epoch < 0 {
-            assert_eq!((request.member_epoch, &request.member_id), (-1, &id));
+            assert_eq!(request.member_epoch, -1);
+            assert_eq!(request.member_id, id);
             break;
         }
     }
@@ -213,15 +219,19 @@ async fn a_member_that_is_fenced_returns_everything_and_joins_again() {
         let next = [(0, 7)];
         let (committed, epoch) =
             tokio::join!(consumer.commit(&next, true), answer_commit(&mut broker, STALE_MEMBER_EPOCH));
-        assert_eq!((committed.is_err(), epoch), (true, 0));
+        assert!(committed.is_err());
+        assert_eq!(epoch, 0);
         assert!(!broker.has_been_asked(ApiKey::OffsetCommit));
         consumer.revoke().await;
         assert_eq!(consumer.assigned(), None);
         let (asked, request) = next_beat(&mut broker).await;
-        assert_eq!((request.member_epoch, held(&request), &request.member_id), (0, Some(vec![]), &id), "{code}");
+        assert_eq!(request.member_epoch, 0, "{code}");
+        assert_eq!(held(&request), Some(vec![]), "{code}");
+        assert_eq!(request.member_id, id, "{code}");
         assign(&asked, 7, &[1]);
         let (_asked, request) = next_beat(&mut broker).await;
-        assert_eq!((request.member_epoch, held(&request)), (7, Some(vec![1])));
+        assert_eq!(request.member_epoch, 7);
+        assert_eq!(held(&request), Some(vec![1]));
         serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
         assert_eq!(answer_committed(&mut broker, &[(1, 0)]).await, (7, vec![1]));
     }
@@ -251,12 +261,13 @@ async fn after_an_error_the_member_says_everything_again() {
     assert_eq!(held(&request), None);
     refuse(&asked, UNKNOWN_SERVER_ERROR);
     let (_asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (1, Some(vec![0])));
+    assert_eq!(request.member_epoch, 1);
+    assert_eq!(held(&request), Some(vec![0]));
     assert_eq!(request.subscribed_topic_names, Some(vec![name()]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_refuses_a_member_of_the_group_is_reported_and_it_goes_on() {
+async fn refused_member_reports_and_goes_on() {
     let (mut broker, bench) = start(2).await;
     let (mut consumer, _) = begun(&mut broker, &bench).await;
     refuse(&next_beat(&mut broker).await.0, GROUP_AUTHORIZATION_FAILED);
@@ -269,7 +280,8 @@ async fn what_refuses_a_member_of_the_group_is_reported_and_it_goes_on() {
     assert_eq!(error.class, FailureClass::Authorisation);
     assert_eq!(consumer.assigned(), Some(vec![(0, Some(5))]));
     let (_asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, held(&request)), (1, Some(vec![0])));
+    assert_eq!(request.member_epoch, 1);
+    assert_eq!(held(&request), Some(vec![0]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -308,7 +320,7 @@ async fn what_a_server_does_not_have_is_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_static_member_leaves_for_now_and_one_whose_place_is_taken_does_not_come_back() {
+async fn static_member_leaves_for_now_and_stays_out_when_replaced() {
     let (mut broker, bench) = start(2).await;
     let subscription = with(&[BY_SERVER], Progress::Uncommitted);
     let groups = groups(&bench, true);
@@ -333,14 +345,15 @@ async fn a_static_member_leaves_for_now_and_one_whose_place_is_taken_does_not_co
     let closed = tokio::spawn(consumer.close());
     // Nothing was said in between.
     let (asked, request) = next_beat(&mut broker).await;
-    assert_eq!((request.member_epoch, request.instance_id.as_deref()), (-2, Some("member-0")));
+    assert_eq!(request.member_epoch, -2);
+    assert_eq!(request.instance_id.as_deref(), Some("member-0"));
     refuse(&asked, FENCED_INSTANCE_ID);
     closed.await.unwrap();
 }
 
 /// Of two members of a trial that does not commit, the second one begins where the first one has stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_partition_that_goes_to_another_member_is_read_on_where_the_first_one_has_stopped() {
+async fn moved_partition_resumes_where_the_first_member_stopped() {
     let (mut broker, bench) = start(2).await;
     let groups = groups(&bench, false);
     let of = |member| Subscription { members: 2, member, ..with(&[BY_SERVER], Progress::Uncommitted) };

@@ -55,7 +55,7 @@ async fn admit(broker: &mut Scripted) -> String {
 
 /// Each member has a name of its own. The group keeps its place when it goes, until another client has the same name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn members_have_names_do_not_leave_and_do_not_come_back_when_another_one_has_their_name() {
+async fn static_members_do_not_leave_and_stay_out_when_replaced() {
     let (mut broker, _bench, groups) = start().await;
     for number in 0..2 {
         let of = Subscription { members: 2, member: number, ..subscription(2, Progress::Uncommitted) };

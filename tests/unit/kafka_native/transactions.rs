@@ -16,7 +16,7 @@ use super::scripted::Scripted;
 use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
-use crate::broker::kafka_native::produce::transaction_coordinator::TRANSACTION_TIMEOUT;
+use crate::broker::kafka_native::produce::transactions::TRANSACTION_TIMEOUT;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::measure::Interval;
 
@@ -89,7 +89,8 @@ fn answer_end(asked: &Asked, code: i16) {
 /// The coordinator ends a transaction.
 async fn end(broker: &mut Scripted, is_committed: bool) {
     let (asked, request) = next::<EndTxnRequest>(broker).await;
-    assert_eq!((request.transactional_id.as_str(), request.committed), (TRANSACTIONS, is_committed));
+    assert_eq!(request.transactional_id.as_str(), TRANSACTIONS);
+    assert_eq!(request.committed, is_committed);
     answer_end(&asked, 0);
 }
 
@@ -100,12 +101,14 @@ fn counts(outcomes: &Interval) -> (u64, u64, u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn partitions_are_named_before_they_are_written_and_messages_acknowledged_when_their_transaction_is_committed() {
+async fn transaction_adds_partitions_first_and_commit_acknowledges() {
     let (mut broker, mut bench) = in_twos(1).await;
     bench.send_to(2, |_| 1).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((asked.numbers(), epoch, sequence), (vec![0, 1], 0, 0));
+    assert_eq!(asked.numbers(), vec![0, 1]);
+    assert_eq!(epoch, 0);
+    assert_eq!(sequence, 0);
     asked.answer(0);
     let (asked, request) = next::<EndTxnRequest>(&mut broker).await;
     assert!(request.committed);
@@ -117,7 +120,9 @@ async fn partitions_are_named_before_they_are_written_and_messages_acknowledged_
     add(&mut broker, &[1], &[CONCURRENT_TRANSACTIONS]).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((asked.numbers(), epoch, sequence), (vec![2, 3], 0, 2));
+    assert_eq!(asked.numbers(), vec![2, 3]);
+    assert_eq!(epoch, 0);
+    assert_eq!(sequence, 2);
     asked.answer(NOT_ENOUGH_REPLICAS);
     let (asked, ..) = produced(&mut broker).await;
     asked.answer(0);
@@ -126,14 +131,15 @@ async fn partitions_are_named_before_they_are_written_and_messages_acknowledged_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_share_of_the_transactions_is_aborted_and_the_sequence_goes_on() {
+async fn aborted_share_of_transactions_keeps_the_sequence() {
     let mut broker = Scripted::start(1, 3).await;
     let mut bench = Bench::new(broker.addresses(), options(1, LONG, 0.5)).await;
     for (number, is_committed) in [(0, true), (1, false), (2, true)] {
         bench.send_to(1, |_| 0).await;
         add(&mut broker, &[0], &[0]).await;
         let (asked, epoch, sequence) = produced(&mut broker).await;
-        assert_eq!((epoch, sequence), (0, number));
+        assert_eq!(epoch, 0);
+        assert_eq!(sequence, number);
         asked.answer(0);
         end(&mut broker, is_committed).await;
         let outcomes = bench.outcomes().await;
@@ -144,7 +150,7 @@ async fn a_share_of_the_transactions_is_aborted_and_the_sequence_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_transaction_that_stays_small_is_ended_by_its_interval_or_with_the_load() {
+async fn small_transaction_ends_by_interval_or_with_the_load() {
     let mut broker = Scripted::start(1, 3).await;
     for (interval, is_finished) in [(Duration::from_millis(1), false), (LONG, true)] {
         let mut bench = Bench::new(broker.addresses(), options(1000, interval, 0.0)).await;
@@ -160,22 +166,25 @@ async fn a_transaction_that_stays_small_is_ended_by_its_interval_or_with_the_loa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_message_that_fails_takes_its_transaction_with_it_and_the_next_one_has_a_new_epoch() {
+async fn failed_message_aborts_and_the_next_epoch_is_new() {
     let (mut broker, mut bench) = in_twos(1).await;
     for (partition, code) in [(1, 0), (0, TOO_LARGE)] {
         bench.send_to(1, |_| partition as u32).await;
         add(&mut broker, &[partition], &[0]).await;
         let (asked, epoch, sequence) = produced(&mut broker).await;
-        assert_eq!((epoch, sequence), (0, 0));
+        assert_eq!(epoch, 0);
+        assert_eq!(sequence, 0);
         asked.answer(code);
     }
     end(&mut broker, false).await;
     let outcomes = bench.outcomes().await;
-    assert_eq!((counts(&outcomes), classes(&outcomes)), ((0, 1, 0, 2), vec![(FailureClass::TooLarge, 2)]));
+    assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+    assert_eq!(classes(&outcomes), vec![(FailureClass::TooLarge, 2)]);
     bench.send_to(2, |_| 1).await;
     add(&mut broker, &[1], &[0]).await;
     let (asked, epoch, sequence) = produced(&mut broker).await;
-    assert_eq!((epoch, sequence), (1, 0));
+    assert_eq!(epoch, 1);
+    assert_eq!(sequence, 0);
     asked.answer(0);
     end(&mut broker, true).await;
     assert_eq!(counts(&bench.outcomes().await), (1, 0, 2, 0));
@@ -183,7 +192,7 @@ async fn a_message_that_fails_takes_its_transaction_with_it_and_the_next_one_has
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn partitions_that_the_coordinator_does_not_take_fail_the_transaction_and_nothing_of_it_is_written() {
+async fn refused_partitions_fail_the_transaction_unwritten() {
     let (mut broker, mut bench) = in_twos(1).await;
     bench.send_to(2, |_| 0).await;
     add(&mut broker, &[0], &[UNKNOWN_TOPIC]).await;
@@ -193,12 +202,13 @@ async fn partitions_that_the_coordinator_does_not_take_fail_the_transaction_and_
     // The coordinator knows of no transaction.
     answer_end(&asked, INVALID_STATE);
     let outcomes = bench.outcomes().await;
-    assert_eq!((counts(&outcomes), classes(&outcomes)), ((0, 1, 0, 2), vec![(FailureClass::Authorisation, 2)]));
+    assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+    assert_eq!(classes(&outcomes), vec![(FailureClass::Authorisation, 2)]);
     assert!(bench.client.fatal().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
+async fn fenced_producer_sends_nothing_more() {
     for is_writing in [true, false] {
         let (mut broker, mut bench) = in_twos(1).await;
         bench.send_to(2, |_| 0).await;
@@ -213,7 +223,8 @@ async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
             answer_end(&next::<EndTxnRequest>(&mut broker).await.0, PRODUCER_FENCED);
         }
         let outcomes = bench.outcomes().await;
-        assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (0, vec![(FailureClass::Fenced, 2)]));
+        assert_eq!(outcomes.measured.acknowledged, 0);
+        assert_eq!(classes(&outcomes), vec![(FailureClass::Fenced, 2)]);
         let reason = crate::broker::Producer::fatal_error(&bench.producer).unwrap();
         assert!(reason.to_lowercase().contains("fenced"), "{reason}");
         let refused = bench.client.admit().await.unwrap_err();
@@ -233,7 +244,8 @@ async fn a_coordinator_that_moves_or_is_lost_is_found_again() {
     broker.move_coordinator(1);
     asked.close();
     let (asked, request) = next::<EndTxnRequest>(&mut broker).await;
-    assert_eq!((asked.node, request.committed), (1, true));
+    assert_eq!(asked.node, 1);
+    assert!(request.committed);
     answer_end(&asked, CONCURRENT_TRANSACTIONS);
     end(&mut broker, true).await;
     assert_eq!(counts(&bench.outcomes().await), (1, 0, 2, 0));
@@ -253,7 +265,7 @@ async fn an_id_that_the_coordinator_gives_later_is_awaited() {
 
 /// A coordinator ends a transaction that is open for its timeout, and fences its producer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_message_fails_before_the_coordinator_gives_up_its_transaction() {
+async fn message_fails_before_its_transaction_times_out() {
     let (_broker, bench) = in_twos(1).await;
     let last = LONG + bench.client.limits.delivery_timeout;
     assert!(last <= TRANSACTION_TIMEOUT - Duration::from_secs(10), "{last:?}");

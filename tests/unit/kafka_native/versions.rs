@@ -85,7 +85,7 @@ async fn transact(broker: &mut Scripted) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn of_each_request_the_newest_version_is_chosen_that_both_sides_know() {
+async fn requests_have_the_newest_version_both_sides_know() {
     for (name, table, expected) in [
         ("Kafka 2.1", KAFKA_2_1, [7, 4, 7, 2, 1, 1, 1]),
         ("Kafka 4.1", KAFKA_4_1, [11, 10, 13, 3, 5, 3, 4]),
@@ -111,7 +111,7 @@ async fn of_each_request_the_newest_version_is_chosen_that_both_sides_know() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_cluster_that_is_too_old_is_named_with_the_request_that_it_lacks() {
+async fn cluster_too_old_is_named_with_the_missing_request() {
     let broker = Scripted::start(1, 1).await;
     let mut old = KAFKA_2_1;
     // As Kafka 0.10.2.
@@ -129,7 +129,7 @@ async fn a_cluster_that_is_too_old_is_named_with_the_request_that_it_lacks() {
 
 /// It tells once there is a connection to a leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_cluster_that_does_not_know_the_compression_ends_the_load_with_the_reason() {
+async fn cluster_without_the_compression_ends_the_load() {
     let broker = Scripted::start(1, 1).await;
     let mut old = KAFKA_2_1;
     // As Kafka 2.0.

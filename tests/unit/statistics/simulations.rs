@@ -84,7 +84,7 @@ fn intervals_of_pairs_cover_the_truth_while_the_machine_drifts() {
 }
 
 #[test]
-fn intervals_within_a_trial_cover_the_truth_though_seconds_are_correlated() {
+fn trial_intervals_cover_the_truth_of_correlated_seconds() {
     for (seed, seconds, correlation) in [(6, 60, 0.0), (7, 60, 0.5), (8, 300, 0.8)] {
         let mut effective = 0.0;
         assert_nominal(share(seed, |noise| {
@@ -98,7 +98,7 @@ fn intervals_within_a_trial_cover_the_truth_though_seconds_are_correlated() {
 }
 
 #[test]
-fn intervals_of_a_quantile_cover_the_truth_though_batches_share_a_fate() {
+fn quantile_intervals_cover_the_truth_of_correlated_batches() {
     // Ten messages of each batch have the latency of the batch. The 90th percentile of a normal deviate is 1.2816.
     assert_nominal(share(9, |noise| {
         let batches = 400;

@@ -109,12 +109,12 @@ pub struct Record<'a> {
 pub struct Memory {
     /// The batch, and room for the next records: it is written to without a look at the capacity.
     bytes: Vec<u8>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedPayload>,
 }
 
 /// A value that is not in the batch's memory.
 #[derive(Debug, Clone)]
-struct Shared {
+struct SharedPayload {
     /// Where it belongs: behind so many bytes of the memory.
     behind: usize,
     place: PayloadPlace,
@@ -129,7 +129,7 @@ impl From<Vec<u8>> for Memory {
 impl Memory {
     /// Bytes that it takes.
     pub fn size(&self) -> usize {
-        self.bytes.capacity() + self.shared.capacity() * size_of::<Shared>()
+        self.bytes.capacity() + self.shared.capacity() * size_of::<SharedPayload>()
     }
 
     /// For bytes that are not a batch yet.
@@ -248,7 +248,7 @@ impl Batch {
         self.end = end + at;
         self.records += 1;
         if let Some(place) = record.shared {
-            self.memory.shared.push(Shared { behind, place });
+            self.memory.shared.push(SharedPayload { behind, place });
             self.shared_bytes += place.size();
         }
     }
@@ -294,7 +294,7 @@ impl Batch {
     /// CRC-32C of all that comes after it.
     fn checksum(&self, payloads: &PayloadPool, checksums: &PayloadChecksums) -> u32 {
         let (mut checksum, mut begin) = (0, at::ATTRIBUTES);
-        for Shared { behind, place } in &self.memory.shared {
+        for SharedPayload { behind, place } in &self.memory.shared {
             checksum = checksum::append(checksum, &self.memory.bytes[begin..*behind]);
             checksum = checksums.append(checksum, *place, payloads);
             begin = *behind;

@@ -19,11 +19,11 @@ const ONE_BYTE: u32 = 1 << 23;
 
 /// What is computed once of the payloads of a trial.
 pub struct PayloadChecksums {
-    /// Of every payload, in bytes. 0: they differ, or are small.
+    /// Bytes of every payload. 0: they differ, or are small.
     size: usize,
     /// CRC-32C of each payload, by its place.
     of_payloads: Vec<u32>,
-    /// For each byte of a checksum and each of its values, the product with x^(8 size).
+    /// Product with x^(8 size), for each byte of a checksum and each of its values.
     shift: Box<[[u32; 256]; 4]>,
 }
 

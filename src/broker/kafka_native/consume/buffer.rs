@@ -13,16 +13,16 @@ use crate::broker::ReceiveError;
 /// Nothing more is fetched while so much has not been taken.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Between the task that fetches and the consumer that takes.
+/// Batches between the task that fetches and the consumer that takes.
 #[derive(Default)]
-pub struct Inbox {
-    state: Mutex<State>,
+pub struct FetchBuffer {
+    state: Mutex<BufferState>,
     arrived: Notify,
     taken: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     fetched: VecDeque<Fetched>,
     bytes: usize,
     error: Option<ReceiveError>,
@@ -41,7 +41,7 @@ pub struct Fetched {
     pub aborted: Vec<(i64, i64)>,
 }
 
-impl Inbox {
+impl FetchBuffer {
     pub fn put(&self, fetched: Fetched) {
         let mut state = self.state.lock();
         state.bytes += fetched.records.len();

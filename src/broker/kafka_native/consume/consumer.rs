@@ -6,31 +6,31 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::super::config::Isolation;
-use super::super::group::membership::Member;
-use super::super::group::place::Revocation;
-use super::buffer::{Fetched, Inbox};
+use super::super::group::member::Member;
+use super::super::group::membership::Revocation;
+use super::buffer::{FetchBuffer, Fetched};
 use super::fetcher::{self, Fetcher};
-use super::start_offset::{Beginning, Positions};
+use super::start_offset::{Positions, StartOffsets};
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, ReceiveError, Received};
 
 /// A member of a group on one topic.
 pub struct KafkaNativeConsumer {
-    beginning: Arc<Beginning>,
+    start_offsets: Arc<StartOffsets>,
     isolation: Isolation,
-    /// `None`: its partitions never change.
+    /// Membership of a group; `None`: its partitions never change.
     member: Option<Member>,
-    /// `None`: it has no partitions, because the group has not decided or has requested them back.
+    /// Partitions that it reads; `None`: it has no partitions, because the group has not decided or has requested them back.
     reading: Option<Reading>,
-    /// Empty between calls, kept for its memory.
+    /// Records of a compressed batch. Empty between calls, kept for its memory.
     unpacked: Vec<u8>,
 }
 
 /// What a member reads from its partitions.
 struct Reading {
-    /// Of each partition the offset of the next message that is taken, if it is known.
+    /// Offset of the next message that is taken of each partition, if it is known.
     next: BTreeMap<u32, Option<u64>>,
-    inbox: Arc<Inbox>,
-    /// Taken from the inbox and not handed over: a caller that wants few messages leaves the others here.
+    buffer: Arc<FetchBuffer>,
+    /// Batches taken from the buffer and not handed over: a caller that wants few messages leaves the others here.
     taken: VecDeque<Fetched>,
     task: AbortHandle,
 }
@@ -40,42 +40,42 @@ impl KafkaNativeConsumer {
     ///
     /// # Errors
     /// When nothing says where to begin.
-    pub async fn of_partitions(
-        beginning: Beginning,
+    pub async fn with_partitions(
+        start_offsets: StartOffsets,
         partitions: Vec<u32>,
         isolation: Isolation,
     ) -> Result<Self, BrokerError> {
-        let positions = beginning.positions(&partitions).await;
+        let positions = start_offsets.positions(&partitions).await;
         let positions = positions.map_err(|error| BrokerError::Topic {
-            topic: beginning.topic.clone(),
+            topic: start_offsets.topic.clone(),
             action: "consumed",
             reason: error.to_string(),
         })?;
-        let mut consumer = KafkaNativeConsumer::new(beginning, isolation, None);
+        let mut consumer = KafkaNativeConsumer::new(start_offsets, isolation, None);
         consumer.read(&partitions.into_iter().collect(), positions);
         Ok(consumer)
     }
 
     /// Reads what the group assigns.
-    pub fn of_group(beginning: Beginning, member: Member, isolation: Isolation) -> Self {
-        KafkaNativeConsumer::new(beginning, isolation, Some(member))
+    pub fn in_group(start_offsets: StartOffsets, member: Member, isolation: Isolation) -> Self {
+        KafkaNativeConsumer::new(start_offsets, isolation, Some(member))
     }
 
-    fn new(beginning: Beginning, isolation: Isolation, member: Option<Member>) -> Self {
-        let beginning = Arc::new(beginning);
-        KafkaNativeConsumer { beginning, isolation, member, reading: None, unpacked: Vec::new() }
+    fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
+        let start_offsets = Arc::new(start_offsets);
+        KafkaNativeConsumer { start_offsets, isolation, member, reading: None, unpacked: Vec::new() }
     }
 
     /// Begins to read these partitions. Positions that are not `known` are asked for first.
     fn read(&mut self, partitions: &BTreeSet<u32>, known: Positions) {
-        let inbox = Arc::new(Inbox::default());
+        let buffer = Arc::new(FetchBuffer::default());
         let position = |partition: &u32| known.get(partition).and_then(|next| u64::try_from(*next).ok());
         let next = partitions.iter().map(|partition| (*partition, position(partition))).collect();
-        let (admin, topic) = (self.beginning.admin.clone(), self.beginning.topic.clone());
-        let fetcher = Fetcher { admin, topic, isolation: self.isolation, inbox: inbox.clone() };
+        let (admin, topic) = (self.start_offsets.admin.clone(), self.start_offsets.topic.clone());
+        let fetcher = Fetcher { admin, topic, isolation: self.isolation, buffer: buffer.clone() };
         let partitions = partitions.iter().copied().collect();
-        let task = tokio::spawn(fetcher::run(fetcher, self.beginning.clone(), partitions, known));
-        self.reading = Some(Reading { next, inbox, taken: VecDeque::new(), task: task.abort_handle() });
+        let task = tokio::spawn(fetcher::run(fetcher, self.start_offsets.clone(), partitions, known));
+        self.reading = Some(Reading { next, buffer, taken: VecDeque::new(), task: task.abort_handle() });
     }
 
     /// Waits until the group has assigned partitions, if it does; with `needs_one`, until it is one at least.
@@ -98,7 +98,7 @@ impl KafkaNativeConsumer {
             self.take_on(&partitions);
         }
         // One that commits is asked for its partitions, so that it can commit before.
-        if self.beginning.committed.is_none() {
+        if self.start_offsets.committed.is_none() {
             self.return_requested();
         }
         match error {
@@ -122,12 +122,12 @@ impl KafkaNativeConsumer {
         let Some(member) = self.member.as_ref().filter(|member| member.is_revocation_requested()) else { return };
         let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
         // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
-        if self.beginning.committed.is_none() {
-            self.beginning.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+        if self.start_offsets.committed.is_none() {
+            self.start_offsets.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
         }
         if let Some(Revocation::AllBut(kept)) = member.return_requested() {
             // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
-            known.retain(|partition, _| self.beginning.committed.is_none() && kept.contains(partition));
+            known.retain(|partition, _| self.start_offsets.committed.is_none() && kept.contains(partition));
             self.read(&kept, known);
         }
     }
@@ -152,7 +152,7 @@ impl Reading {
         most: usize,
         mut each: impl FnMut(Received<'_>),
     ) -> Result<usize, ReceiveError> {
-        let error = if self.taken.is_empty() { self.inbox.take(&mut self.taken) } else { None };
+        let error = if self.taken.is_empty() { self.buffer.take(&mut self.taken) } else { None };
         let mut messages = 0;
         let mut malformed = None;
         while messages < most
@@ -194,10 +194,10 @@ impl Consumer for KafkaNativeConsumer {
             return Ok(());
         }
         match (&self.reading, &self.member) {
-            (Some(reading), None) => reading.inbox.ready().await,
+            (Some(reading), None) => reading.buffer.ready().await,
             (None, Some(member)) => member.changed().await,
             (Some(reading), Some(member)) => tokio::select! {
-                () = reading.inbox.ready() => {}
+                () = reading.buffer.ready() => {}
                 () = member.changed() => {}
             },
             (None, None) => std::future::pending().await,
@@ -223,9 +223,9 @@ impl Consumer for KafkaNativeConsumer {
     }
 
     async fn close(self) {
-        let KafkaNativeConsumer { member, reading, beginning, .. } = self;
+        let KafkaNativeConsumer { member, reading, start_offsets, .. } = self;
         drop(reading);
-        if let Some(committed) = &beginning.committed {
+        if let Some(committed) = &start_offsets.committed {
             // Commits whose answers were not awaited.
             let _ = committed.commit(&[], true).await;
         }
@@ -242,7 +242,7 @@ impl Offsets for KafkaNativeConsumer {
     }
 
     async fn commit(&mut self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
-        match &self.beginning.committed {
+        match &self.start_offsets.committed {
             Some(committed) => committed.commit(next, confirmed).await,
             // The engine commits only in groups that do.
             None => Ok(()),

@@ -18,13 +18,13 @@ const FULL: i32 = 0;
 /// The fetches from one node.
 #[derive(Debug, Default)]
 pub struct FetchSession {
-    /// 0: the node remembers nothing.
+    /// Id that the node has given; 0: the node remembers nothing.
     id: i32,
-    /// Of the next fetch.
+    /// Epoch of the next fetch.
     epoch: i32,
     /// The positions that the node remembers.
     known: Positions,
-    /// The last fetch has no answer, so it is not known what the node remembers.
+    /// Whether the last fetch has no answer, so that it is not known what the node remembers.
     is_unanswered: bool,
 }
 
@@ -71,15 +71,14 @@ impl FetchSession {
             let is_lost = !was_full && matches!(response.code, NOT_FOUND | INVALID_EPOCH);
             return if is_lost { Ok(false) } else { CallError::check(response.code).map(|()| true) };
         }
-        let goes_on = match was_full {
+        let goes_on = if was_full {
             // A node that delays a client answers about no partition, and begins no session (KIP-219).
-            true => response.session_id != 0 && response.partitions.len() == self.known.len(),
-            false => response.session_id == self.id,
+            response.session_id != 0 && response.partitions.len() == self.known.len()
+        } else {
+            response.session_id == self.id
         };
-        (self.id, self.epoch) = match goes_on {
-            true => (response.session_id, self.epoch.checked_add(1).unwrap_or(1)),
-            false => (0, FULL),
-        };
+        (self.id, self.epoch) =
+            if goes_on { (response.session_id, self.epoch.checked_add(1).unwrap_or(1)) } else { (0, FULL) };
         Ok(true)
     }
 }
@@ -96,15 +95,18 @@ mod tests {
         FetchResponse { throttled_ms: 0, code, session_id, partitions: (0..partitions).map(one).collect() }
     }
 
-    fn fetch(session: &mut FetchSession, positions: &[(u32, i64)]) -> (i32, i32, Vec<(u32, i64)>, Vec<i32>) {
-        let SessionFetch { id, epoch, changed, forgotten } = session.fetch(positions.iter().copied().collect());
-        (id, epoch, changed.into_iter().collect(), forgotten)
+    fn fetch(session: &mut FetchSession, positions: &[(u32, i64)]) -> SessionFetch {
+        session.fetch(positions.iter().copied().collect())
+    }
+
+    fn named(id: i32, epoch: i32, changed: &[(u32, i64)], forgotten: &[i32]) -> SessionFetch {
+        SessionFetch { id, epoch, changed: changed.iter().copied().collect(), forgotten: forgotten.to_vec() }
     }
 
     /// A session with the id 9 of the partitions 0 and 1, which are at 5 and 6.
     fn begun() -> FetchSession {
         let mut session = FetchSession::default();
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]), (0, 0, vec![(0, 5), (1, 6)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]), named(0, 0, &[(0, 5), (1, 6)], &[]));
         assert!(session.answered(&response(0, 9, 2)).unwrap());
         session
     }
@@ -112,36 +114,36 @@ mod tests {
     #[test]
     fn only_what_has_changed_is_named_and_what_is_left_is_forgotten() {
         let mut session = begun();
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (9, 1, vec![(1, 8)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), named(9, 1, &[(1, 8)], &[]));
         assert!(session.answered(&response(0, 9, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (9, 2, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), named(9, 2, &[], &[]));
         assert!(session.answered(&response(0, 9, 0)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), (9, 3, vec![(2, 0)], vec![0]));
+        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 3, &[(2, 0)], &[0]));
         assert!(session.answered(&response(0, 9, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), (9, 4, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 4, &[], &[]));
     }
 
     #[test]
-    fn a_session_that_the_node_does_not_know_is_begun_again_with_all_partitions() {
+    fn unknown_session_restarts_with_all_partitions() {
         // One that was not found has no id any more; with another epoch, it is there and is to end.
         for (code, id) in [(NOT_FOUND, 0), (INVALID_EPOCH, 9)] {
             let mut session = begun();
             fetch(&mut session, &[(0, 5), (1, 8)]);
             assert!(!session.answered(&response(code, 0, 0)).unwrap());
-            let all = vec![(0, 5), (1, 8)];
-            assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), (id, 0, all, vec![]), "{code}");
+            let all = named(id, 0, &[(0, 5), (1, 8)], &[]);
+            assert_eq!(fetch(&mut session, &[(0, 5), (1, 8)]), all, "{code}");
             // A node that refuses that too is not asked at once again.
             assert!(session.answered(&response(code, 0, 0)).is_err(), "{code}");
         }
     }
 
     #[test]
-    fn a_fetch_without_an_answer_ends_the_session_and_another_begins() {
+    fn unanswered_fetch_ends_the_session_and_starts_another() {
         let mut session = begun();
-        assert_eq!(fetch(&mut session, &[(0, 7), (1, 6)]).1, 1);
-        assert_eq!(fetch(&mut session, &[(1, 6)]), (9, 0, vec![(1, 6)], vec![]));
+        assert_eq!(fetch(&mut session, &[(0, 7), (1, 6)]).epoch, 1);
+        assert_eq!(fetch(&mut session, &[(1, 6)]), named(9, 0, &[(1, 6)], &[]));
         assert!(session.answered(&response(0, 10, 1)).unwrap());
-        assert_eq!(fetch(&mut session, &[(1, 6)]), (10, 1, vec![], vec![]));
+        assert_eq!(fetch(&mut session, &[(1, 6)]), named(10, 1, &[], &[]));
     }
 
     #[test]
@@ -149,11 +151,11 @@ mod tests {
         let mut session = begun();
         fetch(&mut session, &[(0, 5), (1, 6)]);
         assert!(matches!(session.answered(&response(2, 0, 0)), Err(CallError::Refused(2, _))));
-        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]).1, FULL);
+        assert_eq!(fetch(&mut session, &[(0, 5), (1, 6)]).epoch, FULL);
     }
 
     #[test]
-    fn without_a_session_of_the_node_all_partitions_are_named_each_time() {
+    fn without_a_session_each_fetch_names_all_partitions() {
         // No session is begun; one is offered without all partitions; the node ends the one that there was.
         for (offered, partitions, then) in [(0, 2, None), (9, 0, None), (9, 2, Some(0))] {
             let mut session = FetchSession::default();
@@ -164,7 +166,7 @@ mod tests {
                 assert!(session.answered(&response(0, id, 0)).unwrap());
             }
             let again = fetch(&mut session, &[(0, 5), (1, 6)]);
-            assert_eq!(again, (0, 0, vec![(0, 5), (1, 6)], vec![]), "{offered}, {partitions}, {then:?}");
+            assert_eq!(again, named(0, 0, &[(0, 5), (1, 6)], &[]), "{offered}, {partitions}, {then:?}");
         }
     }
 

@@ -18,12 +18,12 @@ use tokio::time::sleep;
 use super::super::codec::records;
 use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::super::config::Isolation;
-use super::super::error::{CallError, class_of, is_retriable};
+use super::super::error::{CallError, is_retriable};
 use super::super::net::admin::{Admin, End, EndsQuery, name_of};
-use super::super::net::control::{MAX_THROTTLE, SequentialConnection};
-use super::buffer::{Fetched, Inbox};
+use super::super::net::control::{ControlConnection, MAX_THROTTLE};
+use super::buffer::{FetchBuffer, Fetched};
 use super::fetch_session::{FetchSession, SessionFetch};
-use super::start_offset::{Beginning, Positions};
+use super::start_offset::{Positions, StartOffsets};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
 use crate::net::backoff::Backoff;
@@ -48,60 +48,60 @@ pub struct Fetcher {
     pub admin: Arc<Admin>,
     pub topic: String,
     pub isolation: Isolation,
-    pub inbox: Arc<Inbox>,
+    pub buffer: Arc<FetchBuffer>,
 }
 
-/// How far a member is.
-struct Progress {
+/// The fetches of a member, and how far they are.
+struct FetchTask {
     fetcher: Fetcher,
     /// The offset of the next message of each partition.
     positions: Mutex<Positions>,
-    places: Mutex<Places>,
-    /// Wakes the task that finds partitions' leaders.
+    places: Mutex<Placement>,
+    /// Signal for the task that finds partitions' leaders.
     displaced: Notify,
 }
 
 /// Where partitions are fetched from.
 #[derive(Default)]
-struct Places {
+struct Placement {
     /// The partitions of each node, by its id. A task fetches from each.
     nodes: BTreeMap<i32, BTreeSet<u32>>,
     /// The partitions whose leader is not known, or whose last fetch has failed.
     displaced: BTreeSet<u32>,
-    /// What nodes remember of the member, by their ids.
+    /// Sessions with nodes, by their ids: what each remembers of the member.
     sessions: BTreeMap<i32, FetchSession>,
 }
 
 /// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
-pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u32>, known: Positions) {
+pub async fn run(fetcher: Fetcher, start_offsets: Arc<StartOffsets>, partitions: Vec<u32>, known: Positions) {
     let mut positions = known;
     let unknown: Vec<u32> = partitions.into_iter().filter(|partition| !positions.contains_key(partition)).collect();
     if !unknown.is_empty() {
-        let found = find(&fetcher.inbox, &beginning, &unknown).await;
+        let found = find(&fetcher.buffer, &start_offsets, &unknown).await;
         // The consumer learns where it is before there is a message.
-        found.iter().for_each(|(partition, next)| fetcher.inbox.put(Fetched::none(*partition, *next)));
+        found.iter().for_each(|(partition, next)| fetcher.buffer.put(Fetched::none(*partition, *next)));
         positions.extend(found);
     }
     if !positions.is_empty() {
         let displaced = positions.keys().copied().collect();
-        let places = Mutex::new(Places { displaced, ..Places::default() });
-        let progress = Progress { fetcher, positions: Mutex::new(positions), places, displaced: Notify::new() };
+        let places = Mutex::new(Placement { displaced, ..Placement::default() });
+        let progress = FetchTask { fetcher, positions: Mutex::new(positions), places, displaced: Notify::new() };
         Arc::new(progress).follow_leaders().await;
     }
 }
 
-async fn find(inbox: &Inbox, beginning: &Beginning, partitions: &[u32]) -> Positions {
+async fn find(buffer: &FetchBuffer, start_offsets: &StartOffsets, partitions: &[u32]) -> Positions {
     let mut backoff = Backoff::RECEIVE;
     loop {
-        match beginning.positions(partitions).await {
+        match start_offsets.positions(partitions).await {
             Ok(positions) => return positions,
-            Err(error) => inbox.fail(failure(&error)),
+            Err(error) => buffer.fail(failure(&error)),
         }
         backoff.pause().await;
     }
 }
 
-impl Progress {
+impl FetchTask {
     /// Has each partition fetched from its leader. Never returns.
     async fn follow_leaders(self: Arc<Self>) {
         // They end with this task.
@@ -169,7 +169,7 @@ impl Progress {
     /// Tells the consumer of an error, unless a leader moves or is about to be elected.
     fn report(&self, error: &CallError) {
         if !matches!(error, CallError::Refused(code, _) if is_retriable(*code)) {
-            self.fetcher.inbox.fail(failure(error));
+            self.fetcher.buffer.fail(failure(error));
         }
     }
 
@@ -188,7 +188,7 @@ impl Progress {
     async fn fetch_while_placed(&self, node: i32, address: &str) -> Result<(), CallError> {
         let mut connection = self.fetcher.admin.cluster.connector.open(address).await?;
         loop {
-            self.fetcher.inbox.room().await;
+            self.fetcher.buffer.room().await;
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             let response = self.fetch(&mut connection, node, &partitions).await?;
             let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
@@ -202,7 +202,7 @@ impl Progress {
             if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
                 let asked = Duration::from_millis(throttled);
                 if asked > MAX_THROTTLE {
-                    self.fetcher.inbox.fail(throttled_for(asked));
+                    self.fetcher.buffer.fail(throttled_for(asked));
                 }
                 sleep(asked.min(MAX_THROTTLE)).await;
             }
@@ -211,7 +211,7 @@ impl Progress {
 
     async fn fetch(
         &self,
-        connection: &mut SequentialConnection,
+        connection: &mut ControlConnection,
         node: i32,
         partitions: &[u32],
     ) -> Result<FetchResponse, CallError> {
@@ -266,7 +266,7 @@ impl Progress {
         let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
         let Some(next) = end_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.fetcher.inbox.put(Fetched { partition, records, from, next, aborted });
+        self.fetcher.buffer.put(Fetched { partition, records, from, next, aborted });
         self.positions.lock().insert(partition, next);
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Progress {
         let begins = self.fetcher.admin.ends(&query).await?;
         let Some(begin) = begins.get(&partition).copied() else { return Ok(()) };
         let gone = self.positions.lock().insert(partition, begin).unwrap_or(begin);
-        self.fetcher.inbox.fail(ReceiveError {
+        self.fetcher.buffer.fail(ReceiveError {
             class: FailureClass::Other,
             message: format!(
                 "offset {gone} of partition {partition} is gone, by the topic's retention or with a leader that lost it: reading \
@@ -308,12 +308,6 @@ fn throttled_for(asked: Duration) -> ReceiveError {
 
 /// As an error of receiving.
 pub fn failure(error: &CallError) -> ReceiveError {
-    let class = match error {
-        CallError::Refused(code, _) => class_of(*code),
-        CallError::Timeout(_) => FailureClass::Timeout,
-        CallError::Authorisation(_) => FailureClass::Authorisation,
-        CallError::Lost(_) | CallError::Malformed(_) => FailureClass::ConnectionLost,
-        CallError::Unsupported(_) => FailureClass::Other,
-    };
+    let class = if matches!(error, CallError::Unsupported(_)) { FailureClass::Other } else { error.class() };
     ReceiveError { class, message: error.to_string() }
 }

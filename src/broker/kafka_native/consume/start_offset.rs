@@ -13,20 +13,20 @@ use super::super::net::admin::{Admin, End, EndsQuery};
 /// The offset of the next message of each partition.
 pub type Positions = BTreeMap<u32, i64>;
 
-/// What a member knows of where to begin.
-pub struct Beginning {
+/// Where a member begins to read each partition.
+pub struct StartOffsets {
     pub admin: Arc<Admin>,
     pub topic: String,
-    /// Of a group that commits.
+    /// Committed offsets of a group that commits.
     pub committed: Option<Arc<Committed>>,
-    /// Of partitions without a committed offset: how far the members of the group are, so that no message is received again when partitions
-    /// move, or where the group began.
+    /// Positions of partitions without a committed offset: where the group began, or how far its members are, so that no message is received
+    /// again when partitions move.
     pub left_off: Arc<Mutex<Positions>>,
-    /// Where partitions begin of which nothing is known.
+    /// Start of partitions of which nothing is known.
     pub end: End,
 }
 
-impl Beginning {
+impl StartOffsets {
     /// The positions of these partitions.
     ///
     /// # Errors

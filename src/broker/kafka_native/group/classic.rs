@@ -20,12 +20,11 @@ use tokio::time::sleep;
 use super::super::error::{
     CallError, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
 };
-use super::super::net::coordinator::Coordinator;
+use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;
-use super::committed::Identity;
-use super::enrolment::{Enrolment, REBALANCE, milliseconds};
+use super::committed::MemberIdentity;
 use super::member_messages::{self, Members, Partitions, Subscription};
-use super::place::{Place, Revocation};
+use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// The newest versions of requests that are used here. Later ones encode lengths in another way.
@@ -38,32 +37,32 @@ const MEMBER_ID_REQUIRED: i16 = 79;
 
 /// A member of a classic group.
 pub struct Classic {
-    enrolment: Enrolment,
-    /// That it offers, best first.
+    config: MemberConfig,
+    /// Strategies that it offers, best first.
     strategies: Vec<Strategy>,
     session_timeout: Duration,
-    /// For joining, which takes as long as the slowest member.
+    /// Connection for joining, which takes as long as the slowest member.
     joining: Coordinator,
     coordinator: Coordinator,
-    place: Arc<Place>,
+    mailbox: Arc<AssignmentMailbox>,
     member_id: Mutex<String>,
 }
 
 /// What the member reads, and keeps while it joins again.
 #[derive(Debug, Default)]
-struct Held {
+struct OwnedPartitions {
     partitions: BTreeSet<u32>,
-    /// In which it got them.
+    /// Generation in which it got them.
     generation: i32,
 }
 
 struct Joined {
-    identity: Identity,
+    identity: MemberIdentity,
     partitions: BTreeSet<u32>,
 }
 
 /// Why a member must join again.
-enum Ended {
+enum MembershipEnd {
     /// The group is shared out anew.
     Rebalance,
     /// The group has gone on without this member, whose partitions others may have.
@@ -73,57 +72,62 @@ enum Ended {
 }
 
 impl Classic {
-    /// With nothing sent yet. After `session_timeout` without a sign of life, others get its partitions.
-    pub fn new(enrolment: Enrolment, strategies: Vec<Strategy>, session_timeout: Duration, place: Arc<Place>) -> Self {
-        let timeout = REBALANCE + enrolment.timeout;
+    /// A member that has sent nothing yet. After `session_timeout` without a sign of life, others get its partitions.
+    pub fn new(
+        config: MemberConfig,
+        strategies: Vec<Strategy>,
+        session_timeout: Duration,
+        mailbox: Arc<AssignmentMailbox>,
+    ) -> Self {
+        let timeout = REBALANCE + config.timeout;
         Classic {
-            joining: Coordinator::new(enrolment.cluster.clone(), &enrolment.group, timeout),
-            coordinator: enrolment.coordinator(),
-            enrolment,
+            joining: Coordinator::new(config.cluster.clone(), &config.group, timeout),
+            coordinator: config.coordinator(),
+            config,
             strategies,
             session_timeout,
-            place,
+            mailbox,
             member_id: Mutex::default(),
         }
     }
 
     /// Takes part in the group until the task is aborted, or the group refuses the member for good.
     pub async fn run(self: Arc<Self>) {
-        let mut held = Held::default();
+        let mut owned = OwnedPartitions::default();
         let mut backoff = Backoff::RECEIVE;
         loop {
-            let ended = match self.join(&held).await {
+            let ended = match self.join(&owned).await {
                 Ok(joined) => {
                     backoff.succeeded();
-                    self.take_part(joined, &mut held).await
+                    self.take_part(joined, &mut owned).await
                 }
-                Err(CallError::Refused(REBALANCE_IN_PROGRESS | MEMBER_ID_REQUIRED, _)) => Ended::Rebalance,
+                Err(CallError::Refused(REBALANCE_IN_PROGRESS | MEMBER_ID_REQUIRED, _)) => MembershipEnd::Rebalance,
                 Err(CallError::Refused(UNKNOWN_MEMBER_ID, _)) => self.forgotten(),
-                Err(CallError::Refused(ILLEGAL_GENERATION, _)) => Ended::Lost,
+                Err(CallError::Refused(ILLEGAL_GENERATION, _)) => MembershipEnd::Lost,
                 Err(error @ (CallError::Refused(FENCED_INSTANCE_ID, _) | CallError::Unsupported(_))) => {
-                    Ended::Refused(error)
+                    MembershipEnd::Refused(error)
                 }
                 Err(error) => {
-                    self.place.fail(error);
+                    self.mailbox.fail(error);
                     backoff.pause().await;
-                    Ended::Rebalance
+                    MembershipEnd::Rebalance
                 }
             };
             match ended {
-                Ended::Rebalance => {}
-                Ended::Lost => self.lose(&mut held).await,
-                Ended::Refused(error) => {
-                    self.place.fail(self.explain(error));
-                    return self.lose(&mut held).await;
+                MembershipEnd::Rebalance => {}
+                MembershipEnd::Lost => self.lose(&mut owned).await,
+                MembershipEnd::Refused(error) => {
+                    self.mailbox.fail(self.explain(error));
+                    return self.lose(&mut owned).await;
                 }
             }
         }
     }
 
     /// Joins, and shares the partitions out if this member is the leader.
-    async fn join(&self, held: &Held) -> Result<Joined, CallError> {
+    async fn join(&self, owned: &OwnedPartitions) -> Result<Joined, CallError> {
         let member_id = self.member_id.lock().clone();
-        let metadata = self.subscription(held).encode(self.keeps_partitions())?;
+        let metadata = self.subscription(owned).encode(self.keeps_partitions())?;
         let protocol = |strategy: &Strategy| {
             let name = StrBytes::from_static_str(strategy.name());
             JoinGroupRequestProtocol::default().with_name(name).with_metadata(metadata.clone())
@@ -133,7 +137,7 @@ impl Classic {
             .with_session_timeout_ms(milliseconds(self.session_timeout))
             .with_rebalance_timeout_ms(milliseconds(REBALANCE))
             .with_member_id(StrBytes::from_string(member_id))
-            .with_group_instance_id(self.enrolment.instance_id())
+            .with_group_instance_id(self.config.instance_id())
             .with_protocol_type(StrBytes::from_static_str("consumer"))
             .with_protocols(self.strategies.iter().map(protocol).collect());
         let joined = self.joining.call(&request, JOIN_GROUP, |response| response.error_code).await?;
@@ -146,24 +150,24 @@ impl Classic {
             .with_group_id(self.coordinator.group())
             .with_generation_id(joined.generation_id)
             .with_member_id(joined.member_id.clone())
-            .with_group_instance_id(self.enrolment.instance_id())
+            .with_group_instance_id(self.config.instance_id())
             .with_assignments(shares);
         let synced = self.joining.call(&request, SYNC_GROUP, |response| response.error_code).await?;
         CallError::check(synced.error_code)?;
-        let identity = Identity::of_generation(joined.generation_id, joined.member_id.as_str());
-        let partitions = member_messages::partitions(synced.assignment, &self.enrolment.topic)?;
+        let identity = MemberIdentity::from_generation(joined.generation_id, joined.member_id.as_str());
+        let partitions = member_messages::partitions(synced.assignment, &self.config.topic)?;
         Ok(Joined { identity, partitions: partitions.into_iter().collect() })
     }
 
     /// What the member says of itself.
-    fn subscription(&self, held: &Held) -> Subscription {
-        let alone = Subscription::of(&self.enrolment.topic);
-        if held.partitions.is_empty() {
+    fn subscription(&self, owned: &OwnedPartitions) -> Subscription {
+        let alone = Subscription::new(&self.config.topic);
+        if owned.partitions.is_empty() {
             return alone;
         }
-        let numbers = held.partitions.iter().map(|partition| *partition as i32).collect();
-        let owned = [(self.enrolment.topic.clone(), numbers)].into();
-        Subscription { owned, generation: held.generation, ..alone }
+        let numbers = owned.partitions.iter().map(|partition| *partition as i32).collect();
+        let by_topic = [(self.config.topic.clone(), numbers)].into();
+        Subscription { owned: by_topic, generation: owned.generation, ..alone }
     }
 
     fn keeps_partitions(&self) -> bool {
@@ -178,7 +182,7 @@ impl Classic {
             members.insert(member.member_id.to_string(), Subscription::decode(member.metadata.clone())?);
         }
         let topics: Vec<&str> = members.values().flat_map(|member| &member.topics).map(String::as_str).collect();
-        let metadata = self.enrolment.cluster.metadata(&topics).await?;
+        let metadata = self.config.cluster.metadata(&topics).await?;
         let partitions = metadata.topics.iter().map(|(topic, found)| (topic.clone(), found.leaders.len())).collect();
         let share = |(member, share): (String, Partitions)| {
             let assignment: Bytes = member_messages::assignment(&share)?;
@@ -190,42 +194,42 @@ impl Classic {
     }
 
     /// Has what the group has assigned, until the member must join again.
-    async fn take_part(&self, Joined { identity, partitions }: Joined, held: &mut Held) -> Ended {
-        self.enrolment.identify(identity.clone());
+    async fn take_part(&self, Joined { identity, partitions }: Joined, owned: &mut OwnedPartitions) -> MembershipEnd {
+        self.config.identify(identity.clone());
         if !self.keeps_partitions() {
-            self.place.assign(partitions);
+            self.mailbox.assign(partitions);
             let ended = self.beat(&identity).await;
             // Also if it is lost: what the consumer returns now is not returned again.
             self.get_back(&identity, Revocation::All, &ended).await;
             return ended;
         }
-        let kept: BTreeSet<u32> = held.partitions.intersection(&partitions).copied().collect();
-        let is_less = kept.len() < held.partitions.len();
+        let kept: BTreeSet<u32> = owned.partitions.intersection(&partitions).copied().collect();
+        let is_less = kept.len() < owned.partitions.len();
         if is_less {
-            self.get_back(&identity, Revocation::AllBut(kept), &Ended::Rebalance).await;
+            self.get_back(&identity, Revocation::AllBut(kept), &MembershipEnd::Rebalance).await;
         }
-        *held = Held { partitions: partitions.clone(), generation: identity.generation };
-        self.place.assign(partitions);
+        *owned = OwnedPartitions { partitions: partitions.clone(), generation: identity.generation };
+        self.mailbox.assign(partitions);
         // The members to which the returned partitions go get them when this one joins again.
-        if is_less { Ended::Rebalance } else { self.beat(&identity).await }
+        if is_less { MembershipEnd::Rebalance } else { self.beat(&identity).await }
     }
 
     /// Says that the member is alive, until the group is shared out anew or has lost it.
-    async fn beat(&self, identity: &Identity) -> Ended {
+    async fn beat(&self, identity: &MemberIdentity) -> MembershipEnd {
         let mut silent = Duration::ZERO;
         loop {
             sleep(self.pause()).await;
             match self.heartbeat(identity).await {
                 Ok(0) => silent = Duration::ZERO,
-                Ok(REBALANCE_IN_PROGRESS) => return Ended::Rebalance,
+                Ok(REBALANCE_IN_PROGRESS) => return MembershipEnd::Rebalance,
                 Ok(UNKNOWN_MEMBER_ID) => return self.forgotten(),
-                Ok(ILLEGAL_GENERATION) => return Ended::Lost,
-                Ok(code @ FENCED_INSTANCE_ID) => return Ended::Refused(CallError::Refused(code, None)),
+                Ok(ILLEGAL_GENERATION) => return MembershipEnd::Lost,
+                Ok(code @ FENCED_INSTANCE_ID) => return MembershipEnd::Refused(CallError::Refused(code, None)),
                 // The coordinator may be found again before the session ends.
                 Ok(_) | Err(_) => {
                     silent += self.pause();
                     if silent >= self.session_timeout {
-                        return Ended::Lost;
+                        return MembershipEnd::Lost;
                     }
                 }
             }
@@ -233,20 +237,20 @@ impl Classic {
     }
 
     /// The group does not know the member by its name.
-    fn forgotten(&self) -> Ended {
+    fn forgotten(&self) -> MembershipEnd {
         self.member_id.lock().clear();
-        Ended::Lost
+        MembershipEnd::Lost
     }
 
     /// Requests partitions back from the consumer, and waits until it has returned them.
-    async fn get_back(&self, identity: &Identity, revocation: Revocation, ended: &Ended) {
-        self.place.request_back(revocation);
+    async fn get_back(&self, identity: &MemberIdentity, revocation: Revocation, ended: &MembershipEnd) {
+        self.mailbox.request_back(revocation);
         loop {
             tokio::select! {
-                () = self.place.returned() => return,
+                () = self.mailbox.returned() => return,
                 () = sleep(self.pause()) => {
                     // The group waits for members that are alive.
-                    if matches!(ended, Ended::Rebalance) {
+                    if matches!(ended, MembershipEnd::Rebalance) {
                         let _ = self.heartbeat(identity).await;
                     }
                 }
@@ -255,19 +259,19 @@ impl Classic {
     }
 
     /// Others may have what the member has kept.
-    async fn lose(&self, held: &mut Held) {
-        if !std::mem::take(held).partitions.is_empty() {
-            self.place.request_back(Revocation::All);
-            self.place.returned().await;
+    async fn lose(&self, owned: &mut OwnedPartitions) {
+        if !std::mem::take(owned).partitions.is_empty() {
+            self.mailbox.request_back(Revocation::All);
+            self.mailbox.returned().await;
         }
     }
 
-    async fn heartbeat(&self, identity: &Identity) -> Result<i16, CallError> {
+    async fn heartbeat(&self, identity: &MemberIdentity) -> Result<i16, CallError> {
         let request = HeartbeatRequest::default()
             .with_group_id(self.coordinator.group())
             .with_generation_id(identity.generation)
             .with_member_id(StrBytes::from_string(identity.member_id.clone()))
-            .with_group_instance_id(self.enrolment.instance_id());
+            .with_group_instance_id(self.config.instance_id());
         Ok(self.coordinator.call(&request, HEARTBEAT, |response| response.error_code).await?.error_code)
     }
 
@@ -278,7 +282,7 @@ impl Classic {
     /// When the coordinator does not answer, or refuses.
     pub async fn leave(&self) -> Result<(), CallError> {
         let member_id = self.member_id.lock().clone();
-        if member_id.is_empty() || self.enrolment.instance_id.is_some() {
+        if member_id.is_empty() || self.config.instance_id.is_some() {
             return Ok(());
         }
         let request = LeaveGroupRequest::default()
@@ -290,12 +294,12 @@ impl Classic {
 
     /// Says what to do where the group refuses a static member.
     fn explain(&self, error: CallError) -> CallError {
-        match (error, &self.enrolment.instance_id) {
+        match (error, &self.config.instance_id) {
             (error, None) => error,
             (CallError::Unsupported(reason), Some(_)) => CallError::Unsupported(format!(
                 "static members need Kafka 2.3 or newer: remove `static_members` ({reason})"
             )),
-            (error, Some(_)) => self.enrolment.explain(error),
+            (error, Some(_)) => self.config.explain(error),
         }
     }
 

@@ -17,8 +17,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-use super::super::error::{CallError, STALE_MEMBER_EPOCH, class_of};
-use super::super::net::coordinator::Coordinator;
+use super::super::error::{CallError, STALE_MEMBER_EPOCH};
+use super::super::net::cluster::Coordinator;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 
@@ -35,71 +35,76 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Who commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Of the group, when its partitions were assigned; with `is_epoch`, of the member.
+pub struct MemberIdentity {
+    /// Generation of the group when its partitions were assigned; with `is_epoch`, the epoch of the member.
     pub generation: i32,
     pub member_id: String,
     /// Whether the server shares the partitions out (KIP-848).
     pub is_epoch: bool,
 }
 
-impl Identity {
+impl MemberIdentity {
     /// A group without members.
-    pub const OUTSIDE: Identity = Identity { generation: -1, member_id: String::new(), is_epoch: false };
+    pub const OUTSIDE: MemberIdentity = MemberIdentity { generation: -1, member_id: String::new(), is_epoch: false };
 
     /// A member of a classic group.
-    pub fn of_generation(generation: i32, member_id: &str) -> Self {
-        Identity { generation, member_id: member_id.to_owned(), is_epoch: false }
+    pub fn from_generation(generation: i32, member_id: &str) -> Self {
+        MemberIdentity { generation, member_id: member_id.to_owned(), is_epoch: false }
     }
 
     /// A member of a group that the server shares out.
-    pub fn of_epoch(epoch: i32, member_id: &str) -> Self {
-        Identity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
+    pub fn from_epoch(epoch: i32, member_id: &str) -> Self {
+        MemberIdentity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
     }
 }
 
 /// What the coordinator says of a partition.
-struct Found {
+struct FoundOffset {
     partition: i32,
-    /// Below 0: none was committed.
+    /// Committed offset; below 0: none was committed.
     offset: i64,
     code: i16,
 }
 
 /// The committed offsets of a group in one topic.
 pub struct Committed {
-    shared: Arc<Shared>,
+    shared: Arc<CommitTask>,
     task: AbortHandle,
 }
 
-struct Shared {
+struct CommitTask {
     coordinator: Coordinator,
     topic: String,
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
     work: Notify,
 }
 
-struct State {
-    identity: Identity,
-    /// What is to be committed next, of each partition.
+struct CommitState {
+    identity: MemberIdentity,
+    /// Offset that is to be committed next, of each partition.
     next: BTreeMap<u32, u64>,
-    /// Who waits for that.
+    /// Callers that wait for that.
     waiting: Vec<oneshot::Sender<Result<(), ReceiveError>>>,
-    /// Why a commit failed whose answer was not awaited.
+    /// Failure of a commit whose answer was not awaited.
     refused: Option<ReceiveError>,
 }
 
 impl Committed {
     pub fn new(coordinator: Coordinator, topic: &str) -> Self {
-        let state = State { identity: Identity::OUTSIDE, next: BTreeMap::new(), waiting: Vec::new(), refused: None };
+        let state = CommitState {
+            identity: MemberIdentity::OUTSIDE,
+            next: BTreeMap::new(),
+            waiting: Vec::new(),
+            refused: None,
+        };
         let (topic, state, work) = (topic.to_owned(), Mutex::new(state), Notify::new());
-        let shared = Arc::new(Shared { coordinator, topic, state, work });
+        let shared = Arc::new(CommitTask { coordinator, topic, state, work });
         let task = tokio::spawn(shared.clone().serve()).abort_handle();
         Committed { shared, task }
     }
 
     /// From now on, commits are of this member.
-    pub fn identify(&self, identity: Identity) {
+    pub fn identify(&self, identity: MemberIdentity) {
         self.shared.state.lock().identity = identity;
     }
 
@@ -111,13 +116,14 @@ impl Committed {
         self.shared.with_epoch(|identity| self.read_as(identity, partitions)).await
     }
 
-    async fn read_as(&self, identity: Identity, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
-        let found = match identity.is_epoch {
-            true => self.shared.read_with_epoch(identity, partitions).await?,
-            false => self.shared.read(partitions).await?,
+    async fn read_as(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
+        let found = if identity.is_epoch {
+            self.shared.read_with_epoch(identity, partitions).await?
+        } else {
+            self.shared.read(partitions).await?
         };
         let mut offsets = BTreeMap::new();
-        for Found { partition, offset, code } in found {
+        for FoundOffset { partition, offset, code } in found {
             CallError::check(code)?;
             if offset >= 0 {
                 offsets.insert(partition as u32, offset);
@@ -159,12 +165,12 @@ impl Drop for Committed {
     }
 }
 
-impl Shared {
+impl CommitTask {
     fn name(&self) -> TopicName {
         TopicName(StrBytes::from_string(self.topic.clone()))
     }
 
-    async fn read(&self, partitions: &[u32]) -> Result<Vec<Found>, CallError> {
+    async fn read(&self, partitions: &[u32]) -> Result<Vec<FoundOffset>, CallError> {
         let topic =
             OffsetFetchRequestTopic::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
         let request =
@@ -172,7 +178,7 @@ impl Shared {
         let code = |response: &OffsetFetchResponse| response.error_code;
         let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
         CallError::check(response.error_code)?;
-        let found = response.topics.iter().flat_map(|topic| &topic.partitions).map(|one| Found {
+        let found = response.topics.iter().flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
             partition: one.partition_index,
             offset: one.committed_offset,
             code: one.error_code,
@@ -180,7 +186,11 @@ impl Shared {
         Ok(found.collect())
     }
 
-    async fn read_with_epoch(&self, identity: Identity, partitions: &[u32]) -> Result<Vec<Found>, CallError> {
+    async fn read_with_epoch(
+        &self,
+        identity: MemberIdentity,
+        partitions: &[u32],
+    ) -> Result<Vec<FoundOffset>, CallError> {
         let topic =
             OffsetFetchRequestTopics::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
         let group = OffsetFetchRequestGroup::default()
@@ -193,7 +203,7 @@ impl Shared {
         let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
         CallError::check(code(&response))?;
         let topics = response.groups.iter().flat_map(|group| &group.topics);
-        let found = topics.flat_map(|topic| &topic.partitions).map(|one| Found {
+        let found = topics.flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
             partition: one.partition_index,
             offset: one.committed_offset,
             code: one.error_code,
@@ -205,7 +215,7 @@ impl Shared {
     /// the group has lost, whose epoch is 0, hears of none.
     async fn with_epoch<T, F: Future<Output = Result<T, CallError>>>(
         &self,
-        ask: impl Fn(Identity) -> F,
+        ask: impl Fn(MemberIdentity) -> F,
     ) -> Result<T, CallError> {
         let (deadline, mut backoff) = (Instant::now() + CONFIRMED_WITHIN, Backoff::RECEIVE);
         loop {
@@ -228,12 +238,11 @@ impl Shared {
                 let mut state = self.state.lock();
                 (std::mem::take(&mut state.next), std::mem::take(&mut state.waiting))
             };
-            let committed = match next.is_empty() {
-                true => Ok(()),
-                false => {
-                    let committed = self.with_epoch(|identity| self.commit(identity, &next)).await;
-                    committed.map_err(|error| refusal(&error))
-                }
+            let committed = if next.is_empty() {
+                Ok(())
+            } else {
+                let committed = self.with_epoch(|identity| self.commit(identity, &next)).await;
+                committed.map_err(|error| refusal(&error))
             };
             if waiting.is_empty()
                 && let Err(refused) = &committed
@@ -247,7 +256,7 @@ impl Shared {
         }
     }
 
-    async fn commit(&self, identity: Identity, next: &BTreeMap<u32, u64>) -> Result<(), CallError> {
+    async fn commit(&self, identity: MemberIdentity, next: &BTreeMap<u32, u64>) -> Result<(), CallError> {
         let partition = |(partition, next): (&u32, &u64)| {
             OffsetCommitRequestPartition::default()
                 .with_partition_index(*partition as i32)
@@ -277,11 +286,5 @@ fn first_error(response: &OffsetCommitResponse) -> i16 {
 }
 
 fn refusal(error: &CallError) -> ReceiveError {
-    let class = match error {
-        CallError::Refused(code, _) => class_of(*code),
-        CallError::Timeout(_) => FailureClass::Timeout,
-        CallError::Authorisation(_) => FailureClass::Authorisation,
-        _ => FailureClass::ConnectionLost,
-    };
-    ReceiveError { class, message: format!("offsets were not committed: {error}") }
+    ReceiveError { class: error.class(), message: format!("offsets were not committed: {error}") }
 }

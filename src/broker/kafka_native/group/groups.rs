@@ -10,15 +10,14 @@ use tokio::time::{Instant, timeout};
 
 use super::super::config::{Isolation, KafkaNativeOptions};
 use super::super::consume::consumer::KafkaNativeConsumer;
-use super::super::consume::start_offset::{Beginning, Positions};
+use super::super::consume::start_offset::{Positions, StartOffsets};
 use super::super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
 use super::super::net::admin::{Admin, End, EndsQuery};
-use super::super::net::coordinator::Coordinator;
+use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;
 use super::committed::Committed;
-use super::enrolment::Enrolment;
-use super::group_protocol::GroupProtocol;
-use super::membership::Member;
+use super::member::{GroupProtocol, Member};
+use super::membership::MemberConfig;
 use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::net::backoff::Backoff;
@@ -34,7 +33,7 @@ pub struct Groups {
     pub admin: Arc<Admin>,
     options: KafkaNativeOptions,
     known: Mutex<BTreeMap<String, Arc<Group>>>,
-    /// Those that are removed with the trial.
+    /// Groups that are removed with the trial.
     of_the_trial: Mutex<BTreeSet<String>>,
 }
 
@@ -64,7 +63,7 @@ impl Groups {
             self.of_the_trial.lock().insert(group.clone());
         }
         let committed = || Arc::new(Committed::new(self.coordinator(group), &topic.name));
-        let beginning = Beginning {
+        let start_offsets = StartOffsets {
             admin: self.admin.clone(),
             topic: topic.name.clone(),
             committed: (*progress != Progress::Uncommitted).then(committed),
@@ -77,23 +76,23 @@ impl Groups {
         let isolation = self.options.isolation;
         if Assignment::of(self.options.assignment, subscription) == Assignment::Manual {
             let partitions = (*member..topic.partitions as usize).step_by(*members).map(|one| one as u32);
-            return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), isolation).await;
+            return KafkaNativeConsumer::with_partitions(start_offsets, partitions.collect(), isolation).await;
         }
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
         if *from == StartFrom::Latest {
-            let begun = known.begin_at_latest(&beginning, topic.partitions, *progress == Progress::Kept).await;
+            let begun = known.begin_at_latest(&start_offsets, topic.partitions, *progress == Progress::Kept).await;
             begun.map_err(cannot)?;
         }
-        let enrolment = Enrolment {
+        let config = MemberConfig {
             cluster: self.admin.cluster.clone(),
             group: group.clone(),
             topic: topic.name.clone(),
             instance_id: self.options.static_members.then(|| format!("member-{member}")),
-            committed: beginning.committed.clone(),
+            committed: start_offsets.committed.clone(),
             timeout: self.admin.timeout,
         };
-        let member = Member::join(enrolment, &protocol, self.options.session_timeout());
-        let mut consumer = KafkaNativeConsumer::of_group(beginning, member, isolation);
+        let member = Member::join(config, &protocol, self.options.session_timeout());
+        let mut consumer = KafkaNativeConsumer::in_group(start_offsets, member, isolation);
         if *progress == Progress::Uncommitted {
             let late = || cannot(format!("the group {group} assigned nothing to this member in time"));
             // Where partitions are fewer, the group decides which members have none.
@@ -178,13 +177,18 @@ impl Groups {
 impl Group {
     /// The group begins at what is the latest message now, not when a member asks first. A group that is kept goes on at its committed
     /// offsets where it has any, and may have members elsewhere, so that nothing is committed for it.
-    async fn begin_at_latest(&self, beginning: &Beginning, partitions: u32, is_kept: bool) -> Result<(), String> {
+    async fn begin_at_latest(
+        &self,
+        start_offsets: &StartOffsets,
+        partitions: u32,
+        is_kept: bool,
+    ) -> Result<(), String> {
         let begin = async || {
             let partitions: Vec<u32> = (0..partitions).collect();
-            let (topic, isolation) = (&beginning.topic, Isolation::ReadUncommitted);
+            let (topic, isolation) = (&start_offsets.topic, Isolation::ReadUncommitted);
             let query = EndsQuery { topic, partitions: &partitions, end: End::Latest, isolation };
-            let ends = beginning.admin.ends_in_time(&query).await.map_err(|error| error.to_string())?;
-            match beginning.committed.as_ref().filter(|_| !is_kept) {
+            let ends = start_offsets.admin.ends_in_time(&query).await.map_err(|error| error.to_string())?;
+            match start_offsets.committed.as_ref().filter(|_| !is_kept) {
                 None => self.left_off.lock().extend(ends),
                 Some(committed) => {
                     let ends: Vec<(u32, u64)> = ends.iter().map(|(one, end)| (*one, *end as u64)).collect();

@@ -19,28 +19,28 @@ const OLDEST: i16 = 0;
 /// The oldest version of a subscription that has what the member owns, and since which generation (KIP-792).
 const OWNING: i16 = 2;
 
-/// Of each topic, partitions.
+/// Partitions of each topic.
 pub type Partitions = BTreeMap<String, Vec<i32>>;
 
 /// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscription {
     pub topics: Vec<String>,
-    /// What it keeps while it joins again.
+    /// Partitions that it keeps while it joins again.
     pub owned: Partitions,
-    /// Of the group when it got these; −1: it does not say.
+    /// Generation of the group when it got these; −1: it does not say.
     pub generation: i32,
 }
 
-/// Of each member, by its id, what it says of itself.
+/// What each member says of itself, by its id.
 pub type Members = BTreeMap<String, Subscription>;
 
-/// Of each member, by its id, its partitions.
+/// Partitions of each member, by its id.
 pub type Shares = BTreeMap<String, Partitions>;
 
 impl Subscription {
-    /// Of a member that has returned everything.
-    pub fn of(topic: &str) -> Self {
+    /// What a member says that has returned everything.
+    pub fn new(topic: &str) -> Self {
         Subscription { topics: vec![topic.to_owned()], owned: Partitions::new(), generation: -1 }
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nonsense_is_refused() {
-        let alone = Subscription::of("orders");
+        let alone = Subscription::new("orders");
         assert_eq!(Subscription::decode(alone.encode(false).unwrap()).unwrap(), alone);
         let owning = Subscription { owned: [("orders".to_owned(), vec![0, 3])].into(), generation: 7, ..alone.clone() };
         assert_eq!(Subscription::decode(owning.encode(true).unwrap()).unwrap(), owning);
@@ -161,7 +161,7 @@ mod tests {
             0, 5, 0xff, 0xff,
         ];
         let owned = [("t".to_owned(), vec![1, 2])].into();
-        let expected = Subscription { owned, generation: 5, ..Subscription::of("t") };
+        let expected = Subscription { owned, generation: 5, ..Subscription::new("t") };
         assert_eq!(Subscription::decode(Bytes::from_static(bytes)).unwrap(), expected);
     }
 
@@ -177,7 +177,7 @@ mod tests {
         #[test]
         fn a_byte_that_is_wrong_is_refused_or_read_without_panic(place: proptest::sample::Index, byte: u8) {
             let owned = [("orders".to_owned(), vec![0, 3])].into();
-            let subscription = Subscription { owned, generation: 7, ..Subscription::of("orders") };
+            let subscription = Subscription { owned, generation: 7, ..Subscription::new("orders") };
             let share = BTreeMap::from([("orders".to_owned(), vec![0, 3])]);
             for message in [subscription.encode(true).unwrap(), assignment(&share).unwrap()] {
                 let mut bytes = message.to_vec();

@@ -1,92 +1,196 @@
-//! A member of a group whose members share partitions, by either of Kafka's two protocols.
+//! What the tasks of both group protocols work with: who the member is, and the mailbox between the task and the consumer that reads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use super::super::error::CallError;
-use super::classic::Classic;
-use super::enrolment::Enrolment;
-use super::group_protocol::GroupProtocol;
-use super::place::{Place, Revocation};
-use super::server_assigned::ServerAssigned;
+use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
+use super::super::net::cluster::{Cluster, Coordinator};
+use super::committed::{Committed, MemberIdentity};
 
-/// How long leaving may take.
-const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
+pub const REBALANCE: Duration = Duration::from_secs(300);
 
-/// A member of a group.
-pub struct Member {
-    place: Arc<Place>,
-    protocol: Protocol,
-    task: AbortHandle,
+/// What a member says of itself, whichever protocol its group has.
+pub struct MemberConfig {
+    pub cluster: Arc<Cluster>,
+    pub group: String,
+    pub topic: String,
+    /// Name of a static member (KIP-345), by which the group knows it after an absence.
+    pub instance_id: Option<String>,
+    /// Committed offsets of a group that commits.
+    pub committed: Option<Arc<Committed>>,
+    /// Time that a response may take.
+    pub timeout: Duration,
 }
 
-enum Protocol {
-    Classic(Arc<Classic>),
-    Server(Arc<ServerAssigned>),
+impl MemberConfig {
+    /// The group's coordinator, for requests that are answered at once.
+    pub fn coordinator(&self) -> Coordinator {
+        Coordinator::new(self.cluster.clone(), &self.group, self.timeout)
+    }
+
+    /// As requests have it.
+    pub fn instance_id(&self) -> Option<StrBytes> {
+        self.instance_id.clone().map(StrBytes::from_string)
+    }
+
+    /// From now on, what is committed is of this member.
+    pub fn identify(&self, identity: MemberIdentity) {
+        if let Some(committed) = &self.committed {
+            committed.identify(identity);
+        }
+    }
+
+    /// Names the static member whose place another one has.
+    pub fn explain(&self, error: CallError) -> CallError {
+        let (group, name) = (&self.group, self.instance_id.as_deref().unwrap_or_default());
+        let explained = |code, reason| CallError::Refused(code, Some(reason));
+        match error {
+            CallError::Refused(code @ FENCED_INSTANCE_ID, _) => explained(
+                code,
+                format!(
+                    "another client has joined the group '{group}' as its static member '{name}', and has its place now"
+                ),
+            ),
+            CallError::Refused(code @ UNRELEASED_INSTANCE_ID, _) => explained(
+                code,
+                format!(
+                    "the group '{group}' has a static member '{name}' already: end its client, or wait for its session's end"
+                ),
+            ),
+            other => other,
+        }
+    }
 }
 
-impl Member {
-    /// Begins to join. `session_timeout`: of a classic group.
-    pub fn join(enrolment: Enrolment, protocol: &GroupProtocol, session_timeout: Duration) -> Self {
-        let place = Arc::new(Place::default());
-        let (protocol, task) = match protocol {
-            GroupProtocol::Classic(strategies) => {
-                let member = Classic::new(enrolment, strategies.clone(), session_timeout, place.clone());
-                let member = Arc::new(member);
-                (Protocol::Classic(member.clone()), tokio::spawn(member.run()))
+/// As requests have it.
+pub fn milliseconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// What the group has assigned or requests back, between the task that speaks with it and the consumer that reads.
+#[derive(Default)]
+pub struct AssignmentMailbox {
+    state: Mutex<MailboxState>,
+    /// Signal for the consumer.
+    changed: Notify,
+    /// Signal for the task: the consumer has returned partitions.
+    returned: Notify,
+}
+
+#[derive(Default)]
+struct MailboxState {
+    /// Partitions that the consumer has not taken yet.
+    assigned: Option<BTreeSet<u32>>,
+    /// Partitions that the consumer has not returned yet.
+    requested: Option<Revocation>,
+    error: Option<CallError>,
+}
+
+/// Which partitions a group requests back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Revocation {
+    /// All: the group decides again, or has lost the member.
+    All,
+    /// All but these, which the member goes on to read.
+    AllBut(BTreeSet<u32>),
+}
+
+impl AssignmentMailbox {
+    /// From now on, these are the member's partitions.
+    pub fn assign(&self, partitions: BTreeSet<u32>) {
+        self.state.lock().assigned = Some(partitions);
+        self.changed.notify_one();
+    }
+
+    /// Reports why the member is not in the group.
+    pub fn fail(&self, error: CallError) {
+        self.state.lock().error = Some(error);
+        self.changed.notify_one();
+    }
+
+    /// Requests partitions back from the consumer.
+    pub fn request_back(&self, revocation: Revocation) {
+        self.state.lock().requested = Some(revocation);
+        self.changed.notify_one();
+    }
+
+    /// Waits until the consumer has returned what was requested.
+    pub async fn returned(&self) {
+        loop {
+            // Created before the look, so that a notification in between is not missed.
+            let returned = self.returned.notified();
+            if self.state.lock().requested.is_none() {
+                return;
             }
-            GroupProtocol::Server { assignor } => {
-                let member = Arc::new(ServerAssigned::new(enrolment, assignor.clone(), place.clone()));
-                (Protocol::Server(member.clone()), tokio::spawn(member.run()))
-            }
-        };
-        Member { place, protocol, task: task.abort_handle() }
+            returned.await;
+        }
     }
 
     /// Waits until the group has assigned something, requests it back, or an error is to be reported.
     pub async fn changed(&self) {
-        self.place.changed().await;
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state.lock();
+                if state.assigned.is_some() || state.requested.is_some() || state.error.is_some() {
+                    return;
+                }
+            }
+            changed.await;
+        }
     }
 
-    /// What the group has assigned since the last call.
+    /// What was assigned since the last call.
     pub fn take_assigned(&self) -> Option<BTreeSet<u32>> {
-        self.place.take_assigned()
+        self.state.lock().assigned.take()
     }
 
-    /// Why the member could not join at its last attempt, or has lost its place.
+    /// Why the member was not in the group since the last call.
     pub fn take_error(&self) -> Option<CallError> {
-        self.place.take_error()
+        self.state.lock().error.take()
     }
 
     pub fn is_revocation_requested(&self) -> bool {
-        self.place.is_revocation_requested()
+        self.state.lock().requested.is_some()
     }
 
-    /// The partitions that were requested are returned: nothing more is taken from them.
+    /// The consumer takes nothing more from the partitions that were requested. Returns which these are.
     pub fn return_requested(&self) -> Option<Revocation> {
-        self.place.return_requested()
-    }
-
-    /// Leaves the group.
-    pub async fn leave(self) {
-        self.task.abort();
-        let leave = async {
-            match &self.protocol {
-                Protocol::Classic(member) => member.leave().await,
-                Protocol::Server(member) => member.leave().await,
-            }
-        };
-        // A member that the group does not hear from is forgotten when its session ends.
-        let _ = timeout(LEAVE_WITHIN, leave).await;
+        let mut state = self.state.lock();
+        let requested = state.requested.take()?;
+        // It was not taken before it was requested back.
+        state.assigned = None;
+        drop(state);
+        self.returned.notify_one();
+        Some(requested)
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.task.abort();
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// A return that the task has not looked at yet does not count for the next request.
+    #[tokio::test]
+    async fn revocation_is_open_until_the_consumer_has_answered_it() {
+        let mailbox = AssignmentMailbox::default();
+        let kept = Revocation::AllBut([1].into());
+        mailbox.assign([1, 2].into());
+        mailbox.request_back(kept.clone());
+        assert_eq!(mailbox.return_requested(), Some(kept));
+        assert_eq!(mailbox.return_requested(), None);
+        assert_eq!(mailbox.take_assigned(), None);
+        mailbox.request_back(Revocation::All);
+        assert!(mailbox.returned().now_or_never().is_none());
+        assert_eq!(mailbox.return_requested(), Some(Revocation::All));
+        mailbox.returned().await;
     }
 }

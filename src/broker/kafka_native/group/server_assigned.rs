@@ -20,11 +20,9 @@ use super::super::error::{
     UNSUPPORTED_ASSIGNOR, is_retriable,
 };
 use super::super::net::admin::name_of;
-use super::super::net::coordinator::Coordinator;
-use super::super::net::random_text::random_text;
-use super::committed::Identity;
-use super::enrolment::{Enrolment, REBALANCE, milliseconds};
-use super::place::{Place, Revocation};
+use super::super::net::cluster::Coordinator;
+use super::committed::MemberIdentity;
+use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// Version 1 has the member's id made by the client.
@@ -41,38 +39,38 @@ const UNSUPPORTED_VERSION: i16 = 35;
 
 /// A member of a group of the type `consumer`.
 pub struct ServerAssigned {
-    enrolment: Enrolment,
-    /// `None`: the server's choice.
+    config: MemberConfig,
+    /// Name of the assignor; `None`: the server's choice.
     assignor: Option<String>,
     coordinator: Coordinator,
-    place: Arc<Place>,
-    identity: Mutex<Identity>,
+    mailbox: Arc<AssignmentMailbox>,
+    identity: Mutex<MemberIdentity>,
 }
 
 /// What the member has, and what the server wants it to have.
 #[derive(Debug, Default)]
-struct Share {
+struct AssignmentState {
     held: BTreeSet<u32>,
     target: BTreeSet<u32>,
-    /// What the coordinator has heard last; `None`: the member tells it everything.
+    /// Partitions that the coordinator has heard of last; `None`: the member tells it everything.
     told: Option<BTreeSet<u32>>,
-    /// What is left of `held` when the consumer has returned what it was asked for.
+    /// Partitions that are left of `held` when the consumer has returned what it was asked for.
     kept: Option<BTreeSet<u32>>,
     /// Whether the consumer has heard of anything: that it has no partitions is news once.
     has_begun: bool,
-    /// By which the server names the topic.
+    /// Id by which the server names the topic.
     topic: Option<Uuid>,
 }
 
 impl ServerAssigned {
-    /// With nothing sent yet.
-    pub fn new(enrolment: Enrolment, assignor: Option<String>, place: Arc<Place>) -> Self {
+    /// A member that has sent nothing yet.
+    pub fn new(config: MemberConfig, assignor: Option<String>, mailbox: Arc<AssignmentMailbox>) -> Self {
         ServerAssigned {
-            coordinator: enrolment.coordinator(),
-            enrolment,
+            coordinator: config.coordinator(),
+            config,
             assignor,
-            place,
-            identity: Mutex::new(Identity::of_epoch(JOIN, &random_text())),
+            mailbox,
+            identity: Mutex::new(MemberIdentity::from_epoch(JOIN, &format!("{:032x}", rand::random::<u128>()))),
         }
     }
 
@@ -83,7 +81,7 @@ impl ServerAssigned {
             let ended = self.take_part(&mut backoff).await;
             let is_fenced = self.is_fenced(&ended);
             if !is_fenced {
-                self.place.fail(self.explain(ended));
+                self.mailbox.fail(self.explain(ended));
             }
             // Others may have its partitions by now, and it commits no more.
             let identity = {
@@ -91,9 +89,9 @@ impl ServerAssigned {
                 identity.generation = JOIN;
                 identity.clone()
             };
-            self.enrolment.identify(identity);
-            self.place.request_back(Revocation::All);
-            self.place.returned().await;
+            self.config.identify(identity);
+            self.mailbox.request_back(Revocation::All);
+            self.mailbox.returned().await;
             if !is_fenced {
                 return;
             }
@@ -104,9 +102,9 @@ impl ServerAssigned {
 
     /// Joins, and has what the server assigns. Returns why that ended.
     async fn take_part(&self, backoff: &mut Backoff) -> CallError {
-        let mut share = Share::default();
+        let mut state = AssignmentState::default();
         loop {
-            let next = match self.beat(&mut share).await {
+            let next = match self.beat(&mut state).await {
                 Ok(pause) => {
                     backoff.succeeded();
                     Instant::now() + pause
@@ -114,42 +112,42 @@ impl ServerAssigned {
                 Err(error) if self.is_fenced(&error) || is_final(&error) => return error,
                 Err(error) => {
                     // The coordinator may have heard it or not.
-                    share.told = None;
+                    state.told = None;
                     // A node may not have heard of a new topic yet; and a member may wait for its coordinator to come back.
                     let may_pass = match &error {
                         CallError::Refused(code, _) => is_retriable(*code),
                         _ => self.is_member(),
                     };
                     if !may_pass {
-                        self.place.fail(error);
+                        self.mailbox.fail(error);
                     }
                     backoff.pause().await;
                     continue;
                 }
             };
             loop {
-                self.approach(&mut share);
-                if share.has_news() {
+                self.approach(&mut state);
+                if state.has_news() {
                     break;
                 }
                 tokio::select! {
                     () = sleep_until(next) => break,
-                    () = self.place.returned(), if share.kept.is_some() => share.returned(),
+                    () = self.mailbox.returned(), if state.kept.is_some() => state.returned(),
                 }
             }
         }
     }
 
     /// Tells the coordinator what it does not know, and hears what it says. Returns how long it may wait for the next time.
-    async fn beat(&self, share: &mut Share) -> Result<Duration, CallError> {
-        let topic = match share.topic {
+    async fn beat(&self, state: &mut AssignmentState) -> Result<Duration, CallError> {
+        let topic = match state.topic {
             Some(topic) => topic,
-            None => *share.topic.insert(self.topic_id().await?),
+            None => *state.topic.insert(self.topic_id().await?),
         };
-        let request = self.request(share, topic);
+        let request = self.request(state, topic);
         let response = self.call(&request).await?;
         if request.topic_partitions.is_some() {
-            share.told = Some(share.held.clone());
+            state.told = Some(state.held.clone());
         }
         let identity = {
             let mut identity = self.identity.lock();
@@ -160,28 +158,28 @@ impl ServerAssigned {
             }
             identity.clone()
         };
-        self.enrolment.identify(identity);
+        self.config.identify(identity);
         if let Some(assignment) = &response.assignment {
-            share.target = partitions(assignment, topic);
+            state.target = partitions(assignment, topic);
         }
         Ok(Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0).max(1)))
     }
 
-    fn request(&self, share: &Share, topic: Uuid) -> ConsumerGroupHeartbeatRequest {
+    fn request(&self, state: &AssignmentState, topic: Uuid) -> ConsumerGroupHeartbeatRequest {
         let epoch = self.identity.lock().generation;
         let request = self.request_with(epoch);
         let held = || {
-            let numbers = share.held.iter().map(|partition| *partition as i32).collect();
+            let numbers = state.held.iter().map(|partition| *partition as i32).collect();
             let held = TopicPartitions::default().with_topic_id(topic).with_partitions(numbers);
-            Some(if share.held.is_empty() { Vec::new() } else { vec![held] })
+            Some(if state.held.is_empty() { Vec::new() } else { vec![held] })
         };
-        match &share.told {
+        match &state.told {
             None => request
                 .with_rebalance_timeout_ms(milliseconds(REBALANCE))
-                .with_subscribed_topic_names(Some(vec![name_of(&self.enrolment.topic)]))
+                .with_subscribed_topic_names(Some(vec![name_of(&self.config.topic)]))
                 .with_server_assignor(self.assignor.clone().map(StrBytes::from_string))
                 .with_topic_partitions(held()),
-            Some(_) if share.has_news() => request.with_topic_partitions(held()),
+            Some(_) if state.has_news() => request.with_topic_partitions(held()),
             Some(_) => request,
         }
     }
@@ -192,7 +190,7 @@ impl ServerAssigned {
             .with_group_id(self.coordinator.group())
             .with_member_id(StrBytes::from_string(self.identity.lock().member_id.clone()))
             .with_member_epoch(epoch)
-            .with_instance_id(self.enrolment.instance_id())
+            .with_instance_id(self.config.instance_id())
     }
 
     async fn call(&self, request: &ConsumerGroupHeartbeatRequest) -> Result<ConsumerGroupHeartbeatResponse, CallError> {
@@ -220,23 +218,23 @@ impl ServerAssigned {
     }
 
     async fn topic_id(&self) -> Result<Uuid, CallError> {
-        let topic = &self.enrolment.topic;
-        let metadata = self.enrolment.cluster.metadata(&[topic]).await?;
+        let topic = &self.config.topic;
+        let metadata = self.config.cluster.metadata(&[topic]).await?;
         metadata.topics.get(topic).map(|found| found.id).ok_or(CallError::Refused(3, Some(format!("topic '{topic}'"))))
     }
 
     /// One step towards what the server wants: what goes is returned first, and what comes is read then.
-    fn approach(&self, share: &mut Share) {
-        if share.kept.is_some() || (share.has_begun && share.held == share.target) {
+    fn approach(&self, state: &mut AssignmentState) {
+        if state.kept.is_some() || (state.has_begun && state.held == state.target) {
             return;
         }
-        let kept: BTreeSet<u32> = share.held.intersection(&share.target).copied().collect();
-        if kept.len() < share.held.len() {
-            self.place.request_back(Revocation::AllBut(kept.clone()));
-            share.kept = Some(kept);
+        let kept: BTreeSet<u32> = state.held.intersection(&state.target).copied().collect();
+        if kept.len() < state.held.len() {
+            self.mailbox.request_back(Revocation::AllBut(kept.clone()));
+            state.kept = Some(kept);
         } else {
-            (share.held, share.has_begun) = (share.target.clone(), true);
-            self.place.assign(share.held.clone());
+            (state.held, state.has_begun) = (state.target.clone(), true);
+            self.mailbox.assign(state.held.clone());
         }
     }
 
@@ -245,7 +243,7 @@ impl ServerAssigned {
     /// # Errors
     /// When the coordinator does not answer, or refuses.
     pub async fn leave(&self) -> Result<(), CallError> {
-        let epoch = if self.enrolment.instance_id.is_some() { LEAVE_FOR_NOW } else { LEAVE };
+        let epoch = if self.config.instance_id.is_some() { LEAVE_FOR_NOW } else { LEAVE };
         self.call(&self.request_with(epoch)).await.map(drop)
     }
 
@@ -257,12 +255,12 @@ impl ServerAssigned {
                  feature `group.version` = 1: remove `\"group.protocol\" = \"consumer\"` from `consumers.properties`, or update the broker"
                     .to_owned(),
             ),
-            error => self.enrolment.explain(error),
+            error => self.config.explain(error),
         }
     }
 }
 
-impl Share {
+impl AssignmentState {
     /// Whether the coordinator waits to hear what the member has now.
     fn has_news(&self) -> bool {
         self.kept.is_none() && self.told.as_ref() != Some(&self.held)

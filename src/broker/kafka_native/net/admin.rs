@@ -5,22 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest, TopicName,
+    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest,
+    TopicName,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
 use super::super::error::{CallError, NAME, describe, is_retriable};
 use super::super::traffic::FetchTraffic;
 use super::cluster::{Cluster, Metadata, TopicMetadata};
-use crate::broker::{BrokerError, Topic};
+use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::{BrokerError, Created, Topic, Unready};
 
-/// How often to check whether new topics have leaders.
+/// How often nodes are asked again that have not heard of a new topic.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// The newest versions of requests that are used here. A later one of `DeleteTopics` names topics by their ids.
@@ -32,7 +35,8 @@ const DESCRIBE_CONFIGS: i16 = 4;
 /// A topic as a resource that has settings (`ConfigResource.Type`).
 const TOPIC_RESOURCE: i8 = 2;
 
-/// `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
+/// `UNKNOWN_TOPIC_OR_PARTITION`, `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
+const UNKNOWN_TOPIC: i16 = 3;
 const INVALID_REPLICATION: i16 = 38;
 const INVALID_CONFIG: i16 = 40;
 
@@ -63,87 +67,89 @@ pub struct EndsQuery<'a> {
 }
 
 impl Admin {
-    /// Creates those of `topics` that do not exist, adds them to `created`, and waits until all have leaders.
-    ///
-    /// # Errors
-    /// When one exists with another number of partitions or replicas, or cannot be created.
-    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let existing = self.metadata(topics).await?;
-        let mut missing = Vec::new();
-        for topic in topics {
-            match existing.topics.get(&topic.name) {
-                Some(found) => agree(topic, found)?,
-                None => missing.push(topic),
-            }
-        }
-        if !missing.is_empty() {
-            self.create(&missing, &existing, created).await?;
-        }
-        self.wait_for_leaders(topics).await
-    }
-
-    /// Those of the topics that exist, as they are.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    pub async fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let existing = self.metadata(topics).await?;
-        let found = |wanted: &Topic| {
-            let found = existing.topics.get(&wanted.name)?;
-            let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
-            Some(Topic { name: wanted.name.clone(), partitions, replication })
+    /// Creates those of the topics that do not exist, with a result for each.
+    pub async fn create(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
+        let metadata = match self.metadata(topics).await {
+            Ok(metadata) => metadata,
+            Err(error) => return vec![Err(error); topics.len()],
         };
-        Ok(topics.iter().filter_map(found).collect())
-    }
-
-    /// The topics of these names, as they are.
-    ///
-    /// # Errors
-    /// When one does not exist.
-    pub async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let present = self.present(topics).await?;
-        match topics.iter().find(|wanted| present.iter().all(|found| found.name != wanted.name)) {
-            None => Ok(present),
-            Some(missing) => Err(BrokerError::Topic {
-                topic: missing.name.clone(),
-                action: "taken as it is",
-                reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
-            }),
-        }
-    }
-
-    /// Removes topics by name.
-    ///
-    /// # Errors
-    /// When the broker refuses or does not answer.
-    pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
-        let Some(first) = names.first() else { return Ok(()) };
-        let failed =
-            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "removed", reason };
-        let no_answer = |error: CallError| failed(first, error.to_string());
-        let metadata = self.cluster.metadata(&[]).await.map_err(no_answer)?;
-        let request = DeleteTopicsRequest::default()
-            .with_topic_names(names.iter().map(|name| name_of(name)).collect())
-            .with_timeout_ms(self.timeout.as_millis() as i32);
-        let response = self.call_controller(&metadata, &request, DELETE_TOPICS).await.map_err(no_answer)?;
-        match response.responses.iter().find(|result| result.error_code != 0) {
-            None => Ok(()),
-            Some(refused) => {
-                let name = refused.name.as_ref().map_or("", |name| name.as_str());
-                Err(failed(name, describe(refused.error_code, refused.error_message.as_deref())))
+        let missing = topics.iter().filter(|topic| !metadata.topics.contains_key(&topic.name));
+        let missing: Vec<CreatableTopic> = missing.map(|topic| self.creatable(topic)).collect();
+        let response = if missing.is_empty() {
+            Ok(CreateTopicsResponse::default())
+        } else {
+            let request =
+                CreateTopicsRequest::default().with_topics(missing).with_timeout_ms(self.timeout.as_millis() as i32);
+            self.call_controller(&metadata, &request, CREATE_TOPICS).await
+        };
+        let created = |topic: &Topic| {
+            if let Some(found) = metadata.topics.get(&topic.name) {
+                return Ok(Created::Existing(shape(topic, found)));
             }
-        }
+            let failed = |reason: String| topic_error(&topic.name, "created", reason);
+            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
+            let result = response.topics.iter().find(|result| result.name.as_str() == topic.name);
+            let result = result.ok_or_else(|| failed("the response does not name it".to_owned()))?;
+            let advice = match result.error_code {
+                0 => return Ok(Created::New),
+                INVALID_REPLICATION => ": is `topology.replication` more than the brokers?",
+                INVALID_CONFIG => ": correct `topology.config`",
+                _ => "",
+            };
+            let reason = describe(result.error_code, result.error_message.as_deref());
+            Err(failed(format!("{}{advice}", reason.trim_end_matches('.'))))
+        };
+        topics.iter().map(created).collect()
     }
 
-    /// As [`Admin::remove`], in the time that it has.
+    /// The topics as they are, those that exist.
+    pub async fn find(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
+        let metadata = self.metadata(topics).await;
+        let found = |topic: &Topic| {
+            let metadata = metadata.as_ref().map_err(Clone::clone)?;
+            Ok(metadata.topics.get(&topic.name).map(|found| shape(topic, found)))
+        };
+        topics.iter().map(found).collect()
+    }
+
+    /// The first of the topics that has not all its leaders yet.
     ///
     /// # Errors
-    /// As [`Admin::remove`], or when the time is over.
-    pub async fn remove_in_time(&self, names: &[String]) -> Result<(), BrokerError> {
-        timeout(self.timeout, self.remove(names)).await.unwrap_or_else(|_| {
-            let reason = format!("topics were not removed within {:?}", self.timeout);
-            Err(BrokerError::Client { broker: NAME, reason })
-        })
+    /// When no node answers.
+    pub async fn unready(&self, topics: &[Topic]) -> Result<Option<Unready>, BrokerError> {
+        let metadata = self.metadata(topics).await?;
+        // Not every node has heard of a new topic.
+        let is_ready = |topic: &&Topic| {
+            let found = metadata.topics.get(&topic.name);
+            found.is_some_and(|found| found.leaders.iter().all(Option::is_some) && shape(topic, found) == **topic)
+        };
+        let unready = topics.iter().find(|topic| !is_ready(topic));
+        Ok(unready.map(|topic| Unready { topic: topic.name.clone(), reason: NO_LEADERS.to_owned() }))
+    }
+
+    /// Deletes topics, with a result for each.
+    pub async fn delete(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
+        let response = async {
+            let metadata = self.cluster.metadata(&[]).await?;
+            let request = DeleteTopicsRequest::default()
+                .with_topic_names(topics.iter().map(|topic| name_of(&topic.name)).collect())
+                .with_timeout_ms(self.timeout.as_millis() as i32);
+            self.call_controller(&metadata, &request, DELETE_TOPICS).await
+        };
+        let response: Result<_, CallError> = response.await;
+        let deleted = |topic: &Topic| {
+            let failed = |reason: String| topic_error(&topic.name, "removed", reason);
+            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
+            let is_of_topic =
+                |result: &&DeletableTopicResult| result.name.as_ref().is_some_and(|name| name.as_str() == topic.name);
+            match response.responses.iter().find(is_of_topic) {
+                Some(result) if ![0, UNKNOWN_TOPIC].contains(&result.error_code) => {
+                    Err(failed(describe(result.error_code, result.error_message.as_deref())))
+                }
+                Some(_) | None => Ok(()),
+            }
+        };
+        topics.iter().map(deleted).collect()
     }
 
     /// Sends a request to the node that creates and removes topics; in a cluster with KRaft any may be named.
@@ -237,36 +243,6 @@ impl Admin {
         }
     }
 
-    async fn create(
-        &self,
-        missing: &[&Topic],
-        metadata: &Metadata,
-        created: &mut Vec<String>,
-    ) -> Result<(), BrokerError> {
-        let failed =
-            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "created", reason };
-        let request = CreateTopicsRequest::default()
-            .with_topics(missing.iter().map(|topic| self.creatable(topic)).collect())
-            .with_timeout_ms(self.timeout.as_millis() as i32);
-        let response = self.call_controller(metadata, &request, CREATE_TOPICS).await;
-        let response = response.map_err(|error| failed(&missing[0].name, error.to_string()))?;
-        let mut refused = None;
-        for result in &response.topics {
-            match result.error_code {
-                0 => created.push(result.name.to_string()),
-                _ => refused = Some(result),
-            }
-        }
-        let Some(result) = refused else { return Ok(()) };
-        let advice = match result.error_code {
-            INVALID_REPLICATION => ": is `topology.replication` more than the brokers?",
-            INVALID_CONFIG => ": correct `topology.config`",
-            _ => "",
-        };
-        let reason = describe(result.error_code, result.error_message.as_deref());
-        Err(failed(result.name.as_str(), format!("{}{advice}", reason.trim_end_matches('.'))))
-    }
-
     fn creatable(&self, topic: &Topic) -> CreatableTopic {
         let text = |text: &str| StrBytes::from_string(text.to_owned());
         let config = |(name, value): &(String, String)| {
@@ -277,25 +253,6 @@ impl Admin {
             .with_num_partitions(topic.partitions as i32)
             .with_replication_factor(topic.replication as i16)
             .with_configs(self.config.iter().map(config).collect())
-    }
-
-    async fn wait_for_leaders(&self, topics: &[Topic]) -> Result<(), BrokerError> {
-        let deadline = Instant::now() + self.timeout;
-        loop {
-            let metadata = self.metadata(topics).await?;
-            let waiting = topics.iter().find(|topic| {
-                let found = metadata.topics.get(&topic.name);
-                !found.is_some_and(|found| found.leaders.iter().all(Option::is_some) && agree(topic, found).is_ok())
-            });
-            match waiting {
-                None => return Ok(()),
-                Some(topic) if Instant::now() >= deadline => {
-                    let reason = format!("no leader for all its partitions within {:?}", self.timeout);
-                    return Err(BrokerError::Topic { topic: topic.name.clone(), action: "created", reason });
-                }
-                Some(_) => sleep(CHECK_EVERY).await,
-            }
-        }
     }
 
     async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
@@ -309,15 +266,12 @@ pub fn name_of(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
-fn agree(wanted: &Topic, found: &TopicMetadata) -> Result<(), BrokerError> {
-    let (partitions, replication) = (found.leaders.len(), found.replication);
-    if wanted.partitions as usize == partitions && wanted.replication as usize == replication {
-        return Ok(());
-    }
-    let shape = |partitions, replication| format!("{partitions} partition(s) and replication {replication}");
-    Err(BrokerError::TopicMismatch {
-        topic: wanted.name.clone(),
-        found: shape(partitions, replication),
-        wanted: shape(wanted.partitions as usize, wanted.replication as usize),
-    })
+/// A topic of this name as it was found.
+fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
+    let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
+    Topic { name: topic.name.clone(), partitions, replication }
+}
+
+fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason }
 }

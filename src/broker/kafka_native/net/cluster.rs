@@ -1,18 +1,24 @@
-//! The cluster, apart from messages: which nodes lead which partitions, and requests that any node or a certain one answers.
+//! The cluster, apart from messages: which nodes lead which partitions, and requests that any node, a certain one, or a coordinator
+//! answers.
+//!
+//! The node that coordinates a group or transactions is found by their name, and found again when another one coordinates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::messages::{
+    FindCoordinatorRequest, GroupId, InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName,
+};
 use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::error::{CallError, is_retriable};
 use super::connect::Connector;
-use super::control::SequentialConnection;
+use super::control::ControlConnection;
 use crate::broker::kafka_identity::MetadataLevels;
 use crate::net::address;
 use crate::net::backoff::Backoff;
@@ -33,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A node to ask, by a connection that is open or by its address.
 enum Ask {
-    Open(Box<SequentialConnection>),
+    Open(Box<ControlConnection>),
     Address(String),
 }
 
@@ -41,7 +47,7 @@ enum Ask {
 pub struct Cluster {
     pub connector: Arc<Connector>,
     addresses: Vec<String>,
-    connection: tokio::sync::Mutex<Option<SequentialConnection>>,
+    connection: tokio::sync::Mutex<Option<ControlConnection>>,
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
     levels: Mutex<MetadataLevels>,
@@ -60,10 +66,10 @@ pub struct Metadata {
 /// A topic that exists.
 #[derive(Debug, Clone, Default)]
 pub struct TopicMetadata {
-    /// Of each partition the id of the node that leads it.
+    /// Id of the node that leads each partition.
     pub leaders: Vec<Option<i32>>,
     pub replication: usize,
-    /// Nil before Kafka 2.8.
+    /// Id of the topic; nil before Kafka 2.8.
     pub id: Uuid,
 }
 
@@ -165,7 +171,7 @@ impl Ask {
         connector: &Connector,
         request: &R,
         newest: i16,
-    ) -> Result<(SequentialConnection, R::Response), CallError> {
+    ) -> Result<(ControlConnection, R::Response), CallError> {
         let mut connection = match self {
             // One that was idle may have been closed since.
             Ask::Open(open) => *open,
@@ -205,4 +211,95 @@ fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
         controller: (response.controller_id.0 >= 0).then_some(response.controller_id.0),
         topics,
     })
+}
+
+/// Later versions ask for several groups at once.
+const FIND_COORDINATOR: i16 = 3;
+
+/// `COORDINATOR_LOAD_IN_PROGRESS`, `COORDINATOR_NOT_AVAILABLE` and `NOT_COORDINATOR`.
+const LOADING: i16 = 14;
+const NOT_AVAILABLE: i16 = 15;
+const NOT_COORDINATOR: i16 = 16;
+
+/// What is coordinated, by its number in a request.
+const GROUP: i8 = 0;
+const TRANSACTIONS: i8 = 1;
+
+/// A group or the transactions with an id, and a connection to the node that coordinates them.
+pub struct Coordinator {
+    cluster: Arc<Cluster>,
+    /// Name of the group, or id of the transactions.
+    name: String,
+    kind: i8,
+    /// Time to find the coordinator, and for a response.
+    timeout: Duration,
+    connection: tokio::sync::Mutex<Option<ControlConnection>>,
+}
+
+impl Coordinator {
+    pub fn new(cluster: Arc<Cluster>, group: &str, timeout: Duration) -> Self {
+        Coordinator { cluster, name: group.to_owned(), kind: GROUP, timeout, connection: tokio::sync::Mutex::default() }
+    }
+
+    /// That of the transactions with an id.
+    pub fn for_transactions(cluster: Arc<Cluster>, id: &str, timeout: Duration) -> Self {
+        Coordinator { kind: TRANSACTIONS, ..Coordinator::new(cluster, id, timeout) }
+    }
+
+    pub fn group(&self) -> GroupId {
+        GroupId(StrBytes::from_string(self.name.clone()))
+    }
+
+    /// Sends a request to the coordinator, again where the coordinator moves or is not ready. `code`: the error code of a response.
+    ///
+    /// # Errors
+    /// When no coordinator answers in time. Other error codes are left to the caller.
+    pub async fn call<R: Request>(
+        &self,
+        request: &R,
+        newest: i16,
+        code: impl Fn(&R::Response) -> i16,
+    ) -> Result<R::Response, CallError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut backoff = Backoff::RECEIVE;
+        let mut kept = self.connection.lock().await;
+        loop {
+            let open = match kept.take() {
+                Some(open) => Ok(open),
+                None => self.open().await,
+            };
+            let failed = match open {
+                Err(error) => error,
+                Ok(mut open) => match open.call(request, newest).await {
+                    Err(error) => error,
+                    Ok(response) => match code(&response) {
+                        code @ (LOADING | NOT_AVAILABLE | NOT_COORDINATOR) => {
+                            *kept = (code == LOADING).then_some(open);
+                            CallError::Refused(code, None)
+                        }
+                        _ => {
+                            *kept = Some(open);
+                            return Ok(response);
+                        }
+                    },
+                },
+            };
+            let may_pass = matches!(failed, CallError::Lost(_) | CallError::Timeout(_) | CallError::Refused(..));
+            if !may_pass || Instant::now() >= deadline {
+                return Err(failed);
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// A connection to the node that is the coordinator now.
+    async fn open(&self) -> Result<ControlConnection, CallError> {
+        let name = StrBytes::from_string(self.name.clone());
+        let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
+        let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
+        CallError::check(found.error_code)?;
+        let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
+        connection.set_timeout(self.timeout);
+        Ok(connection)
+    }
 }

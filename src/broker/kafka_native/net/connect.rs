@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::super::error::CallError;
-use super::control::SequentialConnection;
-use super::login;
+use super::control::ControlConnection;
+use super::sasl;
 use crate::net::connect::encrypt;
 use crate::net::tcp;
 use crate::scenario::Security;
@@ -19,7 +19,7 @@ pub struct Connector {
     pub tls: Option<Arc<ClientConfig>>,
     pub security: Security,
     pub client_id: String,
-    /// For each step of opening, and for the response to each request of a [`SequentialConnection`].
+    /// Limit for each step of opening, and for the response to each request of a [`ControlConnection`].
     pub timeout: Duration,
 }
 
@@ -28,12 +28,12 @@ impl Connector {
     ///
     /// # Errors
     /// When it does not answer in time, or refuses the credentials.
-    pub async fn open(&self, address: &str) -> Result<SequentialConnection, CallError> {
+    pub async fn open(&self, address: &str) -> Result<ControlConnection, CallError> {
         let opened = timeout(self.timeout, self.open_socket(address)).await;
         let mut connection =
             opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(|error| error.at(address))?;
-        connection.ask_for_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
-        login::log_in(&mut connection, &self.security).await?;
+        connection.api_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
+        sasl::log_in(&mut connection, &self.security).await?;
         Ok(connection)
     }
 
@@ -41,7 +41,7 @@ impl Connector {
         self.security.tls.as_ref().is_some_and(|tls| tls.certificate.is_some())
     }
 
-    async fn open_socket(&self, address: &str) -> Result<SequentialConnection, CallError> {
+    async fn open_socket(&self, address: &str) -> Result<ControlConnection, CallError> {
         let stream = tcp::connect(address).await?;
         let (reader, writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) = match &self.tls
         {
@@ -56,7 +56,7 @@ impl Connector {
                 (Box::new(reader), Box::new(writer))
             }
         };
-        Ok(SequentialConnection::new(reader, writer, self.client_id.clone(), self.timeout))
+        Ok(ControlConnection::new(reader, writer, self.client_id.clone(), self.timeout))
     }
 }
 

@@ -29,7 +29,7 @@ const MAX_AHEAD: usize = 8 << 20;
 const UNSUPPORTED_VERSION: i16 = 35;
 
 /// A connection that is ready for requests.
-pub struct SequentialConnection {
+pub struct ControlConnection {
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     pub versions: Versions,
@@ -50,7 +50,7 @@ impl Versions {
     ///
     /// # Errors
     /// When both sides have no version in common.
-    pub fn of(&self, key: i16, oldest: i16, newest: i16) -> Result<i16, CallError> {
+    pub fn newest_common(&self, key: i16, oldest: i16, newest: i16) -> Result<i16, CallError> {
         let found = self.requests.iter().find(|(found, ..)| *found == key);
         let common = found.map(|(_, least, most)| (oldest.max(*least), newest.min(*most)));
         common.filter(|(least, most)| least <= most).map(|(_, most)| most).ok_or_else(|| {
@@ -67,7 +67,7 @@ impl Versions {
     }
 }
 
-impl SequentialConnection {
+impl ControlConnection {
     /// Of an open connection, on which nothing was asked yet. `timeout`: for the response to each request.
     pub fn new(
         reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -75,7 +75,7 @@ impl SequentialConnection {
         client_id: String,
         timeout: Duration,
     ) -> Self {
-        SequentialConnection { reader, writer, versions: Versions::default(), client_id, timeout, next_correlation: 0 }
+        ControlConnection { reader, writer, versions: Versions::default(), client_id, timeout, next_correlation: 0 }
     }
 
     /// Sends `request` in the newest version up to `newest` that both sides know, and waits for the response.
@@ -88,16 +88,16 @@ impl SequentialConnection {
         R::Response::decode(&mut body, version).map_err(malformed)
     }
 
-    /// As [`SequentialConnection::call`], with the response as it came, and its version.
+    /// As [`ControlConnection::call`], with the response as it came, and its version.
     ///
     /// # Errors
-    /// As [`SequentialConnection::call`].
+    /// As [`ControlConnection::call`].
     pub async fn call_body<R: Request>(&mut self, request: &R, newest: i16) -> Result<(Bytes, i16), CallError> {
         let (oldest, newest) = match layout::versions(R::KEY) {
             Some((oldest, known)) => (oldest.max(R::VERSIONS.min), known.min(newest)),
             None => (R::VERSIONS.min, newest),
         };
-        let version = self.versions.of(R::KEY, oldest, newest.min(R::VERSIONS.max))?;
+        let version = self.versions.newest_common(R::KEY, oldest, newest.min(R::VERSIONS.max))?;
         Ok((self.call_raw(request, version).await?, version))
     }
 
@@ -122,7 +122,7 @@ impl SequentialConnection {
     /// # Errors
     /// When it does not tell them.
     // A broker that does not know the newest version of this request answers in the oldest, as KIP-511 says.
-    pub async fn ask_for_versions(&mut self) -> Result<(), CallError> {
+    pub async fn api_versions(&mut self) -> Result<(), CallError> {
         let request = ApiVersionsRequest::default()
             .with_client_software_name(StrBytes::from_static_str("brokermark"))
             .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
@@ -142,7 +142,7 @@ impl SequentialConnection {
     ///
     /// # Errors
     /// When the node does not offer it.
-    pub async fn shake_hands(&mut self, mechanism: &str) -> Result<(), CallError> {
+    pub async fn sasl_handshake(&mut self, mechanism: &str) -> Result<(), CallError> {
         let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_string(mechanism.to_owned()));
         let response = self.call(&request, 1).await?;
         if response.error_code == 0 {
@@ -157,7 +157,7 @@ impl SequentialConnection {
     ///
     /// # Errors
     /// When the node refuses it.
-    pub async fn authenticate(&mut self, message: Vec<u8>) -> Result<Bytes, CallError> {
+    pub async fn sasl_authenticate(&mut self, message: Vec<u8>) -> Result<Bytes, CallError> {
         let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
         let response = self.call(&request, 2).await?;
         match response.error_code {

@@ -18,12 +18,10 @@ use super::super::error::CallError;
 use super::super::net::cluster::{Cluster, Metadata};
 use super::super::net::connect::Connector;
 use super::super::traffic::Traffic;
-use super::node::Node;
-use super::partition::{Limits, Partition};
-use super::pending::{Pending, Spare};
-use super::topic::TopicRoutes;
-use super::transaction_coordinator::TRANSACTION_TIMEOUT;
-use super::transactions::Transactions;
+use super::accumulator::{Limits, Node, Partition};
+use super::partitioner::TopicRoutes;
+use super::producer_batch::{BufferPool, ProducerBatch};
+use super::transactions::{TRANSACTION_TIMEOUT, Transactions};
 use crate::broker::{BrokerError, FailureClass, SubmitError};
 use crate::load::{PayloadPlace, PayloadPool};
 use crate::measure::Acks;
@@ -61,35 +59,36 @@ pub struct Client {
     pub headers: Vec<Headers>,
     pub connector: Arc<Connector>,
     pub acks: Acks,
-    /// Of the trial: batches refer to them.
+    /// Payloads of the trial, to which batches refer.
     pub payloads: Arc<PayloadPool>,
     pub checksums: PayloadChecksums,
-    pub spare: Spare,
+    pub buffers: BufferPool,
     pub traffic: Traffic,
     cluster: Arc<Cluster>,
     topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
     nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
-    /// Leaders are others than this client knows, or some are not known. Of the client, because others ask for metadata of the cluster too.
+    /// Whether some leaders have changed or are not known. Kept for each client, because others ask for metadata of the cluster too.
     is_outdated: AtomicBool,
     serve_node: ServeNode,
-    /// Of an idempotent producer.
+    /// Id and epoch of an idempotent producer.
     identity: Mutex<Option<(i64, i16)>>,
-    /// If it sends in them.
+    /// Transactions in which it sends, if it does.
     transactions: Option<Arc<Transactions>>,
     /// Partitions that need another identity.
     broken: Mutex<Vec<Arc<Partition>>>,
     buffered_bytes: AtomicUsize,
-    /// Wakes producers that wait for memory.
+    /// Signal for producers that wait for memory.
     capacity: Notify,
-    /// Wakes the task: metadata is old, or partitions need another identity.
-    upkeep: Notify,
+    /// Signal for the maintenance task: metadata is old, or partitions need another identity.
+    maintenance_due: Notify,
     fatal: OnceLock<SubmitError>,
     last_error: Mutex<Option<String>>,
-    keeper: OnceLock<AbortHandle>,
+    maintenance_task: OnceLock<AbortHandle>,
 }
 
 impl Client {
-    /// With no topic. `identity`: of an idempotent producer; `transactions`: if it sends in them; `serve_node` starts the task for a node.
+    /// A client without topics. `identity`: of an idempotent producer; `transactions`: if it sends in them; `serve_node` starts the task
+    /// for a node.
     pub fn new(
         cluster: Arc<Cluster>,
         options: KafkaNativeOptions,
@@ -115,7 +114,7 @@ impl Client {
             acks,
             checksums: PayloadChecksums::new(&payloads, MIN_SHARED_BYTES),
             payloads,
-            spare: Spare::default(),
+            buffers: BufferPool::default(),
             traffic: Traffic::default(),
             cluster,
             topics: Mutex::default(),
@@ -127,28 +126,28 @@ impl Client {
             broken: Mutex::default(),
             buffered_bytes: AtomicUsize::new(0),
             capacity: Notify::new(),
-            upkeep: Notify::new(),
+            maintenance_due: Notify::new(),
             fatal: OnceLock::new(),
             last_error: Mutex::default(),
-            keeper: OnceLock::new(),
+            maintenance_task: OnceLock::new(),
         }
     }
 
     /// The task that keeps it up to date, which ends with it.
-    pub fn kept_by(&self, keeper: AbortHandle) {
-        self.keeper.get_or_init(|| keeper);
+    pub fn set_maintenance_task(&self, maintenance_task: AbortHandle) {
+        self.maintenance_task.get_or_init(|| maintenance_task);
     }
 
     /// Waits until metadata is old or partitions need another identity, for `most` at most.
-    pub async fn needs_upkeep(&self, most: Duration) {
-        let _ = timeout(most, self.upkeep.notified()).await;
+    pub async fn needs_maintenance(&self, most: Duration) {
+        let _ = timeout(most, self.maintenance_due.notified()).await;
     }
 
     pub fn is_outdated(&self) -> bool {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Those of all its topics.
+    /// The partitions of all its topics.
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
         self.topics.lock().values().flat_map(|topic| &topic.partitions).cloned().collect()
     }
@@ -252,10 +251,10 @@ impl Client {
     }
 
     /// A batch has its outcome.
-    pub fn release(&self, pending: Pending) {
-        self.traffic.settled(pending.sent.messages());
-        self.buffered_bytes.fetch_sub(pending.payload_bytes, Ordering::Relaxed);
-        self.spare.keep(pending);
+    pub fn release(&self, batch: ProducerBatch) {
+        self.traffic.settled(batch.sent.messages());
+        self.buffered_bytes.fetch_sub(batch.payload_bytes, Ordering::Relaxed);
+        self.buffers.deallocate(batch);
     }
 
     /// Wakes producers that wait for memory, if there is room for many of them.
@@ -297,7 +296,7 @@ impl Client {
     /// Asks for metadata again.
     pub fn refresh(&self) {
         self.is_outdated.store(true, Ordering::Relaxed);
-        self.upkeep.notify_one();
+        self.maintenance_due.notify_one();
     }
 
     /// Gets another identity for a partition; in a transaction, for all of them once it is aborted.
@@ -306,7 +305,7 @@ impl Client {
             return;
         }
         self.broken.lock().push(partition.clone());
-        self.upkeep.notify_one();
+        self.maintenance_due.notify_one();
     }
 
     /// Aborts the transaction that is open.
@@ -318,8 +317,8 @@ impl Client {
 
     /// Ends all tasks: messages without an outcome stay without one.
     pub fn close(&self) {
-        if let Some(keeper) = self.keeper.get() {
-            keeper.abort();
+        if let Some(maintenance_task) = self.maintenance_task.get() {
+            maintenance_task.abort();
         }
         if let Some(transactions) = &self.transactions {
             transactions.close();
@@ -343,7 +342,7 @@ impl Client {
                 if leader.is_none() {
                     self.is_outdated.store(true, Ordering::Relaxed);
                 }
-                let leader = leader.map(|(id, address)| self.node(id, address).schedule.clone());
+                let leader = leader.map(|(id, address)| self.node(id, address).ready.clone());
                 partition.set_leader(leader, self.limits.linger);
             }
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::error::{CallError, class_of, describe, is_retriable, is_stale_metadata};
+use super::super::error::{CallError, describe, failure_class, is_retriable, is_stale_metadata};
+use super::accumulator::Partition;
 use super::client::Client;
-use super::partition::Partition;
-use super::pending::Pending;
+use super::producer_batch::ProducerBatch;
 use crate::broker::FailureClass;
 use crate::measure::{AckBatch, AckRecorder};
 
@@ -44,26 +44,26 @@ struct Failure {
 pub fn record(
     client: &Arc<Client>,
     recorder: &AckRecorder,
-    answers: impl Iterator<Item = (Arc<Partition>, Pending, Answer)>,
+    answers: impl Iterator<Item = (Arc<Partition>, ProducerBatch, Answer)>,
 ) {
     let mut acks = recorder.batch();
-    for (partition, pending, answer) in answers {
+    for (partition, batch, answer) in answers {
         let is_written = matches!(answer.code, 0 | DUPLICATE_SEQUENCE_NUMBER);
         if is_written {
             match client.transactions() {
-                Some(transactions) => transactions.keep(&pending.sent),
+                Some(transactions) => transactions.keep(&batch.sent),
                 None => {
                     acks.to_partition(partition.counted_in(recorder));
-                    pending.sent.runs().iter().for_each(|run| acks.acknowledged_run(run))
+                    batch.sent.runs().iter().for_each(|run| acks.acknowledged_run(run))
                 }
             }
-            client.traffic.taken(&pending);
-            client.release(pending);
+            client.traffic.taken(&batch);
+            client.release(batch);
             if partition.settle(false) {
                 client.renew(&partition);
             }
         } else {
-            refused(client, &mut acks, &partition, pending, &answer);
+            refused(client, &mut acks, &partition, batch, &answer);
         }
     }
     drop(acks);
@@ -74,7 +74,7 @@ fn refused(
     client: &Arc<Client>,
     acks: &mut AckBatch<'_>,
     partition: &Arc<Partition>,
-    pending: Pending,
+    batch: ProducerBatch,
     answer: &Answer,
 ) {
     let Answer { code, message } = answer;
@@ -84,39 +84,34 @@ fn refused(
     if matches!(*code, INVALID_PRODUCER_EPOCH | PRODUCER_FENCED) {
         let reason = describe(*code, message.as_deref());
         client.end(
-            class_of(*code),
+            failure_class(*code),
             match client.transactions() {
-                Some(transactions) => {
-                    format!(
-                        "another producer has fenced that of the transactions '{}', or the coordinator has ended one that was open for \
-                         too long: {reason}",
-                        transactions.id
-                    )
-                }
+                Some(transactions) => format!(
+                    "transactional id '{}' was fenced by another producer, or its transaction timed out: {reason}",
+                    transactions.id
+                ),
                 None => reason,
             },
         );
     }
     // An earlier batch is missing, which is on its way again.
-    let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(pending.number);
+    let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(batch.number);
     // In a transaction, what was written before is missing.
-    let is_forgotten = *code == UNKNOWN_PRODUCER_ID && client.transactions().is_none() && pending.author.is_some();
-    let is_old = pending.created.elapsed() >= client.limits.delivery_timeout;
+    let is_forgotten = *code == UNKNOWN_PRODUCER_ID && client.transactions().is_none() && batch.author.is_some();
+    let is_old = batch.created.elapsed() >= client.limits.delivery_timeout;
     if (is_retriable(*code) || is_behind || is_forgotten) && !is_old {
         client.traffic.retried();
         let not_before = Instant::now() + RETRY_BACKOFF;
-        let needs_identity = match is_forgotten {
-            true => partition.begin_anew(pending, not_before),
-            false => partition.give_back(pending, not_before),
-        };
+        let needs_identity =
+            if is_forgotten { partition.begin_anew(batch, not_before) } else { partition.give_back(batch, not_before) };
         if needs_identity {
             client.renew(partition);
         }
         return;
     }
-    let failure = Failure { class: class_of(*code), reason: describe(*code, message.as_deref()) };
-    fail(client, acks, &pending, &failure);
-    client.release(pending);
+    let failure = Failure { class: failure_class(*code), reason: describe(*code, message.as_deref()) };
+    fail(client, acks, &batch, &failure);
+    client.release(batch);
     if partition.settle(true) {
         client.renew(partition);
     }
@@ -127,12 +122,12 @@ pub fn lost(
     client: &Arc<Client>,
     recorder: &AckRecorder,
     partition: &Arc<Partition>,
-    pending: Pending,
+    batch: ProducerBatch,
     error: &CallError,
 ) {
-    if pending.created.elapsed() < client.limits.delivery_timeout {
+    if batch.created.elapsed() < client.limits.delivery_timeout {
         client.traffic.retried();
-        if partition.give_back(pending, Instant::now() + RETRY_BACKOFF) {
+        if partition.give_back(batch, Instant::now() + RETRY_BACKOFF) {
             client.renew(partition);
         }
         client.notify_capacity();
@@ -142,8 +137,8 @@ pub fn lost(
         CallError::Timeout(_) => FailureClass::Timeout,
         _ => FailureClass::ConnectionLost,
     };
-    fail(client, &mut recorder.batch(), &pending, &Failure { class, reason: error.to_string() });
-    client.release(pending);
+    fail(client, &mut recorder.batch(), &batch, &Failure { class, reason: error.to_string() });
+    client.release(batch);
     if partition.settle(true) {
         client.renew(partition);
     }
@@ -151,7 +146,7 @@ pub fn lost(
 }
 
 /// Fails what has waited for too long to be sent.
-pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<Pending>) {
+pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBatch>) {
     if batches.is_empty() {
         return;
     }
@@ -159,19 +154,19 @@ pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<Pending>) {
     let reason = format!("not acknowledged within {:?}{last}", client.limits.delivery_timeout);
     let failure = Failure { class: FailureClass::Timeout, reason };
     let mut acks = recorder.batch();
-    for pending in batches {
-        fail(client, &mut acks, &pending, &failure);
-        client.release(pending);
+    for batch in batches {
+        fail(client, &mut acks, &batch, &failure);
+        client.release(batch);
     }
     drop(acks);
     client.notify_capacity();
 }
 
-fn fail(client: &Client, acks: &mut AckBatch<'_>, pending: &Pending, failure: &Failure) {
+fn fail(client: &Client, acks: &mut AckBatch<'_>, batch: &ProducerBatch, failure: &Failure) {
     if let Some(transactions) = client.transactions() {
         transactions.fail(failure.class, failure.reason.clone());
     }
-    for send_tag in pending.sent.send_tags() {
+    for send_tag in batch.sent.send_tags() {
         acks.failed(send_tag, failure.class, || failure.reason.clone());
     }
 }

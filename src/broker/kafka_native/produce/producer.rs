@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::codec::batch::Record;
 use super::client::Client;
-use super::topic::TopicRoutes;
+use super::partitioner::TopicRoutes;
 use super::transactions::Transactions;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
@@ -19,9 +19,9 @@ const MAX_MESSAGE_BYTES: usize = 96 << 20;
 pub struct KafkaNativeProducer {
     client: Arc<Client>,
     topic: Arc<TopicRoutes>,
-    /// For each partition the first and the last of its messages in the batch that is being handed over. [`END`]: none.
+    /// First and last message of each partition in the batch that is being handed over. [`END`]: none.
     lists: Vec<(u32, u32)>,
-    /// For each message the next one of its partition.
+    /// Next message of the same partition, for each message.
     next: Vec<u32>,
     touched: Vec<u32>,
     /// Wall-clock time of the trial's epoch.
@@ -115,7 +115,7 @@ impl KafkaNativeProducer {
         let client = &self.client;
         let records = messages.map(|outgoing| (self.record(outgoing), outgoing.send_tag, outgoing.payload.len()));
         let partition = &self.topic.partitions[partition];
-        let is_new = partition.append(&client.limits, &client.spare, records);
+        let is_new = partition.append(&client.limits, &client.buffers, records);
         if let Some(transactions) = client.transactions().filter(|_| is_new) {
             transactions.add(partition.clone());
         }

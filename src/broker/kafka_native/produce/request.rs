@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
 use super::super::codec::varint;
-use super::partition::Partition;
-use super::pending::Pending;
+use super::accumulator::Partition;
+use super::producer_batch::ProducerBatch;
 use crate::load::PayloadPool;
 
 pub const KEY: i16 = 0;
@@ -28,11 +28,11 @@ pub const NEWEST_IN_TRANSACTION: i16 = 11;
 /// A request that is being written or waits for its response.
 pub struct ProduceRequest {
     pub correlation: i32,
-    /// In the order of their partitions.
-    pub batches: Vec<(Arc<Partition>, Pending)>,
-    /// What comes before each batch, one after the other, and what comes after the last one.
+    /// Batches in the order of their partitions.
+    pub batches: Vec<(Arc<Partition>, ProducerBatch)>,
+    /// Bytes that come before each batch, one after the other, and those that come after the last one.
     heads: Vec<u8>,
-    /// Where each head ends.
+    /// End of each head.
     head_ends: Vec<usize>,
     next: Cursor,
     written: usize,
@@ -59,8 +59,8 @@ pub struct Envelope {
 }
 
 impl ProduceRequest {
-    /// With one batch of a partition at most.
-    pub fn new(envelope: &Envelope, correlation: i32, mut batches: Vec<(Arc<Partition>, Pending)>) -> Self {
+    /// A request with these batches, at most one of each partition.
+    pub fn new(envelope: &Envelope, correlation: i32, mut batches: Vec<(Arc<Partition>, ProducerBatch)>) -> Self {
         batches.sort_unstable_by(|(one, _), (other, _)| one.name().cmp(&other.name()));
         let is_flexible = envelope.is_flexible();
         let mut heads = Vec::new();
@@ -72,11 +72,11 @@ impl ProduceRequest {
         for topic in topics {
             put_text(&mut heads, Some(&topic[0].0.topic), is_flexible);
             put_count(&mut heads, topic.len(), is_flexible);
-            for (partition, pending) in topic {
+            for (partition, batch) in topic {
                 heads.extend_from_slice(&partition.index.to_be_bytes());
-                put_count(&mut heads, pending.batch.len(), is_flexible);
+                put_count(&mut heads, batch.encoded.len(), is_flexible);
                 head_ends.push(heads.len());
-                bytes += pending.batch.len();
+                bytes += batch.encoded.len();
                 end(&mut heads, is_flexible);
             }
             end(&mut heads, is_flexible);
@@ -96,7 +96,7 @@ impl ProduceRequest {
     pub fn unwritten<'a>(&'a self, payloads: &'a PayloadPool) -> Vec<IoSlice<'a>> {
         let parts: usize = self.batches[self.next.batch.min(self.batches.len())..]
             .iter()
-            .map(|(_, pending)| pending.batch.pieces() + 1)
+            .map(|(_, batch)| batch.encoded.pieces() + 1)
             .sum();
         let mut slices = Vec::with_capacity((parts + 1).min(MAX_SLICES));
         let mut next = self.next;
@@ -127,7 +127,7 @@ impl ProduceRequest {
 
     fn part<'a>(&'a self, cursor: Cursor, payloads: &'a PayloadPool) -> &'a [u8] {
         match cursor.part.checked_sub(1) {
-            Some(piece) => self.batches[cursor.batch].1.batch.piece(piece, payloads),
+            Some(piece) => self.batches[cursor.batch].1.encoded.piece(piece, payloads),
             None => {
                 let begin = cursor.batch.checked_sub(1).map_or(0, |before| self.head_ends[before]);
                 let end = self.head_ends.get(cursor.batch).copied().unwrap_or(self.heads.len());
@@ -138,10 +138,11 @@ impl ProduceRequest {
 
     /// The beginning of the next part.
     fn after(&self, Cursor { batch, part, .. }: Cursor) -> Cursor {
-        let pieces = self.batches.get(batch).map_or(0, |(_, pending)| pending.batch.pieces());
-        match part < pieces {
-            true => Cursor { batch, part: part + 1, skip: 0 },
-            false => Cursor { batch: batch + 1, part: 0, skip: 0 },
+        let pieces = self.batches.get(batch).map_or(0, |(_, batch)| batch.encoded.pieces());
+        if part < pieces {
+            Cursor { batch, part: part + 1, skip: 0 }
+        } else {
+            Cursor { batch: batch + 1, part: 0, skip: 0 }
         }
     }
 }
@@ -204,16 +205,16 @@ mod tests {
     use super::*;
     use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
     use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
-    use crate::broker::kafka_native::produce::pending::Spare;
+    use crate::broker::kafka_native::produce::producer_batch::BufferPool;
     use crate::broker::kafka_native::tests::payloads;
     use crate::measure::SendTag;
 
     /// Of three partitions of two topics, with so many records each.
     fn request(records: [u64; 3], payloads: &PayloadPool) -> ProduceRequest {
-        let (headers, spare) = (Headers::new(&[]), Spare::default());
+        let (headers, buffers) = (Headers::new(&[]), BufferPool::default());
         let batches = [("orders", 0), ("orders", 1), ("returns", 0)].into_iter().zip(records);
         let batches = batches.map(|((topic, index), records)| {
-            let mut pending = spare.batch(0);
+            let mut batch = buffers.allocate(0);
             for number in 0..records {
                 let value = payloads.get(number);
                 let shared = payloads.place(value).filter(|_| value.len() >= 512);
@@ -225,10 +226,10 @@ mod tests {
                     trace_header: None,
                     timestamp_ms: 0,
                 };
-                pending.push(&record, SendTag::new(0, number, 0, 0, true), value.len());
+                batch.push(&record, SendTag::new(0, number, 0, 0, true), value.len());
             }
-            pending.batch.seal(0, Author::UNNAMED, payloads, &PayloadChecksums::new(payloads, 0));
-            (Arc::new(Partition::new(topic.into(), index, None)), pending)
+            batch.encoded.seal(0, Author::UNNAMED, payloads, &PayloadChecksums::new(payloads, 0));
+            (Arc::new(Partition::new(topic.into(), index, None)), batch)
         });
         let envelope =
             Envelope { version: 9, client_id: "test".into(), transactional_id: None, acks: 1, timeout_ms: 1 };
@@ -264,15 +265,15 @@ mod tests {
             prop_assert_eq!(written.len(), request.length);
             prop_assert_eq!(u32::from_be_bytes(written[..4].try_into().unwrap()) as usize + 4, written.len());
             let mut at = 0;
-            for (batch, (_, pending)) in request.batches.iter().enumerate() {
-                let begin = batch.checked_sub(1).map_or(0, |before| request.head_ends[before]);
-                let head = &request.heads[begin..request.head_ends[batch]];
+            for (number, (_, batch)) in request.batches.iter().enumerate() {
+                let begin = number.checked_sub(1).map_or(0, |before| request.head_ends[before]);
+                let head = &request.heads[begin..request.head_ends[number]];
                 prop_assert!(&written[at..at + head.len()] == head);
                 at += head.len();
-                let mut bytes = &written[at..at + pending.batch.len()];
+                let mut bytes = &written[at..at + batch.encoded.len()];
                 let read = crate::broker::kafka_native::codec::records::next_batch(&mut bytes);
-                prop_assert_eq!(read.unwrap().unwrap().record_count, pending.batch.records());
-                at += pending.batch.len();
+                prop_assert_eq!(read.unwrap().unwrap().record_count, batch.encoded.records());
+                at += batch.encoded.len();
             }
         }
     }

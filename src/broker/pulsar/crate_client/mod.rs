@@ -23,7 +23,7 @@ use super::pool::Pool;
 use super::token::Token;
 use super::topics::Topics;
 use crate::broker::adapter::{ProducerQueues, QueuedProducer, StreamConsumer};
-use crate::broker::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
+use crate::broker::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::tls::Tls;
 use crate::scenario::{BrokerConfig, Descriptor};
 
@@ -89,12 +89,16 @@ impl Broker for PulsarCrateBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.topics.prepare(topics, created).await
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        self.topics.create(topic).await
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        self.topics.adopt(topics).await
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        self.topics.find(topic).await
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        self.topics.delete(topic).await
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
@@ -142,8 +146,8 @@ impl Broker for PulsarCrateBroker {
         Telemetry { queue_full_ns: self.queues.take_waited_ns(), ..Telemetry::default() }
     }
 
-    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        self.topics.remove(&created).await
+    async fn close(self) -> Result<(), BrokerError> {
+        self.topics.unsubscribe().await
     }
 }
 

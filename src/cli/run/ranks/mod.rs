@@ -162,6 +162,9 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     for trial in &plan.trials {
         trial.scenario.part(Share { number: 1, count: size }).map_err(|reason| usage(format!("error: {reason}")))?;
     }
+    for note in scenario.notes().iter().filter(|_| !arguments.quiet) {
+        notice!("{note}");
+    }
     Ok((plan, scenario))
 }
 

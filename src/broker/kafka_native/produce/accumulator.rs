@@ -1,4 +1,5 @@
-//! A partition of a client: the batch that is being filled, those that wait for their turn, and how many are on their way.
+//! A partition of a client: the batch that is being filled, those that wait for their turn, and how many are on their way. A node: which
+//! batches of the partitions that it leads it is sent next.
 //!
 //! Batches are sent in their order. One that is sent again goes before those that were never sent, and waits until none of its
 //! partition is in flight: an earlier one among them may have to be sent again as well. For the same reason, a new leader gets nothing
@@ -15,49 +16,48 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::super::codec::batch::{Author, MAX_RECORD_OVERHEAD, Record};
-use super::pending::{Pending, Spare};
-use super::schedule::Schedule;
+use super::producer_batch::{BufferPool, ProducerBatch, ReadyQueue};
 use crate::measure::{AckRecorder, PartitionIndex, SendTag};
 
 /// The node that leads a partition: what its connection looks at.
-pub type Leader = Schedule<Partition>;
+pub type Leader = ReadyQueue<Partition>;
 
 /// A partition, and what a client has to write there.
 pub struct Partition {
     pub topic: Arc<str>,
     pub index: i32,
     counted_in: OnceLock<PartitionIndex>,
-    state: Mutex<State>,
+    state: Mutex<PartitionState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PartitionState {
     /// The node that leads it; `None`: it has no leader, or the leader is not known.
     leader: Option<Arc<Leader>>,
-    open: Option<Pending>,
-    /// By their numbers.
-    closed: VecDeque<Pending>,
+    open: Option<ProducerBatch>,
+    /// Full batches, by their numbers.
+    closed: VecDeque<ProducerBatch>,
     in_flight: usize,
-    /// Where the batches in flight were sent to.
+    /// Destination of the batches in flight.
     sent_to: Option<Arc<Leader>>,
-    /// The leader has it on its list.
+    /// Whether the leader has it on its list.
     is_scheduled: bool,
-    /// Nothing is sent before, after an error.
+    /// Earliest time of the next send, after an error.
     not_before: Option<Instant>,
     next_number: u64,
-    /// Of an idempotent producer: its id and epoch, and the number of its next record.
+    /// Id and epoch of an idempotent producer, and the number of its next record.
     identity: Option<(i64, i16)>,
     next_sequence: i32,
-    /// The leader has taken a batch of this identity, so that it refuses those out of sequence.
+    /// Whether the leader has taken a batch of this identity, so that it refuses those out of sequence.
     is_known: bool,
-    /// Records are missing in the sequence, so that it needs another identity.
+    /// Whether records are missing in the sequence, so that it needs another identity.
     is_broken: bool,
-    membership: Membership,
+    membership: TransactionMembership,
 }
 
 /// Whether the coordinator of the open transaction knows of the partition, without which the broker takes none of its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Membership {
+enum TransactionMembership {
     /// The client sends without transactions.
     #[default]
     Unneeded,
@@ -77,8 +77,8 @@ pub struct Limits {
 
 /// The next batch to send, or why no batch can be sent.
 pub enum Turn {
-    /// Whether there are more.
-    Batch(Pending, bool),
+    /// The batch, and whether there are more.
+    Batch(ProducerBatch, bool),
     Nothing,
     /// Not before that moment.
     Later(Instant),
@@ -92,7 +92,7 @@ impl Partition {
             topic,
             index,
             counted_in: OnceLock::new(),
-            state: Mutex::new(State { identity, ..State::default() }),
+            state: Mutex::new(PartitionState { identity, ..PartitionState::default() }),
         }
     }
 
@@ -101,7 +101,7 @@ impl Partition {
         *self.counted_in.get_or_init(|| recorder.partition(&self.topic, u32::try_from(self.index).ok()))
     }
 
-    /// Of its topic, and its own number.
+    /// The name of its topic, and its own number.
     pub fn name(&self) -> (&str, i32) {
         (&self.topic, self.index)
     }
@@ -110,7 +110,7 @@ impl Partition {
     pub fn append<'a>(
         self: &Arc<Self>,
         limits: &Limits,
-        spare: &Spare,
+        buffers: &BufferPool,
         messages: impl Iterator<Item = (Record<'a>, SendTag, usize)>,
     ) -> bool {
         let mut guard = self.state.lock();
@@ -118,22 +118,22 @@ impl Partition {
         let (mut has_closed, mut begun) = (false, None);
         for (record, send_tag, payload_bytes) in messages {
             let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MAX_RECORD_OVERHEAD;
-            let is_full = |open: &mut Pending| open.batch.len() + bytes > limits.batch_bytes;
+            let is_full = |open: &mut ProducerBatch| open.encoded.len() + bytes > limits.batch_bytes;
             if let Some(full) = state.open.take_if(is_full) {
                 state.closed.push_back(full);
                 (has_closed, begun) = (true, None);
             }
             let open = state.open.get_or_insert_with(|| {
-                let open = spare.batch(state.next_number);
+                let open = buffers.allocate(state.next_number);
                 state.next_number += 1;
                 begun = Some(open.created);
                 open
             });
             open.push(&record, send_tag, payload_bytes);
         }
-        let is_new = state.membership == Membership::Missing;
+        let is_new = state.membership == TransactionMembership::Missing;
         if is_new {
-            state.membership = Membership::Asked;
+            state.membership = TransactionMembership::Asked;
         }
         let Some(leader) = &state.leader else { return is_new };
         if let Some(begun) = begun.filter(|_| !limits.linger.is_zero()) {
@@ -159,7 +159,7 @@ impl Partition {
     }
 
     /// Takes the next batch to send to `node`, and those that are too old for it.
-    pub fn take(&self, node: &Leader, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> Turn {
+    pub fn take(&self, node: &Leader, limits: &Limits, now: Instant, expired: &mut Vec<ProducerBatch>) -> Turn {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if !state.is_led_by(node) {
@@ -174,27 +174,27 @@ impl Partition {
             return Turn::Later(later);
         }
         let is_again = state.closed.front().is_some_and(|first| first.attempts > 0);
-        let is_unknown = matches!(state.membership, Membership::Missing | Membership::Asked);
+        let is_unknown = matches!(state.membership, TransactionMembership::Missing | TransactionMembership::Asked);
         let is_first = state.identity.is_some() && !state.is_known;
         let has_moved = state.sent_to.as_ref().is_some_and(|former| !state.is_led_by(former));
         if is_unknown || state.is_broken || ((is_again || is_first || has_moved) && state.in_flight > 0) {
             return state.rest();
         }
-        let is_due = |open: &mut Pending| open.has_lingered(limits.linger, now);
-        let Some(mut pending) = state.closed.pop_front().or_else(|| state.open.take_if(is_due)) else {
+        let is_due = |open: &mut ProducerBatch| open.has_lingered(limits.linger, now);
+        let Some(mut batch) = state.closed.pop_front().or_else(|| state.open.take_if(is_due)) else {
             return state.rest();
         };
-        if pending.author.is_none()
+        if batch.author.is_none()
             && let Some((producer_id, epoch)) = state.identity
         {
-            pending.set_author(Author { producer_id, epoch, sequence: state.next_sequence });
-            state.next_sequence = after(state.next_sequence, pending.batch.records());
+            batch.set_author(Author { producer_id, epoch, sequence: state.next_sequence });
+            state.next_sequence = after(state.next_sequence, batch.encoded.records());
         }
         state.in_flight += 1;
         state.sent_to.clone_from(&state.leader);
         let has_more = !is_first && (!state.closed.is_empty() || state.open.as_mut().is_some_and(is_due));
         state.is_scheduled = has_more;
-        Turn::Batch(pending, has_more)
+        Turn::Batch(batch, has_more)
     }
 
     /// A batch has its outcome. With `is_gap`, the broker does not have it, or may not. Returns whether the partition needs another
@@ -211,28 +211,28 @@ impl Partition {
     }
 
     /// A batch is sent again, not before `not_before`. As [`Partition::settle`].
-    pub fn give_back(self: &Arc<Self>, pending: Pending, not_before: Instant) -> bool {
-        self.put_back(&mut self.state.lock(), pending, not_before)
+    pub fn give_back(self: &Arc<Self>, batch: ProducerBatch, not_before: Instant) -> bool {
+        self.put_back(&mut self.state.lock(), batch, not_before)
     }
 
     /// The leader has forgotten the identity, and all that was stored with it is gone: the batch is sent again with another one. As
     /// [`Partition::settle`].
-    pub fn begin_anew(self: &Arc<Self>, pending: Pending, not_before: Instant) -> bool {
+    pub fn begin_anew(self: &Arc<Self>, batch: ProducerBatch, not_before: Instant) -> bool {
         let mut state = self.state.lock();
         state.is_broken = true;
-        self.put_back(&mut state, pending, not_before)
+        self.put_back(&mut state, batch, not_before)
     }
 
-    fn put_back(self: &Arc<Self>, state: &mut State, mut pending: Pending, not_before: Instant) -> bool {
+    fn put_back(self: &Arc<Self>, state: &mut PartitionState, mut batch: ProducerBatch, not_before: Instant) -> bool {
         state.in_flight -= 1;
-        pending.attempts += 1;
-        let place = state.closed.partition_point(|other| other.number < pending.number);
-        state.closed.insert(place, pending);
+        batch.attempts += 1;
+        let place = state.closed.partition_point(|other| other.number < batch.number);
+        state.closed.insert(place, batch);
         state.not_before = Some(not_before);
         self.go_on(state)
     }
 
-    fn go_on(self: &Arc<Self>, state: &mut State) -> bool {
+    fn go_on(self: &Arc<Self>, state: &mut PartitionState) -> bool {
         if state.in_flight > 0 || state.is_broken {
             return state.is_broken && state.in_flight == 0;
         }
@@ -244,7 +244,7 @@ impl Partition {
         false
     }
 
-    fn schedule_rest(self: &Arc<Self>, state: &mut State) {
+    fn schedule_rest(self: &Arc<Self>, state: &mut PartitionState) {
         if state.is_scheduled || state.closed.is_empty() {
             return;
         }
@@ -266,10 +266,10 @@ impl Partition {
         let state = &mut *guard;
         (state.identity, state.next_sequence, state.is_broken) = (Some(identity), 0, false);
         state.is_known = false;
-        for pending in &mut state.closed {
+        for batch in &mut state.closed {
             let sequence = state.next_sequence;
-            pending.set_author(Author { producer_id: identity.0, epoch: identity.1, sequence });
-            state.next_sequence = after(sequence, pending.batch.records());
+            batch.set_author(Author { producer_id: identity.0, epoch: identity.1, sequence });
+            state.next_sequence = after(sequence, batch.encoded.records());
         }
         self.look_again(state);
     }
@@ -278,12 +278,12 @@ impl Partition {
     pub fn enter_transaction(self: &Arc<Self>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.membership = Membership::Confirmed;
+        state.membership = TransactionMembership::Confirmed;
         self.look_again(state);
     }
 
     /// What was due while nothing could be sent may be sent now, the open batch too.
-    fn look_again(self: &Arc<Self>, state: &mut State) {
+    fn look_again(self: &Arc<Self>, state: &mut PartitionState) {
         if let Some(leader) = state.leader.as_ref().filter(|_| !state.is_scheduled) {
             state.is_scheduled = true;
             leader.add(self.clone());
@@ -292,7 +292,7 @@ impl Partition {
 
     /// Its transaction has ended, or it is of a client that sends in transactions.
     pub fn leave_transaction(&self) {
-        self.state.lock().membership = Membership::Missing;
+        self.state.lock().membership = TransactionMembership::Missing;
     }
 
     /// The open batch does not wait for more messages.
@@ -304,7 +304,7 @@ impl Partition {
     }
 
     /// Takes what is not on its way.
-    pub fn abandon(&self) -> Vec<Pending> {
+    pub fn abandon(&self) -> Vec<ProducerBatch> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.closed.drain(..).chain(state.open.take()).collect()
@@ -343,14 +343,14 @@ impl Partition {
     }
 
     /// Takes what has waited for too long.
-    pub fn expire(&self, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> bool {
+    pub fn expire(&self, limits: &Limits, now: Instant, expired: &mut Vec<ProducerBatch>) -> bool {
         let mut state = self.state.lock();
         state.expire(limits, now, expired);
         state.is_broken && state.in_flight == 0
     }
 }
 
-impl State {
+impl PartitionState {
     fn is_led_by(&self, node: &Leader) -> bool {
         self.leader.as_ref().is_some_and(|leader| std::ptr::eq(&raw const **leader, node))
     }
@@ -361,8 +361,8 @@ impl State {
         Turn::Nothing
     }
 
-    fn expire(&mut self, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) {
-        let is_old = |pending: &mut Pending| pending.created + limits.delivery_timeout <= now;
+    fn expire(&mut self, limits: &Limits, now: Instant, expired: &mut Vec<ProducerBatch>) {
+        let is_old = |batch: &mut ProducerBatch| batch.created + limits.delivery_timeout <= now;
         let before = expired.len();
         while self.closed.front_mut().is_some_and(is_old) {
             expired.extend(self.closed.pop_front());
@@ -379,5 +379,64 @@ fn after(sequence: i32, records: i32) -> i32 {
     ((i64::from(sequence) + i64::from(records)) % (1 << 31)) as i32
 }
 
-#[cfg(test)]
-mod tests;
+/// Most bytes of the batches of a request, unless one has more: `max.request.size` of Kafka's own client.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// A node of the cluster.
+pub struct Node {
+    address: Mutex<String>,
+    /// Partitions that it leads, and that have something to send.
+    pub ready: Arc<Leader>,
+}
+
+impl Node {
+    pub fn new(address: String) -> Self {
+        Node { address: Mutex::new(address), ready: Arc::default() }
+    }
+
+    pub fn address(&self) -> String {
+        self.address.lock().clone()
+    }
+
+    /// The node may be found at another address than before.
+    pub fn set_address(&self, address: String) {
+        *self.address.lock() = address;
+    }
+
+    /// The next batches to send, one of a partition at most. Those that are too old for it are added to `expired`.
+    pub fn gather(&self, limits: &Limits, expired: &mut Vec<ProducerBatch>) -> Vec<(Arc<Partition>, ProducerBatch)> {
+        let now = Instant::now();
+        for partition in self.ready.take_lingered(now) {
+            partition.stop_lingering(&self.ready, limits.linger, now);
+        }
+        let (mut batches, mut more) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while bytes < MAX_REQUEST_BYTES {
+            let Some(partition) = self.ready.next() else { break };
+            match partition.take(&self.ready, limits, now, expired) {
+                Turn::Batch(batch, has_more) => {
+                    bytes += batch.encoded.len();
+                    if has_more {
+                        more.push(partition.clone());
+                    }
+                    batches.push((partition, batch));
+                }
+                Turn::Nothing => {}
+                Turn::Later(moment) => self.ready.postpone(moment, partition),
+                Turn::Elsewhere(leader) => leader.add(partition),
+            }
+        }
+        self.ready.add_again(more);
+        batches
+    }
+
+    /// Hands partitions on that another node leads now.
+    pub fn hand_on(&self) {
+        for partition in self.ready.take_all() {
+            match partition.leader() {
+                Some(leader) if !Arc::ptr_eq(&leader, &self.ready) => leader.add(partition),
+                _ => self.ready.add_again([partition]),
+            }
+        }
+    }
+}

@@ -1,9 +1,65 @@
-//! SASL SCRAM (RFC 5802), as the client: SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512.
+//! Logs in at a node by SASL: PLAIN (RFC 4616), SCRAM (RFC 5802), that is SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512, and OAUTHBEARER
+//! (RFC 7628).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha512};
+
+use super::super::error::CallError;
+use super::control::ControlConnection;
+use crate::scenario::{Sasl, SaslMechanism, Secret, Security};
+
+/// What [`log_in`] can do, best first.
+pub const MECHANISMS: &[SaslMechanism] =
+    &[SaslMechanism::ScramSha512, SaslMechanism::ScramSha256, SaslMechanism::Plain, SaslMechanism::OauthBearer];
+
+/// Logs in, if the scenario has credentials.
+///
+/// # Errors
+/// When a secret cannot be read, or the node refuses the credentials.
+pub async fn log_in(connection: &mut ControlConnection, security: &Security) -> Result<(), CallError> {
+    if let Some(token) = &security.bearer {
+        return with_token(connection, token).await;
+    }
+    let Some(sasl) = &security.sasl else { return Ok(()) };
+    let password = sasl.password.reveal().map_err(CallError::Authorisation)?;
+    connection.sasl_handshake(sasl.mechanism.name()).await?;
+    match sasl.mechanism {
+        SaslMechanism::ScramSha256 => by_scram(connection, Hash::Sha256, sasl, &password).await,
+        SaslMechanism::ScramSha512 => by_scram(connection, Hash::Sha512, sasl, &password).await,
+        // The other mechanisms are refused with the scenario.
+        _ => connection.sasl_authenticate(format!("\0{}\0{password}", sasl.username).into_bytes()).await.map(drop),
+    }
+}
+
+async fn by_scram(
+    connection: &mut ControlConnection,
+    hash: Hash,
+    sasl: &Sasl,
+    password: &str,
+) -> Result<(), CallError> {
+    let nonce = format!("{:032x}", rand::random::<u128>());
+    let scram = Scram::begin(hash, &sasl.username, password, nonce);
+    let refused = |reason: &str| CallError::Authorisation(reason.to_owned());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| refused("a SCRAM message is not text"));
+    let first = text(&connection.sasl_authenticate(scram.first().into_bytes()).await?)?;
+    let proof = scram.prove(&first).map_err(refused)?;
+    let last = text(&connection.sasl_authenticate(proof.message.clone().into_bytes()).await?)?;
+    if proof.is_confirmed_by(&last) { Ok(()) } else { Err(refused("the broker does not know the password")) }
+}
+
+async fn with_token(connection: &mut ControlConnection, token: &Secret) -> Result<(), CallError> {
+    let token = token.reveal().map_err(CallError::Authorisation)?;
+    connection.sasl_handshake(SaslMechanism::OauthBearer.name()).await?;
+    let answer = connection.sasl_authenticate(format!("n,,\x01auth=Bearer {token}\x01\x01").into_bytes()).await?;
+    // RFC 7628, section 3.2.2: a server that refuses the token says why first.
+    if answer.is_empty() {
+        Ok(())
+    } else {
+        Err(CallError::Authorisation(String::from_utf8_lossy(&answer).into_owned()))
+    }
+}
 
 /// Which hash is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_somebody_else_or_asks_for_too_much_is_refused() {
+    fn scram_server_with_wrong_nonce_or_rounds_is_refused() {
         let scram = Scram::begin(Hash::Sha512, "a=b,c", "secret", "mine".to_owned());
         assert_eq!(scram.first(), "n,,n=a=3Db=2Cc,r=mine");
         for wrong in

@@ -1,19 +1,89 @@
-//! The task of a client that sends in transactions: it tells the coordinator of partitions, and ends one transaction after the other.
+//! Starts a producing client and its two tasks beside the senders. One keeps it up to date: leaders, identities, and messages that have
+//! waited for too long. The other, of a client that sends in transactions, tells the coordinator of partitions, and ends one transaction
+//! after the other.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
 
-use super::super::error::{CallError, class_of, describe};
-use super::client::Client;
-use super::transaction_coordinator::{INVALID_STATE, TRANSACTION_ABORTABLE};
-use super::transactions::{Due, Transactions};
+use super::super::config::KafkaNativeOptions;
+use super::super::error::{CallError, describe, failure_class};
+use super::super::net::cluster::Cluster;
+use super::client::{Client, Messages};
+use super::completion;
+use super::sender::serve;
+use super::transactions::{Due, INVALID_STATE, TRANSACTION_ABORTABLE, Transactions};
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::AckRecorder;
+use crate::measure::host::tasks::watched;
+
+/// How often the task looks for messages that have waited for too long.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// Metadata is asked for at least so often (`metadata.max.age.ms`), …
+const METADATA_AGE: Duration = Duration::from_secs(300);
+
+/// … and not more often than this.
+const METADATA_PAUSE: Duration = Duration::from_millis(100);
+
+/// Starts a client of `cluster`. `transactional_id`: of its transactions, if it sends in them.
+///
+/// # Errors
+/// When it is to be idempotent, and the broker gives it no identity.
+pub async fn start(
+    cluster: Arc<Cluster>,
+    options: KafkaNativeOptions,
+    messages: Messages,
+    transactional_id: &str,
+) -> Result<Arc<Client>, CallError> {
+    let (transactions, identity) = match options.transactions {
+        Some(of_options) => {
+            let (begun, identity) = Transactions::begin(cluster.clone(), transactional_id, of_options).await?;
+            (Some(Arc::new(begun)), Some(identity))
+        }
+        None if options.idempotence => (None, Some(cluster.new_identity().await?)),
+        None => (None, None),
+    };
+    let serve_node = |node, client| tokio::spawn(watched("connection", 0, serve(node, client))).abort_handle();
+    let client = Arc::new(Client::new(cluster, options, messages, identity, transactions, serve_node));
+    client.set_maintenance_task(tokio::spawn(maintain(client.clone())).abort_handle());
+    if let Some(transactions) = client.transactions() {
+        let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));
+        transactions.ended_by(task.abort_handle());
+    }
+    Ok(client)
+}
+
+/// Keeps a client up to date. Never returns.
+async fn maintain(client: Arc<Client>) {
+    let recorder = client.acks.recorder();
+    let mut updated = Instant::now();
+    loop {
+        client.needs_maintenance(SWEEP).await;
+        sweep(&client, &recorder);
+        client.renew_broken().await;
+        let age = updated.elapsed();
+        if age >= METADATA_AGE || (client.is_outdated() && age >= METADATA_PAUSE) {
+            updated = Instant::now();
+            client.update_metadata().await;
+        }
+    }
+}
+
+/// Fails what has waited for too long, and finds partitions that need another identity.
+fn sweep(client: &Client, recorder: &AckRecorder) {
+    let (now, mut expired) = (Instant::now(), Vec::new());
+    for partition in client.partitions() {
+        if partition.expire(&client.limits, now, &mut expired) {
+            client.renew(&partition);
+        }
+    }
+    completion::expired(client, recorder, expired);
+}
 
 /// Ends the transactions of a client.
-struct Ending {
+struct TransactionTask {
     client: Arc<Client>,
     transactions: Arc<Transactions>,
     recorder: AckRecorder,
@@ -23,7 +93,7 @@ struct Ending {
 }
 
 /// How a transaction ended.
-enum Ended {
+enum TransactionOutcome {
     Committed(Duration),
     Aborted(SubmitError),
 }
@@ -31,17 +101,17 @@ enum Ended {
 /// Ends each transaction and begins the next, until the task is aborted.
 pub async fn end_transactions(client: Arc<Client>, transactions: Arc<Transactions>) {
     let recorder = client.acks.recorder();
-    let mut ending = Ending { client, transactions, recorder, is_asked: false, is_begun: false };
+    let mut task = TransactionTask { client, transactions, recorder, is_asked: false, is_begun: false };
     for number in 0.. {
-        ending.await_end().await;
-        let is_aborted = ending.transactions.options.aborts(number);
-        let ended = ending.end(is_aborted).await;
-        ending.settle(ended);
-        ending.begin_next();
+        task.await_end().await;
+        let is_aborted = task.transactions.options.aborts(number);
+        let ended = task.end(is_aborted).await;
+        task.settle(ended);
+        task.begin_next();
     }
 }
 
-impl Ending {
+impl TransactionTask {
     /// Waits until the open transaction is to be ended.
     async fn await_end(&mut self) {
         loop {
@@ -79,25 +149,26 @@ impl Ending {
     }
 
     /// What is to be aborted on purpose is written before, as where a producer finds out at the end that its work is void.
-    async fn end(&mut self, is_aborted: bool) -> Ended {
+    async fn end(&mut self, is_aborted: bool) -> TransactionOutcome {
         self.flush().await;
         if let Some(failure) = self.transactions.failure() {
             return self.abort(failure).await;
         }
         // Without a partition it has no message.
         let asked = self.client.identity().filter(|_| self.is_asked);
-        let Some(identity) = asked else { return Ended::Committed(Duration::ZERO) };
+        let Some(identity) = asked else { return TransactionOutcome::Committed(Duration::ZERO) };
         let begin = Instant::now();
         match self.transactions.coordinator.end(identity, !is_aborted).await {
             Err(CallError::Refused(code @ TRANSACTION_ABORTABLE, message)) if !is_aborted => {
-                self.abort(SubmitError { class: class_of(code), message: describe(code, message.as_deref()) }).await
+                self.abort(SubmitError { class: failure_class(code), message: describe(code, message.as_deref()) })
+                    .await
             }
             Err(error) => self.give_up(&error),
-            Ok(()) if is_aborted => Ended::Aborted(SubmitError {
+            Ok(()) if is_aborted => TransactionOutcome::Aborted(SubmitError {
                 class: FailureClass::Aborted,
                 message: "the scenario aborts a share of the transactions".to_owned(),
             }),
-            Ok(()) => Ended::Committed(begin.elapsed()),
+            Ok(()) => TransactionOutcome::Committed(begin.elapsed()),
         }
     }
 
@@ -126,16 +197,16 @@ impl Ending {
 
     /// What was not sent yet is not sent any more.
     fn abandon(&self) {
-        for pending in self.client.partitions().iter().flat_map(|partition| partition.abandon()) {
-            self.transactions.keep(&pending.sent);
-            self.client.release(pending);
+        for batch in self.client.partitions().iter().flat_map(|partition| partition.abandon()) {
+            self.transactions.keep(&batch.sent);
+            self.client.release(batch);
         }
     }
 
     /// A later transaction is written with a new epoch: sequences have gaps, and what may still be on its way is refused.
-    async fn abort(&mut self, failure: SubmitError) -> Ended {
+    async fn abort(&mut self, failure: SubmitError) -> TransactionOutcome {
         let message = format!("its transaction was aborted: {}", failure.message);
-        let aborted = Ended::Aborted(SubmitError { message, ..failure });
+        let aborted = TransactionOutcome::Aborted(SubmitError { message, ..failure });
         let Some(identity) = self.client.identity().filter(|_| self.client.fatal().is_none()) else { return aborted };
         let coordinator = &self.transactions.coordinator;
         if self.is_asked {
@@ -154,23 +225,26 @@ impl Ending {
     }
 
     /// No other transaction can begin.
-    fn give_up(&self, error: &CallError) -> Ended {
+    fn give_up(&self, error: &CallError) -> TransactionOutcome {
         let reason = format!("a transaction could not be ended: {error}");
         self.client.end(error.class(), reason);
-        Ended::Aborted(SubmitError { class: error.class(), message: format!("its transaction was aborted: {error}") })
+        TransactionOutcome::Aborted(SubmitError {
+            class: error.class(),
+            message: format!("its transaction was aborted: {error}"),
+        })
     }
 
     /// The outcome of each message that was written.
-    fn settle(&self, ended: Ended) {
+    fn settle(&self, ended: TransactionOutcome) {
         let written = self.transactions.take_written();
         let is_measured = written.runs().iter().any(|run| run.first.measured());
         let mut acks = self.recorder.batch();
         let committed = match ended {
-            Ended::Committed(took) => {
+            TransactionOutcome::Committed(took) => {
                 written.runs().iter().for_each(|run| acks.acknowledged_run(run));
                 Some(took)
             }
-            Ended::Aborted(SubmitError { class, message }) => {
+            TransactionOutcome::Aborted(SubmitError { class, message }) => {
                 written.send_tags().for_each(|send_tag| acks.failed(send_tag, class, || message.clone()));
                 None
             }

@@ -1,7 +1,12 @@
 //! When a partition is sent to, and whose sequence breaks.
 
-use super::*;
-use crate::broker::kafka_native::codec::batch::Headers;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::broker::kafka_native::codec::batch::{Headers, Record};
+use crate::broker::kafka_native::produce::accumulator::{Leader, Limits, Partition, Turn};
+use crate::broker::kafka_native::produce::producer_batch::BufferPool;
+use crate::measure::SendTag;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -16,7 +21,7 @@ fn append(partition: &Arc<Partition>, limits: &Limits, sequence: u64, sent: Dura
         trace_header: None,
         timestamp_ms: 0,
     };
-    partition.append(limits, &Spare::default(), std::iter::once((record, send_tag, 5)));
+    partition.append(limits, &BufferPool::default(), std::iter::once((record, send_tag, 5)));
 }
 
 /// A message that was sent at this time is appended to a partition that waits for an hour.
@@ -33,13 +38,13 @@ fn a_message_that_comes_when_its_batch_is_due_sends_it() {
     let due = leader.next().expect("it is due");
     let mut expired = Vec::new();
     let turn = due.take(&leader, &limits, Instant::now(), &mut expired);
-    assert!(matches!(turn, Turn::Batch(pending, false) if pending.sent.messages() == 3));
+    assert!(matches!(turn, Turn::Batch(batch, false) if batch.sent.messages() == 3));
     assert!(expired.is_empty());
 }
 
 /// Partitions are looked at one after the other, and what is too old for each comes onto one list.
 #[test]
-fn what_expires_in_one_partition_breaks_the_sequence_of_no_other() {
+fn expired_batch_breaks_the_sequence_of_no_other_partition() {
     let limits = Limits { batch_bytes: 1 << 20, linger: Duration::ZERO, delivery_timeout: HOUR };
     let leader = Arc::<Leader>::default();
     let partitions = [0, 1].map(|index| Arc::new(Partition::new("orders".into(), index, Some((7, 0)))));

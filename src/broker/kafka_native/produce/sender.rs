@@ -1,4 +1,7 @@
-//! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
+//! The task of a client for one node: it takes batches from the partitions that the node leads, sends them, and receives the answers.
+//!
+//! It keeps a connection open, and opens one that was lost again. On a connection, requests go out and responses come in, several requests
+//! at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +14,40 @@ use tokio::time::sleep_until;
 use super::super::codec::compression::{Compression, Compressor};
 use super::super::codec::responses;
 use super::super::error::CallError;
-use super::super::net::control::{MAX_RESPONSE_BYTES, MAX_THROTTLE, SequentialConnection, take_header};
+use super::super::net::control::{ControlConnection, MAX_RESPONSE_BYTES, MAX_THROTTLE, take_header};
+use super::accumulator::{Node, Partition};
 use super::client::Client;
 use super::completion::{self, Answer};
-use super::node::Node;
-use super::partition::Partition;
-use super::pending::{Pending, Sealing};
+use super::producer_batch::{ProducerBatch, Sealing};
 use super::request::{self, Envelope, ProduceRequest};
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
+use crate::net::backoff::Backoff;
+
+/// Serves a node until the task is aborted.
+pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
+    let recorder = client.acks.recorder();
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        let address = node.address();
+        match client.connector.open(&address).await {
+            Ok(link) => {
+                backoff.succeeded();
+                let connection = Connection::start(&client, &node, &recorder, link);
+                let error = match connection {
+                    Ok(connection) => connection.serve().await,
+                    Err(error) => error,
+                };
+                client.note_error(&address, error);
+            }
+            Err(error) => client.note_error(&address, error),
+        }
+        client.refresh();
+        node.hand_on();
+        backoff.pause().await;
+    }
+}
 
 /// The first version that takes Zstandard.
 const ZSTD_VERSION: i16 = 7;
@@ -47,18 +74,18 @@ pub struct Connection<'a> {
     requests: Requests,
     inbox: BytesMut,
     has_sent: bool,
-    /// Since when it takes no request although there are batches to send.
+    /// Beginning of the time in which it takes no request although there are batches to send.
     full_since: Option<Instant>,
 }
 
 /// Requests without a response.
 #[derive(Default)]
 struct Requests {
-    /// Since when.
+    /// Request that is being written, and since when.
     writing: Option<(Instant, ProduceRequest)>,
     waiting: VecDeque<(Instant, ProduceRequest)>,
     next_correlation: i32,
-    /// The broker asks the client to wait until then (KIP-219).
+    /// End of the wait that the broker asks for (KIP-219).
     throttled_until: Option<Instant>,
 }
 
@@ -76,14 +103,14 @@ impl<'a> Connection<'a> {
         client: &'a Arc<Client>,
         node: &'a Arc<Node>,
         recorder: &'a AckRecorder,
-        opened: SequentialConnection,
+        opened: ControlConnection,
     ) -> Result<Self, CallError> {
         let options = &client.options;
         let oldest = if options.compression == Compression::Zstd { ZSTD_VERSION } else { request::OLDEST };
         let is_transactional = client.transactions().is_some();
         let newest = if is_transactional { request::NEWEST_IN_TRANSACTION } else { request::NEWEST };
         let envelope = Envelope {
-            version: opened.versions.of(request::KEY, oldest, newest)?,
+            version: opened.versions.newest_common(request::KEY, oldest, newest)?,
             client_id: opened.client_id().to_owned(),
             transactional_id: client.transactions().map(|transactions| transactions.id.clone()),
             acks: options.acks as i16,
@@ -91,7 +118,7 @@ impl<'a> Connection<'a> {
         };
         let sealing = Sealing { compression: options.compression, is_transactional };
         let compressor = Compressor::new(options.compression)?;
-        let SequentialConnection { reader, writer, .. } = opened;
+        let ControlConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
         Ok(Connection {
             client,
@@ -124,8 +151,8 @@ impl<'a> Connection<'a> {
         let Requests { writing, waiting, .. } = self.requests;
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
         for (_, request) in lost {
-            for (partition, pending) in request.batches {
-                completion::lost(self.client, self.recorder, &partition, pending, &error);
+            for (partition, batch) in request.batches {
+                completion::lost(self.client, self.recorder, &partition, batch, &error);
             }
         }
         error
@@ -151,7 +178,7 @@ impl<'a> Connection<'a> {
                     self.written();
                 }
             }
-            () = node.schedule.work() => {}
+            () = node.ready.work() => {}
             () = sleep_until(deadline.into()) => self.check_overdue()?,
         }
         Ok(())
@@ -173,14 +200,14 @@ impl<'a> Connection<'a> {
         if batches.is_empty() {
             return Ok(());
         }
-        let Client { spare, payloads, checksums, .. } = &**self.client;
-        let mut seal = |(_, pending): &mut (Arc<Partition>, Pending)| {
-            pending.seal(self.sealing, &mut self.compressor, spare, payloads, checksums)
+        let Client { buffers, payloads, checksums, .. } = &**self.client;
+        let mut seal = |(_, batch): &mut (Arc<Partition>, ProducerBatch)| {
+            batch.seal(self.sealing, &mut self.compressor, buffers, payloads, checksums)
         };
         if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
             let error = CallError::from(error);
-            for (partition, pending) in batches {
-                completion::lost(self.client, self.recorder, &partition, pending, &error);
+            for (partition, batch) in batches {
+                completion::lost(self.client, self.recorder, &partition, batch, &error);
             }
             return Err(error);
         }
@@ -202,7 +229,7 @@ impl<'a> Connection<'a> {
         let now = Instant::now();
         // A quota that is used up has a count of its own.
         let is_throttled = throttled_until.is_some_and(|until| until > now);
-        let is_full = takes_none && !is_throttled && self.node.schedule.has_ready();
+        let is_full = takes_none && !is_throttled && self.node.ready.has_ready();
         self.full_since = is_full.then_some(now);
     }
 
@@ -220,7 +247,7 @@ impl<'a> Connection<'a> {
             self.requests.waiting.push_back((Instant::now(), request));
             return;
         }
-        let answers = request.batches.into_iter().map(|(partition, pending)| (partition, pending, Answer::WRITTEN));
+        let answers = request.batches.into_iter().map(|(partition, batch)| (partition, batch, Answer::WRITTEN));
         completion::record(self.client, self.recorder, answers);
     }
 
@@ -229,7 +256,7 @@ impl<'a> Connection<'a> {
         let overdue = self.requests.oldest().map(|since| since + self.client.options.request_timeout);
         // What is due is sent when the requests before it allow that.
         let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
-        let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
+        let due = may_send.then(|| throttled_until.or_else(|| self.node.ready.next_due())).flatten();
         // A broker that stops is seen while it does, not only when it goes on.
         let counted = self.full_since.map(|since| since + MAX_UNCOUNTED);
         overdue.into_iter().chain(due).chain(counted).min().unwrap_or_else(|| Instant::now() + IDLE)
@@ -290,7 +317,7 @@ impl<'a> Connection<'a> {
         completion::record(
             self.client,
             self.recorder,
-            answers.map(|((partition, pending), answer)| (partition, pending, answer)),
+            answers.map(|((partition, batch), answer)| (partition, batch, answer)),
         );
     }
 }

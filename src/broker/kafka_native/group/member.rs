@@ -1,6 +1,95 @@
-//! How a group shares partitions among its members, by the names that librdkafka's properties of consumers have.
+//! A member of a group whose members share partitions, by either of Kafka's two protocols. Properties of consumers choose the protocol, by
+//! the names that librdkafka has for them.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::super::error::CallError;
 use super::assignors::Strategy;
+use super::classic::Classic;
+use super::membership::{AssignmentMailbox, MemberConfig, Revocation};
+use super::server_assigned::ServerAssigned;
+
+/// How long leaving may take.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A member of a group.
+pub struct Member {
+    mailbox: Arc<AssignmentMailbox>,
+    protocol: Protocol,
+    task: AbortHandle,
+}
+
+enum Protocol {
+    Classic(Arc<Classic>),
+    Server(Arc<ServerAssigned>),
+}
+
+impl Member {
+    /// Begins to join. `session_timeout`: of a classic group.
+    pub fn join(config: MemberConfig, protocol: &GroupProtocol, session_timeout: Duration) -> Self {
+        let mailbox = Arc::new(AssignmentMailbox::default());
+        let (protocol, task) = match protocol {
+            GroupProtocol::Classic(strategies) => {
+                let member = Classic::new(config, strategies.clone(), session_timeout, mailbox.clone());
+                let member = Arc::new(member);
+                (Protocol::Classic(member.clone()), tokio::spawn(member.run()))
+            }
+            GroupProtocol::Server { assignor } => {
+                let member = Arc::new(ServerAssigned::new(config, assignor.clone(), mailbox.clone()));
+                (Protocol::Server(member.clone()), tokio::spawn(member.run()))
+            }
+        };
+        Member { mailbox, protocol, task: task.abort_handle() }
+    }
+
+    /// Waits until the group has assigned something, requests it back, or an error is to be reported.
+    pub async fn changed(&self) {
+        self.mailbox.changed().await;
+    }
+
+    /// What the group has assigned since the last call.
+    pub fn take_assigned(&self) -> Option<BTreeSet<u32>> {
+        self.mailbox.take_assigned()
+    }
+
+    /// Why the member could not join at its last attempt, or has lost its place.
+    pub fn take_error(&self) -> Option<CallError> {
+        self.mailbox.take_error()
+    }
+
+    pub fn is_revocation_requested(&self) -> bool {
+        self.mailbox.is_revocation_requested()
+    }
+
+    /// The partitions that were requested are returned: nothing more is taken from them.
+    pub fn return_requested(&self) -> Option<Revocation> {
+        self.mailbox.return_requested()
+    }
+
+    /// Leaves the group.
+    pub async fn leave(self) {
+        self.task.abort();
+        let leave = async {
+            match &self.protocol {
+                Protocol::Classic(member) => member.leave().await,
+                Protocol::Server(member) => member.leave().await,
+            }
+        };
+        // A member that the group does not hear from is forgotten when its session ends.
+        let _ = timeout(LEAVE_WITHIN, leave).await;
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
 
 /// The properties of consumers that this client has.
 pub const PROPERTIES: &[&str] = &[PROTOCOL, REMOTE_ASSIGNOR, STRATEGY];

@@ -1,0 +1,251 @@
+//! A trial's topics, for every broker alike: several are created at once, one that exists is compared with what the scenario asks for, those
+//! that were created are remembered and deleted after the trial, and each step has a time limit.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT};
+use super::interruption::Interruption;
+use crate::broker::{Broker, BrokerError, Created, Topic, Unready};
+
+/// Requests about topics at the same time: a broker needs some milliseconds for each, most of them waiting for its own metadata.
+const REQUESTS_AT_ONCE: usize = 16;
+
+/// How long a broker may take for one request. Its client's own limit is shorter, so that the client's words are heard first.
+const REQUEST_LIMIT: Duration = CONTROL_TIMEOUT.saturating_add(Duration::from_secs(5));
+
+/// How many topics are deleted in [`CONTROL_TIMEOUT`] at least. More have more time.
+const DELETED_IN_TIME: usize = 1000;
+
+/// How often new topics are checked for whether they can be used.
+const READY_CHECK: Duration = Duration::from_millis(50);
+
+/// How often a process that waits for topics of another one looks for them.
+const FOREIGN_CHECK: Duration = Duration::from_millis(250);
+
+/// Creates the topics that do not exist, adds each of them to `created` (also before an error), and waits until all can be used.
+///
+/// # Errors
+/// When one exists with another shape, or cannot be created.
+pub async fn create<B: Broker>(broker: &B, topics: &[Topic], created: &mut Vec<Topic>) -> Result<(), BrokerError> {
+    let results =
+        in_portions::<B, _>(topics, OnError::Stop, "created", async |portion| broker.create_topics(portion).await);
+    let mut outcome = Ok(());
+    for (topic, result) in results.await {
+        let agreed = match result {
+            Ok(Created::New) => {
+                created.push(topic.clone());
+                Ok(())
+            }
+            Ok(Created::Existing(found)) => agree(topic, &found),
+            Err(error) => Err(error),
+        };
+        outcome = outcome.and(agreed);
+    }
+    outcome?;
+    await_ready(broker, topics).await
+}
+
+/// Those of the topics that exist, as they are.
+///
+/// # Errors
+/// When the broker does not answer.
+pub async fn find<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    let results =
+        in_portions::<B, _>(topics, OnError::Stop, "found", async |portion| broker.find_topics(portion).await).await;
+    results.into_iter().filter_map(|(_, found)| found.transpose()).collect()
+}
+
+/// The topics of these names, as they are.
+///
+/// # Errors
+/// When one does not exist.
+pub async fn find_all<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    let found = find(broker, topics).await?;
+    match topics.iter().find(|wanted| found.iter().all(|found| found.name != wanted.name)) {
+        None => Ok(found),
+        Some(missing) => Err(BrokerError::Topic {
+            topic: missing.name.clone(),
+            action: "taken as it is",
+            reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
+        }),
+    }
+}
+
+/// Waits for topics that another process of the trial creates. It has time until the load is to begin, and as long as any request may
+/// take. A broker that does not tell what exists is asked to create them, too.
+///
+/// # Errors
+/// When they do not exist by then.
+pub async fn await_created<B: Broker>(
+    broker: &B,
+    topics: &[Topic],
+    until_load: Duration,
+    interruption: &Interruption,
+) -> Result<(), BrokerError> {
+    let deadline = Instant::now() + until_load.max(CONTROL_TIMEOUT);
+    loop {
+        let found = if B::DESCRIPTOR.capabilities.existing_topics {
+            let found = find_all(broker, topics).await;
+            found.and_then(|found| topics.iter().zip(&found).try_for_each(|(wanted, found)| agree(wanted, found)))
+        } else {
+            // What this process creates here, the other ones use, too.
+            create(broker, topics, &mut Vec::new()).await
+        };
+        match found {
+            Err(BrokerError::Topic { .. } | BrokerError::TopicMismatch { .. })
+                if Instant::now() < deadline && !interruption.is_requested() =>
+            {
+                sleep(FOREIGN_CHECK).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// After an error, adds to `created` the topics that the broker has created although its answer was lost: the names of `topics` are unique
+/// to the trial. Returns the error, with the names of topics of which the broker does not say whether it has created them.
+pub async fn find_unanswered<B: Broker>(
+    broker: &B,
+    topics: &[Topic],
+    created: &mut Vec<Topic>,
+    error: BrokerError,
+) -> BrokerError {
+    let unknown: Vec<Topic> = topics.iter().filter(|topic| !created.contains(topic)).cloned().collect();
+    if let Ok(Ok(found)) = timeout(DURABILITY_TIMEOUT, find(broker, &unknown)).await {
+        created.extend(found);
+        return error;
+    }
+    match error {
+        BrokerError::Topic { topic, action: action @ "created", reason } => {
+            let left = names(&unknown);
+            let reason =
+                format!("{reason}; the broker does not say whether it has made them, so these may be left: {left}");
+            BrokerError::Topic { topic, action, reason }
+        }
+        error => error,
+    }
+}
+
+/// Ends what writes, deletes these topics, and disconnects.
+///
+/// # Errors
+/// The first error. It goes on after one.
+pub async fn close<B: Broker>(broker: B, delete: &[Topic]) -> Result<(), BrokerError> {
+    let _ = timeout(CONTROL_TIMEOUT, broker.stop()).await;
+    let portions = delete.len().div_ceil(DELETED_IN_TIME).max(1);
+    let limit = CONTROL_TIMEOUT * portions as u32;
+    let deleting =
+        in_portions::<B, _>(delete, OnError::GoOn, "removed", async |portion| broker.delete_topics(portion).await);
+    let (deleted, closing_limit) = match timeout(limit, deleting).await {
+        Ok(results) => (results.into_iter().map(|(_, result)| result).fold(Ok(()), Result::and), CONTROL_TIMEOUT),
+        Err(_) => {
+            let reason = format!("topics were not removed within {limit:?}: {}", names(delete));
+            // A broker that is gone is not waited for twice.
+            (Err(BrokerError::Client { broker: B::DESCRIPTOR.kind, reason }), Duration::ZERO)
+        }
+    };
+    let closed = timeout(closing_limit, broker.close()).await.unwrap_or_else(|_| {
+        let reason = format!("it was not disconnected within {CONTROL_TIMEOUT:?}");
+        Err(BrokerError::Client { broker: B::DESCRIPTOR.kind, reason })
+    });
+    deleted.and(closed)
+}
+
+/// Waits until all of the topics can be written to and read.
+async fn await_ready<B: Broker>(broker: &B, topics: &[Topic]) -> Result<(), BrokerError> {
+    let deadline = Instant::now() + CONTROL_TIMEOUT;
+    let results = in_portions::<B, ()>(topics, OnError::Stop, "created", async |portion| {
+        loop {
+            match broker.unready_topic(portion).await {
+                Ok(None) => return Vec::new(),
+                Ok(Some(Unready { topic, reason })) if Instant::now() >= deadline => {
+                    let reason = format!("{reason}, after {CONTROL_TIMEOUT:?}");
+                    return vec![Err(BrokerError::Topic { topic, action: "created", reason })];
+                }
+                Ok(Some(_)) => sleep(READY_CHECK).await,
+                Err(error) => return vec![Err(error)],
+            }
+        }
+    });
+    results.await.into_iter().try_for_each(|(_, result)| result)
+}
+
+/// What an error of one request means for those that have not begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnError {
+    Stop,
+    GoOn,
+}
+
+/// Does `work` on all topics, in portions as large as the broker takes, several at once. What has begun is awaited also after an error.
+/// Returns the results with their topics, in the order of the topics; none for a topic that was not begun.
+async fn in_portions<'t, B: Broker, R>(
+    topics: &'t [Topic],
+    on_error: OnError,
+    action: &'static str,
+    work: impl AsyncFn(&'t [Topic]) -> Vec<Result<R, BrokerError>>,
+) -> Vec<(&'t Topic, Result<R, BrokerError>)> {
+    let is_stopped = Cell::new(false);
+    let portions = topics.chunks(B::TOPICS_PER_REQUEST).map(async |portion| {
+        if is_stopped.get() {
+            return Vec::new();
+        }
+        let results = timeout(REQUEST_LIMIT, work(portion)).await.unwrap_or_else(|_| {
+            let reason = format!("the broker did not answer within {REQUEST_LIMIT:?}");
+            vec![Err(BrokerError::Topic { topic: portion[0].name.clone(), action, reason })]
+        });
+        if on_error == OnError::Stop && results.iter().any(Result::is_err) {
+            is_stopped.set(true);
+        }
+        portion.iter().zip(results).collect()
+    });
+    stream::iter(portions).buffered(REQUESTS_AT_ONCE).collect::<Vec<Vec<_>>>().await.into_iter().flatten().collect()
+}
+
+/// Checks that a topic that exists is as the scenario asks for.
+///
+/// # Errors
+/// When it is not.
+pub fn agree(wanted: &Topic, found: &Topic) -> Result<(), BrokerError> {
+    let differs = |shape: fn(&Topic) -> String| (shape(wanted) != shape(found)).then_some(shape);
+    let partitions = differs(|topic| format!("{} partition(s)", topic.partitions));
+    let replication = differs(|topic| format!("replication {}", topic.replication));
+    let shapes: Vec<fn(&Topic) -> String> = partitions.into_iter().chain(replication).collect();
+    if shapes.is_empty() {
+        return Ok(());
+    }
+    let told = |topic: &Topic| shapes.iter().map(|shape| shape(topic)).collect::<Vec<_>>().join(" and ");
+    Err(BrokerError::TopicMismatch { topic: wanted.name.clone(), found: told(found), wanted: told(wanted) })
+}
+
+/// The names of topics, for people.
+pub fn names(topics: &[Topic]) -> String {
+    topics.iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(partitions: u32, replication: u32) -> Topic {
+        Topic { name: "orders".to_owned(), partitions, replication }
+    }
+
+    #[test]
+    fn mismatch_names_only_what_differs() {
+        let mismatch = |wanted: &Topic, found: &Topic| agree(wanted, found).unwrap_err().to_string();
+        assert_eq!(agree(&topic(4, 1), &topic(4, 1)), Ok(()));
+        let partitions = mismatch(&topic(4, 1), &topic(2, 1));
+        assert!(
+            partitions.contains("exists with 2 partition(s), but the scenario asks for 4 partition(s)"),
+            "{partitions}"
+        );
+        let both = mismatch(&topic(4, 3), &topic(2, 1));
+        assert!(both.contains("with 2 partition(s) and replication 1, but"), "{both}");
+    }
+}
