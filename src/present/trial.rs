@@ -97,8 +97,10 @@ fn tail(record: &Record) -> Option<String> {
 /// What is missing, or that nothing is.
 fn missing(record: &Record) -> String {
     let counts = &record.counts;
-    let outcomes =
-        [(counts.unsent, "messages never sent"), (counts.failed + counts.unresolved, "messages not acknowledged")];
+    let outcomes = [
+        (counts.unsent, "messages never sent"),
+        (counts.failed.saturating_add(counts.unresolved), "messages not acknowledged"),
+    ];
     let mut found = above_zero(&outcomes);
     let nothing = match &record.verification {
         Some(verified) => {

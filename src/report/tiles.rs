@@ -73,7 +73,11 @@ pub fn sweep_tiles(records: &[&Record]) -> Vec<Tile> {
     let rate_of = |record: &&&Record| record.throughput.messages_per_second;
     let fastest = trusted().max_by(|one, other| rate_of(one).total_cmp(&rate_of(other)));
     let latency = fastest.and_then(|record| Some((record.headline_latency()?.p99_ns?, record.headline.to_string())));
-    let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
+    let lost = records
+        .iter()
+        .filter_map(|record| record.verification.as_ref())
+        .map(|found| found.lost)
+        .fold(0, u64::saturating_add);
     let trials = crate::present::several(records.len(), "trial");
     let payload = trusted().map(|record| record.throughput.payload_bytes_per_second).fold(0.0, f64::max);
     let mut tiles = vec![
@@ -195,9 +199,13 @@ fn losses(record: &Record) -> Tile {
             tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
         }
         None => {
-            let share = counts.without_acknowledgement() as f64 / (counts.attempted + counts.unsent).max(1) as f64;
-            let note =
-                format!("{} of {}; arrival was not verified", percent(share), count(counts.attempted + counts.unsent));
+            let share = counts.without_acknowledgement() as f64
+                / (counts.attempted.saturating_add(counts.unsent)).max(1) as f64;
+            let note = format!(
+                "{} of {}; arrival was not verified",
+                percent(share),
+                count(counts.attempted.saturating_add(counts.unsent))
+            );
             tile("not acknowledged", count(counts.without_acknowledgement()), note)
         }
     }
