@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Finding, LIMIT, TRUST, Table, Tone, by_frequency, capital, several, uncapital};
+use super::{Align, Answer, Column, Finding, LIMIT, TRUST, Table, Tone, by_frequency, capital, several, uncapital};
 use crate::record::{Limiter, Reason, ReasonKind, Record, Status, ThresholdOutcome};
 
 /// Notes of a valid trial that are named with its verdict.
@@ -96,7 +96,10 @@ fn stand_in(record: &Record) -> Option<&'static str> {
 }
 
 fn titles(reasons: &[Reason]) -> String {
-    reasons.iter().map(|reason| reason_title(reason.kind)).collect::<Vec<_>>().join("; ")
+    if reasons.is_empty() {
+        return format!("{}.", capital(NO_CAUSE));
+    }
+    reasons.iter().map(|reason| reason_title(reason.kind)).collect::<Vec<_>>().join("; ") + "."
 }
 
 /// Whether one trial can be trusted.
@@ -121,15 +124,7 @@ pub fn trust(record: &Record) -> Answer {
         }
         (Status::Interrupted, _) => answer(Tone::Bad, "Interrupted", titles(reasons)),
         (Status::Stalled, _) => answer(Tone::Bad, "Stalled", titles(reasons)),
-        (Status::Completed, _) => {
-            let told = |reason: &Reason| format!("{}. {}", reason_title(reason.kind), reason.evidence);
-            let first = reasons.first().map(told).unwrap_or_default();
-            let more = match reasons.len() {
-                0 | 1 => String::new(),
-                all => format!(" {} below.", capital(&several(all - 1, "more reason"))),
-            };
-            answer(Tone::Bad, "Not to be trusted", format!("{first}{more}"))
-        }
+        (Status::Completed, _) => answer(Tone::Bad, "Not to be trusted", titles(reasons)),
     }
 }
 
@@ -213,10 +208,13 @@ pub fn limit(record: &Record) -> Option<Answer> {
 /// What limited most of several trials.
 pub fn limit_of_all(records: &[&Record]) -> Answer {
     let found = by_frequency(records.iter().map(|record| limiter_name(record.verdict.limited_by.limiter)));
-    let all: Vec<String> =
-        found.iter().map(|(name, trials)| format!("{} ({trials} of {})", uncapital(name), records.len())).collect();
-    let word = found.first().map_or("Not known", |entry| entry.0).to_owned();
-    Answer { question: LIMIT, tone: Tone::Plain, word, evidence: capital(&all.join(", ")) + "." }
+    let all = found.iter().map(|(name, trials)| format!("{} ({trials} of {})", uncapital(name), records.len()));
+    let (word, evidence) = match found.as_slice() {
+        [] => ("Not known", String::new()),
+        [(only, trials)] => (*only, format!("In {trials} of {}.", several(records.len(), "trial"))),
+        [(most, _), ..] => (*most, capital(&all.collect::<Vec<_>>().join(", ")) + "."),
+    };
+    Answer { question: LIMIT, tone: Tone::Plain, word: word.to_owned(), evidence }
 }
 
 /// Why trials failed, then every reason and every note once: with how many trials it concerns, and one of them in words.
@@ -271,26 +269,33 @@ pub fn cause(record: &Record) -> &str {
 
 /// What became of each threshold: of one trial with what was measured, of several in how many trials it held.
 pub fn thresholds(records: &[&Record]) -> Table {
-    let marked =
-        |is_held: bool, text: String| format!("{} {text}", if is_held { Tone::Good } else { Tone::Bad }.mark());
-    let table = if let [record] = records {
-        let row = |outcome: &ThresholdOutcome| {
-            let word = if outcome.held { "held" } else { "missed" };
-            vec![outcome.text.clone(), marked(outcome.held, word.to_owned()), outcome.explanation.clone()]
-        };
-        Table::from_rows(["thresholds", "outcome", "measured"], record.thresholds.iter().map(row).collect())
+    let cell = |is_held: bool, word: String| {
+        let tone = if is_held { Tone::Good } else { Tone::Bad };
+        (tone, format!("{} {word}", tone.mark()))
+    };
+    let column = |title: &str, cells: Vec<(Tone, String)>| Column::toned(title, Align::Left, Column::KEEP, cells);
+    let plain = |text: &str| (Tone::Plain, text.to_owned());
+    let columns = if let [record] = records {
+        let all = || record.thresholds.iter();
+        let word = |outcome: &ThresholdOutcome| if outcome.held { "held" } else { "missed" }.to_owned();
+        vec![
+            column("thresholds", all().map(|outcome| plain(&outcome.text)).collect()),
+            column("outcome", all().map(|outcome| cell(outcome.held, word(outcome))).collect()),
+            column("measured", all().map(|outcome| plain(&outcome.explanation)).collect()),
+        ]
     } else {
         let mut held: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for outcome in records.iter().flat_map(|record| &record.thresholds) {
             let entry = held.entry(&outcome.text).or_default();
             *entry = (entry.0 + usize::from(outcome.held), entry.1 + 1);
         }
-        let row = |(text, (held, all)): (&str, (usize, usize))| {
-            vec![text.to_owned(), marked(held == all, format!("held by {held} of {}", several(all, "trial")))]
-        };
-        Table::from_rows(["thresholds", "outcome"], held.into_iter().map(row).collect())
+        let trials = |(held, all): (usize, usize)| format!("held by {held} of {}", several(all, "trial"));
+        vec![
+            column("thresholds", held.keys().map(|text| plain(text)).collect()),
+            column("outcome", held.values().map(|held| cell(held.0 == held.1, trials(*held))).collect()),
+        ]
     };
-    Table { title: "Thresholds".to_owned(), ..table }
+    Table { title: "Thresholds".to_owned(), columns, ..Table::default() }
 }
 
 #[cfg(test)]

@@ -197,7 +197,11 @@ fn figures(page: &mut Page, record: &Record) {
         page.blank();
         page.facts(&pipeline::facts(pipeline));
     }
-    page.table(&verdict::thresholds(&[record]));
+    let thresholds = verdict::thresholds(&[record]);
+    if thresholds.rows() > 0 {
+        page.blank();
+        page.table(&thresholds);
+    }
 }
 
 /// Several trials: a row for each, then each point's median and spread over its trials.
