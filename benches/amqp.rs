@@ -3,7 +3,8 @@
 
 use std::hint::black_box;
 
-use brokermark::broker::rabbitmq_stream::amqp::{Body, Message, SectionKind, Sections, Value, decode, encode};
+use brokermark::broker::rabbitmq_stream::codec::amqp::{Value, decode, encode};
+use brokermark::broker::rabbitmq_stream::{Body, body};
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Serialize;
 use serde_amqp::Value as PeerValue;
@@ -70,30 +71,10 @@ fn dictionaries(criterion: &mut Criterion) {
 }
 
 fn messages(criterion: &mut Criterion) {
-    let message = Message::new(Body::Value(dictionary()));
-    let mut bytes = Vec::new();
-    if message.encode(&mut bytes).is_err() {
-        return;
-    }
-    let mut out = Vec::new();
-    let mut group = criterion.benchmark_group("amqp, message");
-    group.bench_function("encode the dictionary", |bencher| {
-        bencher.iter(|| {
-            out.clear();
-            black_box(&message).encode(&mut out).map(|()| out.len())
-        })
+    let message = b"\0Su\xa0\x0a0000001357";
+    criterion.bench_function("amqp, message/find 10 bytes of data", |bencher| {
+        bencher.iter(|| body::open(Body::Amqp, black_box(message)).payload.len())
     });
-    group
-        .bench_function("decode the dictionary", |bencher| bencher.iter(|| Message::decode(black_box(&bytes)).is_ok()));
-    let body = b"\0Su\xa0\x0a0000001357";
-    group.bench_function("find 10 bytes of data", |bencher| {
-        bencher.iter(|| {
-            let mut sections = Sections::new(black_box(body)).flatten();
-            let data = sections.find(|section| section.kind == SectionKind::Data);
-            data.and_then(|data| data.binary().ok()).map(<[u8]>::len)
-        })
-    });
-    group.finish();
 }
 
 criterion_group!(benches, dictionaries, messages);

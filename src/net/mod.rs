@@ -2,21 +2,9 @@
 
 pub mod address;
 pub mod backoff;
-#[cfg(any(
-    feature = "kafka-native",
-    feature = "nsq",
-    feature = "pulsar",
-    feature = "rabbitmq-stream",
-    feature = "sls"
-))]
+#[cfg(feature = "tls")]
 pub mod connect;
-pub mod foreign;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
-pub mod in_turn;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
-pub mod percent;
-pub mod plain_http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
 pub mod tcp;

@@ -147,10 +147,9 @@ fn load(record: &Record) -> String {
         LoadModel::Open => "open loop: a schedule decides when to send",
         LoadModel::Closed => "closed loop: acknowledgements decide when to send",
     };
-    let producers = record.scenario["producers"]["count"].as_u64();
-    let window = record.scenario["producers"]["in_flight"].as_u64();
-    let producers = producers.map(|number| format!(", {}", several(number as usize, "producer"))).unwrap_or_default();
-    let window = window.map(|window| format!(", {window} in flight each")).unwrap_or_default();
+    let producers = record.tables().producers;
+    let window = producers.in_flight.map(|window| format!(", {} in flight each", window.0)).unwrap_or_default();
+    let producers = format!(", {}", several(producers.count.0 as usize, "producer"));
     format!("{model}{producers}{window}; measured for {}", duration(record.throughput.window_ns as f64))
 }
 

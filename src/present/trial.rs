@@ -29,8 +29,8 @@ pub fn summary(record: &Record) -> Summary {
 
 /// The kind of broker, where the scenario is not named after it. Its version is among the conditions; some brokers' names are long.
 pub fn broker_kind(record: &Record) -> Option<String> {
-    let kind = record.scenario["broker"]["kind"].as_str().filter(|kind| *kind != record.scenario_name)?;
-    Some(if record.is_without_broker() { "null broker".to_owned() } else { kind.to_owned() })
+    let kind = record.broker_kind().filter(|kind| *kind != record.scenario_name)?;
+    Some(if kind == "null" { "null broker".to_owned() } else { kind })
 }
 
 /// When it began, to the minute.

@@ -116,7 +116,9 @@ pub fn trust(record: &Record) -> Answer {
         (Status::Failed, _) => answer(Tone::Bad, "Failed", "The figures end where it failed.".to_owned()),
         (_, true) if record.missed_a_threshold() => {
             let missed = record.thresholds.iter().filter(|outcome| !outcome.held).map(|outcome| outcome.text.as_str());
-            answer(Tone::Bad, "Valid, but a threshold was missed", missed.collect::<Vec<_>>().join(", "))
+            let missed = missed.collect::<Vec<_>>().join(", ");
+            let stand_in = stand_in(record).map(|sentence| format!(" {sentence}")).unwrap_or_default();
+            answer(Tone::Bad, "Valid, but a threshold was missed", format!("{missed}.{stand_in}"))
         }
         (_, true) => answer(Tone::Good, "Valid", valid(record)),
         (Status::Running, _) => {

@@ -292,7 +292,7 @@ fn emulate_prints_its_address_and_ends_by_signal() {
 }
 
 /// Everybody knows the default secret, and an address that is not loopback can be reached by everybody.
-#[cfg(feature = "sls")]
+#[cfg(feature = "sls-emulator")]
 #[test]
 fn emulate_with_default_secret_listens_on_loopback_only() {
     let ended = execute(&["emulate", "sls", "--listen", "0.0.0.0:0"]).expect(1);

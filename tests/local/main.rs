@@ -5,8 +5,6 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-#[cfg(feature = "rabbitmq-stream")]
-mod amqp_memory;
 mod cli;
 mod comparing;
 mod consumer_groups;
@@ -21,7 +19,7 @@ mod honesty_verification;
 mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
-#[cfg(all(target_os = "linux", feature = "sls"))]
+#[cfg(all(target_os = "linux", feature = "sls-emulator"))]
 mod names;
 mod partitions;
 mod pipeline;

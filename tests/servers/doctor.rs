@@ -114,7 +114,7 @@ fn rabbitmq_names_its_version_and_a_wrong_password_is_a_login() {
 }
 
 #[test]
-#[cfg(feature = "sls")]
+#[cfg(feature = "sls-emulator")]
 fn the_embedded_log_service_is_a_demonstration() {
     let ended = doctor("sls://embedded", &[]).expect(0);
     ended.says(&["! broker", "demonstration", "✓ permissions"]);

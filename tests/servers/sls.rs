@@ -1,6 +1,6 @@
 //! The producer for Aliyun's log service against its emulated endpoint: injected faults are handled and recorded.
 
-#![cfg(feature = "sls")]
+#![cfg(feature = "sls-emulator")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::harness::{
     records_of, sums,
 };
 use brokermark::broker::FailureClass;
-use brokermark::emulator::sls::{Emulator, EmulatorOptions, Entrance};
+use brokermark::emulator::sls::{Emulator, EmulatorOptions, ListenOptions};
 use brokermark::record::{Limiter, Record, Status, Verification};
 
 /// A scenario at the embedded endpoint; `own` are keys of `[broker.sls]`.
@@ -254,14 +254,14 @@ fn the_endpoint_accounts_for_every_log_it_accepted() {
 fn a_missing_endpoint_is_reported() {
     let scenario = "[broker]\nkind = \"sls\"\naddress = \"127.0.0.1:1\"\n[broker.sls]\naccess_key_id = \"a\"\naccess_key_secret = \"b\"\n[run]\nmessages = 1";
     let error = Bench::new(scenario).run(&[]).expect(1).record().error.unwrap();
-    assert!(error.contains("sls at 127.0.0.1:1 cannot be reached"), "{error}");
+    assert!(error.contains("sls: 127.0.0.1:1 cannot be reached"), "{error}");
 }
 
 #[test]
 fn the_endpoint_refuses_bombs_and_nonsense() {
     let options = EmulatorOptions { stores: [("s".to_owned(), 1)].into(), ..EmulatorOptions::default() };
-    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), ..Entrance::default() };
-    let emulator = Emulator::start(&options, entrance).unwrap();
+    let listen_options = ListenOptions { listen: "127.0.0.1:0".to_owned(), ..ListenOptions::default() };
+    let emulator = Emulator::start(&options, listen_options).unwrap();
     let address = emulator.address().to_string();
     let post = |headers: &str, body: &[u8]| {
         let head = format!(
@@ -318,7 +318,8 @@ fn slow_clients_are_disconnected_and_delay_no_other_client() {
     };
     // Without a key: the bodies of strangers are not even awaited.
     let emulator =
-        Emulator::start(&options, Entrance { listen: "127.0.0.1:0".to_owned(), ..Entrance::default() }).unwrap();
+        Emulator::start(&options, ListenOptions { listen: "127.0.0.1:0".to_owned(), ..ListenOptions::default() })
+            .unwrap();
     let address = emulator.address().to_string();
     let begun = |text: &[u8]| {
         let mut stream = TcpStream::connect(&address).unwrap();
@@ -377,8 +378,8 @@ fn key_without_manage_right_uses_existing_store() {
 #[test]
 fn shards_that_appear_while_consumers_read_are_read() {
     let options = EmulatorOptions { stores: [("orders".to_owned(), 2)].into(), ..EmulatorOptions::default() };
-    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), ..Entrance::default() };
-    let emulator = Emulator::start(&options, entrance).unwrap();
+    let listen_options = ListenOptions { listen: "127.0.0.1:0".to_owned(), ..ListenOptions::default() };
+    let emulator = Emulator::start(&options, listen_options).unwrap();
     let address = emulator.address().to_string();
     // One request at a time, or they overtake each other.
     let load = "[load]\nrate = \"500/s\"\n[consumers]\nmembers = 2\n[run]\nmessages = 2000";

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::producer_only::is_producer_only;
 use super::property_values::values;
 use super::security::security;
-use crate::broker::kafka_acks::RequiredAcks;
-use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
-use crate::broker::kafka_transactions::TransactionOptions;
-use crate::broker::{BrokerError, Progress, Subscription};
+use crate::broker::compression::Compression;
+use crate::broker::kafka_options::{Assignment, DIVIDED, RequiredAcks, TransactionOptions, joins_no_group};
+use crate::broker::{BrokerError, BrokerOptions, Progress, Subscription};
 use crate::scenario::BrokerConfig;
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::secrets::is_secret_name;
 
 /// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`. What is left out
 /// stays as librdkafka has it.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaOptions {
     /// Which acknowledgements a produce request waits for.
@@ -31,9 +31,11 @@ pub struct KafkaOptions {
     pub partitioner: Option<String>,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub linger: Option<Duration>,
     /// Most bytes of a batch.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
@@ -45,23 +47,15 @@ pub struct KafkaOptions {
     pub transactions: Option<TransactionOptions>,
 }
 
+impl BrokerOptions for KafkaOptions {}
+
 /// What consumers receive of transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     /// Nothing of one that is open or was aborted.
     ReadCommitted,
     ReadUncommitted,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    None,
-    Gzip,
-    Snappy,
-    Lz4,
-    Zstd,
 }
 
 /// Properties that a scenario cannot set, and why.
@@ -76,10 +70,8 @@ const OF_GROUPS: [&str; 3] = ["group.protocol", "group.remote.assignor", "partit
 
 /// Why `[broker.properties]` cannot be given to librdkafka: a property that it does not know or whose value it refuses, or one that
 /// `[broker.kafka]` sets as well. Nothing is connected to.
-pub fn refused(config: &BrokerConfig) -> Option<String> {
-    // A table that cannot be read is refused for that.
-    let options: KafkaOptions = config.options.clone().try_into().ok()?;
-    let own: Vec<(String, String)> = producer(&options).into_iter().chain(isolation(&options)).collect();
+pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> {
+    let own: Vec<(String, String)> = producer(options).into_iter().chain(isolation(options)).collect();
     let twice = |(key, _): &&(String, String)| own.iter().any(|(name, _)| name == key);
     if let Some((key, _)) = config.properties.iter().find(twice) {
         return Some(format!(
@@ -119,11 +111,13 @@ impl Properties {
     ///
     /// # Errors
     /// When a secret cannot be read, or a property is not the user's to set.
-    pub fn new(config: &BrokerConfig, client_id: &str, addresses: &str) -> Result<Self, BrokerError> {
+    pub fn new(
+        config: &BrokerConfig,
+        options: &KafkaOptions,
+        client_id: &str,
+        addresses: &str,
+    ) -> Result<Self, BrokerError> {
         check(&config.properties)?;
-        let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
-        let options: KafkaOptions =
-            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let mut shared = vec![
             ("bootstrap.servers".to_owned(), addresses.to_owned()),
             ("client.id".to_owned(), client_id.to_owned()),
@@ -133,11 +127,11 @@ impl Properties {
             // In turn: a name that is resolved anew for each attempt, as it is after a second by default, has its addresses in another order.
             ("broker.address.ttl".to_owned(), "60000".to_owned()),
         ];
-        shared.extend(security(config).map_err(refused)?);
+        shared.extend(security(config).map_err(BrokerError::Configuration)?);
         Ok(Properties {
             shared,
-            producer: producer(&options),
-            consumer: isolation(&options).into_iter().collect(),
+            producer: producer(options),
+            consumer: isolation(options).into_iter().collect(),
             transactions: options.transactions,
             user: config.properties.clone(),
             static_members: options.static_members,
@@ -174,7 +168,7 @@ impl Properties {
     pub fn instance_id(&self, subscription: &Subscription) -> Result<Option<String>, BrokerError> {
         if self.static_members && subscription.progress != Progress::Uncommitted {
             let reason = "a pipeline's members leave their group with the run: remove `static_members`".to_owned();
-            return Err(BrokerError::Configuration { broker: "kafka", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
     }
@@ -184,16 +178,16 @@ impl Properties {
     /// # Errors
     /// For what only a group's protocol has.
     pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
-        let refused = |reason: String| Err(BrokerError::Configuration { broker: "kafka", reason });
         if Assignment::of(self.assignment, subscription) == Assignment::Group {
-            return if subscription.is_divided { refused(DIVIDED.to_owned()) } else { Ok(false) };
+            let divided = || Err(BrokerError::Configuration(DIVIDED.to_owned()));
+            return if subscription.is_divided { divided() } else { Ok(false) };
         }
         let set = self.user.iter().chain(&subscription.properties).map(|(key, _)| key.as_str());
         let of_groups = set.filter(|key| OF_GROUPS.contains(key)).map(|key| format!("the property '{key}'"));
         let named = self.static_members.then(|| "`static_members`".to_owned());
         match named.into_iter().chain(of_groups).next() {
             None => Ok(true),
-            Some(found) => refused(joins_no_group(&found)),
+            Some(found) => Err(BrokerError::Configuration(joins_no_group(&found))),
         }
     }
 
@@ -236,9 +230,7 @@ pub fn check(properties: &[(String, String)]) -> Result<(), BrokerError> {
     let refused = |(key, _): &(String, String)| REFUSED.iter().find(|(refused, _)| refused == key);
     match properties.iter().find_map(refused) {
         None => Ok(()),
-        Some((key, why)) => {
-            Err(BrokerError::Configuration { broker: "kafka", reason: format!("remove the property '{key}': {why}") })
-        }
+        Some((key, why)) => Err(BrokerError::Configuration(format!("remove the property '{key}': {why}"))),
     }
 }
 
@@ -253,7 +245,7 @@ pub fn check_member(own: &[(&str, &str)], properties: &[(String, String)]) -> Re
         Some((key, _)) => {
             let reason =
                 format!("remove `consumers.properties.\"{key}\"`: for members that commit, brokermark decides it");
-            Err(BrokerError::Configuration { broker: "kafka", reason })
+            Err(BrokerError::Configuration(reason))
         }
     }
 }
@@ -263,17 +255,10 @@ fn borrowed(properties: &[(String, String)]) -> impl Iterator<Item = (&str, &str
 }
 
 fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
-    let compression = options.compression.map(|compression| match compression {
-        Compression::None => "none",
-        Compression::Gzip => "gzip",
-        Compression::Snappy => "snappy",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
-    });
     let linger_ms = options.linger.map(|linger| (linger.as_secs_f64() * 1e3).to_string());
     let set = [
         ("acks", options.acks.map(|acks| acks.name().to_owned())),
-        ("compression.codec", compression.map(str::to_owned)),
+        ("compression.codec", options.compression.map(|compression| compression.name().to_owned())),
         ("enable.idempotence", options.idempotence.map(|idempotence| idempotence.to_string())),
         ("partitioner", options.partitioner.clone()),
         ("linger.ms", linger_ms),

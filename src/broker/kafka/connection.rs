@@ -13,7 +13,7 @@ use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_
 use super::partitions::KnownPartitions;
 use super::statistics;
 use super::transactions::{Transactions, Written};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{SubmitError, Telemetry};
 use crate::measure::AckRecorder;
 

@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::config::Properties;
 use super::native::{Client, create_topics, set_admin_token};
 use super::token::Token;
-use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;
 
@@ -43,9 +43,7 @@ impl Topics {
         for (key, value) in properties.for_admin() {
             client_config.set(key, value);
         }
-        let admin = client_config
-            .create()
-            .map_err(|error| BrokerError::Configuration { broker: "kafka", reason: error.to_string() })?;
+        let admin = client_config.create().map_err(|error| BrokerError::Configuration(error.to_string()))?;
         let topics = Topics { admin: Arc::new(admin), client, config, token, timeout };
         topics.renew_token();
         Ok(topics)
@@ -175,7 +173,7 @@ impl Topics {
         }
         self.renew_token();
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let failed = |reason: String| BrokerError::Client { broker: "kafka", reason };
+        let failed = BrokerError::Client;
         let results = self.admin.delete_groups(&groups, &self.options()).await;
         for result in results.map_err(|error| failed(format!("groups cannot be removed: {error}")))? {
             // One whose members have committed nothing is gone with them.
@@ -193,7 +191,7 @@ impl Topics {
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
         self.renew_token();
         let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
-            .map_err(|error: KafkaError| BrokerError::Client { broker: "kafka", reason: error.to_string() })?;
+            .map_err(|error: KafkaError| BrokerError::Client(error.to_string()))?;
         let describe = |topic: &rdkafka::metadata::MetadataTopic| {
             let partitions = topic.partitions();
             let found = Topic {

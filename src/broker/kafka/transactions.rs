@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 use super::native::{Client, Handed, Remedy, TransactionError, class_of};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::measure::{AckRecorder, FailureClass, SendTag};
 
 /// How long the thread waits for delivery reports before it checks whether to end.

@@ -28,7 +28,7 @@ pub struct SocketSettings {
     pub token: Option<Arc<Token>>,
     /// Whether the client's certificate identifies it.
     pub certified: bool,
-    /// For connecting and greeting.
+    /// Time limit for connecting and greeting.
     pub timeout: Duration,
     pub keep_alive: Duration,
     /// How long a message may await its receipt.

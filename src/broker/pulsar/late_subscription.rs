@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::broker::FailureClass;
-use crate::broker::pulsar::codec::entry::Manner;
+use crate::broker::pulsar::codec::entry::EntryTemplate;
 use crate::broker::pulsar::codec::frame::Frame;
 use crate::broker::pulsar::codec::proto::{Connected, FromBroker, Kind, LookupResponse, ToBroker};
 use crate::broker::pulsar::config::{PulsarOptions, SubscriptionType};
@@ -73,7 +73,7 @@ fn client(addresses: &[&str]) -> Client {
             vec![acks.recorder()],
         )),
         options: PulsarOptions::default(),
-        manner: Manner::default(),
+        template: EntryTemplate::default(),
         recorder: acks.recorder(),
         waited_ns: AtomicU64::new(0),
     }
@@ -81,7 +81,7 @@ fn client(addresses: &[&str]) -> Client {
 
 /// The broker may subscribe it yet, and a consumer without a reader would keep messages from others.
 #[tokio::test]
-async fn a_consumer_whose_subscription_was_not_answered_in_time_is_closed() {
+async fn consumer_of_an_unanswered_subscription_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (told, mut seen) = mpsc::unbounded_channel();

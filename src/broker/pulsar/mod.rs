@@ -1,13 +1,12 @@
 //! Apache Pulsar, by a protocol module of our own.
 //!
-//! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
+//! - `config`: the `[broker.pulsar]` table.
 //! - `topics`: the trial's topics and subscriptions; `admin`: how they are created and removed over HTTP.
-//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
-//!   they have sent; `token`: what they log in with; `oauth2`: who issues it.
+//! - `connect`: opens a connection; `connection`: its tasks, and what is in flight; `pool`: all connections, and which serves a topic;
+//!   `token`: what they log in with.
 //! - `codec`: the binary protocol.
-//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
-//!   `building` makes the entries.
-//! - `lingering`: collects a producer's messages for a while before they are sent.
+//! - `producer`: a producer of a topic, which may collect messages for a while; `topic_producer`: spreads them over one
+//!   `partition_producer` for each partition.
 //! - `topic_consumer`: a member of a subscription.
 //! - `retry`: opens producers and consumers again.
 //! - `error`: what goes wrong, by class.
@@ -16,30 +15,23 @@
 //! Why the crate is not the only one: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
-mod building;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
-mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
-mod lingering;
-mod name;
-mod oauth2;
 mod partition_producer;
 mod pool;
 mod producer;
 mod retry;
-mod routing;
 mod token;
 mod topic_consumer;
 mod topic_producer;
 mod topics;
-mod traffic;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,19 +39,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::try_join_all;
 use tokio::sync::Notify;
 
-use self::codec::entry::Manner;
+use self::codec::entry::EntryTemplate;
 use self::config::PulsarOptions;
 #[cfg(feature = "pulsar-rs")]
 pub use self::crate_client::PulsarCrateBroker;
-use self::lingering::LingeringProducer;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
-use self::producer::PulsarProducer;
+use self::producer::{LingeringProducer, PulsarProducer};
 use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// A Pulsar cluster, reached by brokermark's own client.
 pub struct PulsarBroker {
@@ -72,11 +63,9 @@ pub struct PulsarBroker {
 impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
-        aliases: &[],
         default_port: Some(6650),
         example: include_str!("example.toml"),
         client: Some("native"),
-        alternative: None,
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -89,22 +78,43 @@ impl Broker for PulsarBroker {
             tls: true,
             ..Capabilities::NONE
         },
-        check_options: config::check,
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = PulsarOptions;
     type Producer = PulsarProducer;
     type Consumer = TopicConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options = PulsarOptions::read(&setup.config)?;
-        let (topics, settings) = Topics::new(&setup, &options).await?;
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        let (namespace, user) = (&options.namespace, config.user_name());
+        let right =
+            |action| format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}");
+        Some(match need {
+            Need::ProducerRight => right("produce"),
+            Need::ConsumerRight => right("consume"),
+            // Topics are created and deleted by administrators of their tenant.
+            Need::CreateRight | Need::DeleteRight => {
+                let tenant = namespace.split('/').next().unwrap_or(namespace);
+                format!("pulsar-admin tenants update {tenant} --admin-roles {user}")
+            }
+            Need::Topic(_) => return None,
+            Need::TopicUsers(topic) => {
+                let topic = format!("persistent://{namespace}/{topic}");
+                format!("pulsar-admin topics partitioned-stats {topic} lists its readers and writers")
+            }
+            Need::Durability => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
+        })
+    }
+
+    async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
+        let (topics, settings) = Topics::new(&setup).await?;
         let recorders = (0..setup.config.connections).map(|_| setup.acks.recorder()).collect();
         let pool = Pool::new(settings, setup.config.addresses.clone(), recorders);
         let broker = Some(pool.greet_all().await?);
-        let manner = Manner::new(options.compression, setup.headers());
+        let template = EntryTemplate::new(setup.options.compression, setup.headers());
+        let options = setup.options;
         let recorder = setup.acks.recorder();
-        let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
+        let shared = Client { pool: Arc::new(pool), options, template, recorder, waited_ns: AtomicU64::new(0) };
         let client = format!("brokermark {}", env!("CARGO_PKG_VERSION"));
         Ok(PulsarBroker {
             shared: Arc::new(shared),

@@ -14,13 +14,13 @@ use super::error::RequestError;
 use crate::broker::FailureClass;
 use crate::net::backoff::Backoff;
 
-/// Between two attempts.
+/// The pause between two attempts.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// Attempts that are repeated until one succeeds, or until this is dropped.
 pub struct Retry<T> {
     task: AbortHandle,
-    /// There before anybody is notified.
+    /// The result, which is there before `done` is notified.
     end: oneshot::Receiver<Result<T, RequestError>>,
     since: Instant,
     last: Arc<Mutex<RequestError>>,

@@ -1,5 +1,6 @@
-//! Opens a connection: properties, login, tuning, virtual host.
+//! Opens a connection (properties, login, tuning, virtual host), and takes frames from its read buffer.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,9 @@ use tokio::time::sleep;
 use super::codec::command::{self, Request};
 use super::codec::frame::{ConsumerUpdate, Frame, decode};
 use super::codec::response::{read_highest_version, read_pairs, read_strings};
-use super::codec::{FILTERED, VERSION};
-use super::codec::{Malformed, code, key};
+use super::codec::{FILTERED, Malformed, VERSION, code, key};
 use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
-use super::incoming;
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::net::connect::{encrypt, within};
@@ -58,7 +57,7 @@ enum Login {
         username: String,
         password: String,
     },
-    /// By the certificate of the connection.
+    /// The certificate of the connection identifies the client.
     External,
 }
 
@@ -120,23 +119,25 @@ impl Connector {
         client_id: &str,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "rabbitmq-stream", reason };
         let login = match &config.security.sasl {
             Some(sasl) if sasl.mechanism == SaslMechanism::External => Login::External,
-            Some(Sasl { username, password, .. }) => {
-                Login::Plain { username: username.clone(), password: password.reveal().map_err(refused)? }
-            }
+            Some(Sasl { username, password, .. }) => Login::Plain {
+                username: username.clone(),
+                password: password.reveal().map_err(BrokerError::Configuration)?,
+            },
             None => Login::Plain { username: GUEST.to_owned(), password: GUEST.to_owned() },
         };
         if login.bytes() > usize::from(u16::MAX) || options.virtual_host.len() > 255 {
-            return Err(refused("the user's name, the password or the virtual host is too long".to_owned()));
+            return Err(BrokerError::Configuration(
+                "the user's name, the password or the virtual host is too long".to_owned(),
+            ));
         }
         if options.busy_poll && config.security.tls.is_some() {
-            return Err(refused("`busy_poll` is for connections without TLS".to_owned()));
+            return Err(BrokerError::Configuration("`busy_poll` is for connections without TLS".to_owned()));
         }
         Ok(Connector {
             options: options.clone(),
-            tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
+            tls: tls::client_config(config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             addresses: config.addresses.clone(),
             login,
             client_id: client_id.to_owned(),
@@ -364,7 +365,7 @@ impl Session {
             self.transport.readable().await?;
             self.read_buffer.fill(&self.transport)?;
         }
-        let next = incoming::next(&mut self.read_buffer, &mut self.write_buffer, &self.transport)?;
+        let next = next_frame(&mut self.read_buffer, &mut self.write_buffer, &self.transport)?;
         next.ok_or(Malformed::Short { what: "frame" }.into())
     }
 
@@ -373,4 +374,25 @@ impl Session {
         // A server that does not respond is left without a word.
         let _ = within(FAREWELL, self.request(&Request::close(LEAVE), "the end")).await;
     }
+}
+
+/// The next frame that has arrived completely; `None`: no frame is complete. The server's `Close` is answered and ends the connection.
+///
+/// # Errors
+/// When the server closes the connection, with its reason, or the bytes are not the protocol.
+#[inline]
+pub fn next_frame<'a>(
+    read_buffer: &'a mut ReadBuffer,
+    write_buffer: &mut WriteBuffer,
+    transport: &Transport,
+) -> Result<Option<Frame<'a>>, ConnectError> {
+    let frame = read_buffer.next(decode)?;
+    if let Some(Frame::Close { correlation, code, reason }) = frame {
+        command::close_response(&mut write_buffer.bytes, correlation);
+        // The server waits for it before it closes. A failed write changes nothing: the connection ends anyway.
+        let _ = write_buffer.flush(transport);
+        let message = format!("the server closes it: {} ({reason})", code::name(code));
+        return Err(ConnectError::Io(io::Error::other(message)));
+    }
+    Ok(frame)
 }

@@ -1,4 +1,4 @@
-//! A member of a group: reads its share of a topic's streams.
+//! A member of a group: reads its part of a topic's streams.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -18,10 +18,8 @@ use super::codec::code;
 use super::codec::command::Offset;
 use super::config::RabbitmqStreamOptions;
 use super::error::{ConnectError, Refusal};
-use super::membership::{Activated, Membership};
-use super::recovery::{Recovered, Recovery};
-use super::stream_progress::{Numbered, StreamProgress};
-use super::subscriptions::{Subscriptions, other};
+use super::group::{Activated, Membership};
+use super::subscriptions::{Numbered, Recovered, Recovery, StreamProgress, Subscriptions, other};
 use crate::broker::{BrokerError, Consumer, Offsets, ReceiveError, Received};
 use crate::net::backoff::Backoff;
 

@@ -3,9 +3,8 @@
 use super::admin::Failure;
 use super::codec::command::Offset;
 use super::consumer::{RabbitmqStreamConsumer, Source};
-use super::membership::{Activated, Membership, Sharing, Update};
-use super::stream_progress::StreamProgress;
-use super::subscriptions::Subscriptions;
+use super::group::{Activated, Membership, Sharing, Update};
+use super::subscriptions::{StreamProgress, Subscriptions};
 use crate::broker::{BrokerError, FailureClass, Offsets, ReceiveError};
 
 impl RabbitmqStreamConsumer {
@@ -146,9 +145,10 @@ impl Offsets for RabbitmqStreamConsumer {
             let own = self.sources.iter().position(|source| source.partition == *partition);
             let Some(source) = own else { continue };
             let stream = &self.sources[source].place.stream;
-            match membership.sharing.as_ref().is_none_or(|sharing| sharing.has(source)) {
-                true => commits.push((source, (stream.clone(), *next))),
-                false => refused = Some(stream.clone()),
+            if membership.sharing.as_ref().is_none_or(|sharing| sharing.has(source)) {
+                commits.push((source, (stream.clone(), *next)));
+            } else {
+                refused = Some(stream.clone());
             }
         }
         let (sources, next): (Vec<usize>, Vec<(String, u64)>) = commits.into_iter().unzip();

@@ -2,47 +2,34 @@
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
-//! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
-//! - `producer`, `topic_publishers`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
-//! - `consumer`, `subscriptions`, `recovery`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them
-//!   back, how far it has read, and the offsets it begins at.
-//! - `membership`, `group`, `member_offsets`, `offset_tracking`: its part in the group, what the members in this process share,
-//!   and the group's offsets, which the server stores.
-//! - `stream_ends`: where streams end.
-//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
-//! - `connect`, `incoming`: opens connections, and reads them.
-//! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
+//! - `connection`, `pool`: publishing connections with their messages in flight, and the routes to streams.
+//! - `producer`, `topic_publishers`: producers, and the publishers that they share.
+//! - `consumer`, `subscriptions`: a member of a group, its connections, and how it gets them back.
+//! - `group`, `member_offsets`, `offsets`: its part in the group, what it commits and leaves; the group's offsets, which the server
+//!   stores, and the ends of streams.
+//! - [`codec`]: the protocol's commands, frames and chunks, and AMQP 1.0; [`body`]: the content of a message.
+//! - `connect`: opens connections, and reads them.
+//! - `error`: the protocol's errors and their classes.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
 //! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
 //! streams of a super stream are shared out among a group's members: each stream is read by one member.
 
 mod admin;
-pub mod amqp;
-mod body;
+pub mod body;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod durability;
 mod error;
 mod group;
-mod incoming;
 mod member_offsets;
-mod membership;
 mod nodes;
-mod offset_tracking;
-mod pending;
+mod offsets;
 mod pool;
 mod producer;
-mod recovery;
-mod routing;
-mod stream_ends;
-mod stream_progress;
-mod sub_entries;
 mod subscriptions;
-mod tail;
 mod topic_publishers;
 
 use std::collections::BTreeMap;
@@ -50,24 +37,22 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use self::admin::Admin;
+use self::admin::{Admin, durability};
 use self::body::Writer;
 use self::codec::command::Offset;
-pub use self::config::RabbitmqStreamOptions;
+pub use self::config::{Body, RabbitmqStreamOptions};
 use self::connect::Connector;
 use self::consumer::RabbitmqStreamConsumer;
-use self::group::Group;
-use self::membership::{Membership, Sharing};
+use self::group::{Group, Membership, Sharing};
 use self::nodes::{Nodes, StreamLocation};
-use self::offset_tracking::OffsetTracking;
+use self::offsets::{OffsetTracking, StreamEnds};
 use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
-use self::recovery::Recovery;
-use self::stream_ends::StreamEnds;
+use self::subscriptions::Recovery;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
 };
-use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
 
@@ -84,7 +69,7 @@ pub struct RabbitmqStreamBroker {
     topics: Mutex<BTreeMap<String, Arc<Vec<StreamLocation>>>>,
     tracking: Arc<OffsetTracking>,
     ends: Arc<StreamEnds>,
-    /// By name, those whose members share streams.
+    /// Groups whose members share streams, by name.
     groups: parking_lot::Mutex<BTreeMap<String, Arc<Group>>>,
     version: String,
 }
@@ -95,8 +80,6 @@ impl Broker for RabbitmqStreamBroker {
         aliases: &["rabbitmq", "rabbitmq-streams"],
         default_port: Some(5552),
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -113,19 +96,30 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = RabbitmqStreamOptions;
     type Producer = RabbitmqStreamProducer;
     type Consumer = RabbitmqStreamConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: KIND, reason };
-        let options: RabbitmqStreamOptions =
-            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(refused)?);
-        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &RabbitmqStreamOptions) -> Option<String> {
+        match need {
+            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
+                Some(format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", config.user_name()))
+            }
+            Need::TopicUsers(_) => {
+                let lists = "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers";
+                Some(format!("{lists} list its readers and writers"))
+            }
+            Need::Topic(_) | Need::Durability => None,
+        }
+    }
+
+    async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
+        let options = &setup.options;
+        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(BrokerError::Configuration)?);
+        let connector = Arc::new(Connector::new(&setup.config, options, &setup.run_id, setup.timeout)?);
         let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
@@ -190,7 +184,7 @@ impl Broker for RabbitmqStreamBroker {
         if is_shared && subscription.is_divided {
             let reason = "the members of a group are in several processes, which do not know how far the others are: remove \
                           `broker.rabbitmq-stream.single_active_consumer`";
-            return Err(BrokerError::Configuration { broker: KIND, reason: reason.to_owned() });
+            return Err(BrokerError::Configuration(reason.to_owned()));
         }
         let streams: Vec<(u32, String)> = locations
             .iter()
@@ -214,7 +208,7 @@ impl Broker for RabbitmqStreamBroker {
             let streams: Vec<String> = locations.iter().map(|location| location.stream.clone()).collect();
             // The engine polls the question now and then only, and it holds connections that others wait for.
             let ends = self.ends.clone();
-            tokio::spawn(async move { ends.of(&streams).await }).await.ok().flatten()
+            tokio::spawn(async move { ends.find(&streams).await }).await.ok().flatten()
         })
     }
 
@@ -228,7 +222,7 @@ impl Broker for RabbitmqStreamBroker {
             let Ok(locations) = self.locations(topic).await else { return Durability::default() };
             members.extend(locations.iter().map(|location| location.members));
         }
-        durability::durability(members)
+        durability(members)
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -277,7 +271,7 @@ impl RabbitmqStreamBroker {
         if name.len() > MAX_GROUP_NAME_BYTES {
             let reason =
                 format!("the name of a group has {MAX_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
-            return Err(BrokerError::Configuration { broker: KIND, reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let sharing = is_shared.then(|| {
             let group = || Arc::new(Group::new(streams.iter().map(|(_, stream)| stream.clone())));

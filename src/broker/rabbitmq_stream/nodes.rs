@@ -12,7 +12,7 @@ pub struct StreamLocation {
     pub stream: String,
     /// `host:port` as advertised; `None` while the stream has no leader.
     pub leader: Option<String>,
-    /// Of the other members whose addresses are known.
+    /// Addresses of the other members, as far as they are known.
     pub replicas: Vec<String>,
     /// Leader and replicas.
     pub members: usize,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn members_come_first_by_the_addresses_that_the_scenario_gives_them() {
+    fn members_come_first_by_addresses_of_the_scenario() {
         let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Leader, ConsumeFrom::Leader);
         nodes.advertises("a:1", "inner-a:1");
         ["inner-a:1", "c:1", "c:1"].iter().for_each(|node| nodes.learn(node));

@@ -32,9 +32,9 @@ pub struct Pool {
     acks: Acks,
     /// Connections to each node.
     count: usize,
-    /// By address and number.
+    /// Connections by address and number.
     slots: Mutex<BTreeMap<(String, usize), Arc<Slot>>>,
-    /// By stream and number of the connection. Held while a route is found for the first time.
+    /// Routes by stream and number of the connection. Locked while a route is found for the first time.
     routes: tokio::sync::Mutex<BTreeMap<(String, usize), Arc<Route>>>,
     lost: UnboundedSender<LostPublishers>,
     ended: AtomicBool,
@@ -118,7 +118,7 @@ impl Pool {
         let addresses = self.nodes.for_publishing(Some(location), number);
         // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
         let hurried = self.connector.recovery_limit(0);
-        let mut failure = BrokerError::Configuration { broker: super::KIND, reason: "no address".to_owned() };
+        let mut failure = BrokerError::Configuration("no address".to_owned());
         for limit in [hurried, self.connector.timeout()] {
             let mut is_late = false;
             for address in &addresses {
@@ -255,7 +255,7 @@ impl Pool {
 struct Attempts {
     /// Nodes that did not respond: others come first.
     tried: BTreeSet<String>,
-    /// By stream, since when the server has refused its publisher each time.
+    /// The time since which the server has refused a stream's publisher each time, by stream.
     refused_since: BTreeMap<String, Instant>,
 }
 

@@ -1,11 +1,18 @@
-//! A producer's ways to the streams of its topic: the publishers, and the connections that they are on.
+//! A producer's ways to the streams of its topic: the publishers, the connections that they are on, and the stream of each key.
+//! Sub-entries are several messages as one entry with one publishing id, built before a connection is locked.
 
+use std::io;
 use std::sync::Arc;
 
-use super::connection::{Connection, StreamPublisher};
+use super::body::Writer;
+use super::codec::compression::compress;
+use super::codec::publish::{Publish, SUB_ENTRY_BYTES, record};
+use super::connection::{Connection, StreamPublisher, Writing};
 use super::pool::Route;
-use super::routing;
+use crate::broker::compression::Compression;
+use crate::broker::murmur3::murmur3;
 use crate::broker::{Outgoing, SubmitError};
+use crate::measure::SendTag;
 
 /// For each stream of a topic, the publisher and its connection.
 pub struct TopicPublishers {
@@ -13,7 +20,7 @@ pub struct TopicPublishers {
     publishers: Vec<StreamPublisher>,
     /// Each connection once.
     connections: Vec<Arc<Connection>>,
-    /// Of each stream, the number of its connection.
+    /// The number of each stream's connection.
     connection_of: Vec<usize>,
     /// Largest frame that all of them accept.
     frame_max: usize,
@@ -91,9 +98,133 @@ impl TopicPublishers {
         targets.clear();
         let streams = self.publishers.len();
         if streams > 1 {
-            let target = |one: &Outgoing<'_>| one.key.map_or(self.turn, |key| routing::partition(key, streams));
+            let target = |one: &Outgoing<'_>| one.key.map_or(self.turn, |key| partition(key, streams));
             targets.extend(batch.iter().map(target));
             self.turn = (self.turn + 1) % streams;
         }
+    }
+}
+
+/// The seed that RabbitMQ's clients share.
+const SEED: u32 = 104_729;
+
+/// The partition of a key: the remainder of its hash, as the Java client's `HashRoutingStrategy`.
+fn partition(key: &[u8], partitions: usize) -> usize {
+    murmur3(key, SEED) as usize % partitions
+}
+
+/// The sub-entries of a batch.
+pub struct SubEntries {
+    most: usize,
+    compression: Compression,
+    plain: Vec<u8>,
+    /// All contents, one behind the other.
+    content: Vec<u8>,
+    entries: Vec<SubEntry>,
+    members: Vec<(SendTag, usize)>,
+    /// The number of members that are in no entry yet.
+    open: usize,
+}
+
+struct SubEntry {
+    stream: usize,
+    messages: u16,
+    uncompressed: usize,
+    compressed: usize,
+}
+
+impl SubEntries {
+    /// Makes sub-entries of `most` messages each.
+    pub fn new(most: u16, compression: Compression) -> Self {
+        SubEntries {
+            most: usize::from(most),
+            compression,
+            plain: Vec::new(),
+            content: Vec::new(),
+            entries: Vec::new(),
+            members: Vec::new(),
+            open: 0,
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.plain.clear();
+        self.content.clear();
+        self.entries.clear();
+        self.members.clear();
+        self.open = 0;
+    }
+
+    /// Adds a message to the entries of its stream, which [`SubEntries::finish`] ends.
+    ///
+    /// # Errors
+    /// When the compressing library fails.
+    pub fn add(
+        &mut self,
+        stream: usize,
+        outgoing: &Outgoing<'_>,
+        writer: &Writer,
+        most_bytes: usize,
+    ) -> io::Result<()> {
+        let length = writer.length(outgoing);
+        if self.open == self.most || self.plain.len() + 4 + length > most_bytes {
+            self.finish(stream)?;
+        }
+        record(&mut self.plain, length, |out| writer.write(outgoing, out));
+        self.members.push((outgoing.send_tag, outgoing.payload.len()));
+        self.open += 1;
+        Ok(())
+    }
+
+    /// Compresses what was added since the last time.
+    ///
+    /// # Errors
+    /// When the compressing library fails.
+    pub fn finish(&mut self, stream: usize) -> io::Result<()> {
+        let messages = std::mem::take(&mut self.open) as u16;
+        if messages > 0 {
+            let begin = self.content.len();
+            compress(self.compression, &self.plain, &mut self.content)?;
+            let (uncompressed, compressed) = (self.plain.len(), self.content.len() - begin);
+            self.entries.push(SubEntry { stream, messages, uncompressed, compressed });
+            self.plain.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes those for one connection.
+    pub fn write(&self, topic: &TopicPublishers, connection: usize, writing: &mut Writing<'_>) {
+        let own = self.entries.iter().filter(|entry| topic.connection_of(entry.stream) == connection);
+        let total = own.map(|entry| usize::from(entry.messages)).sum();
+        let frame_max = writing.frame_max();
+        let (mut members, mut content) = (&self.members[..], &self.content[..]);
+        let mut entries = self.entries.iter().peekable();
+        while let Some(&&SubEntry { stream, messages, compressed, .. }) = entries.peek() {
+            if topic.connection_of(stream) != connection {
+                entries.next();
+                (members, content) = (&members[usize::from(messages)..], &content[compressed..]);
+                continue;
+            }
+            let (out, pending) = writing.parts(topic.publisher(stream));
+            let mut publish = Publish::begin(out, topic.publisher(stream));
+            let mut empty = true;
+            while let Some(entry) = entries.next_if(|entry| {
+                entry.stream == stream
+                    && (empty || publish.bytes(out) + SUB_ENTRY_BYTES + entry.compressed <= frame_max)
+            }) {
+                empty = false;
+                let (of_entry, rest) = members.split_at(usize::from(entry.messages));
+                members = rest;
+                for (number, (send_tag, bytes)) in of_entry.iter().enumerate() {
+                    pending.push(*send_tag, *bytes, number + 1 < of_entry.len());
+                }
+                let (of_entry, rest) = content.split_at(entry.compressed);
+                content = rest;
+                let (id, number) = (pending.next_id() - 1, self.compression as u8);
+                publish.sub_entry(out, id, number, entry.messages, entry.uncompressed, of_entry);
+            }
+            pending.keep(publish.end(out));
+        }
+        writing.taken(total);
     }
 }

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONTENT_LENGTH, HOST};
-use hyper::{HeaderMap, Request, Response};
+use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::sign::{Signer, Unsigned};
-use crate::net::http::sentence;
-use crate::net::percent::percent_encoded;
+use crate::net::http::{handshake, percent_encoded, read_body, sentence};
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, tcp};
 
@@ -40,10 +38,7 @@ impl Endpoint {
         let is_number = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let name = format!("{project}.{}", endpoint.unwrap_or(name));
         let usual = if tls.is_some() { 443 } else { 80 };
-        let host = match endpoint.is_some() || port == usual {
-            true => name.clone(),
-            false => format!("{name}:{port}"),
-        };
+        let host = if endpoint.is_some() || port == usual { name.clone() } else { format!("{name}:{port}") };
         if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte)) {
             return Err(format!("\"{host}\" is not the name of a host"));
         }
@@ -55,29 +50,20 @@ impl Endpoint {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let failed = |error: &dyn std::error::Error| HttpError::Unreachable(sentence(error));
         let stream = tcp::connect(&self.address).await.map_err(|error| failed(&error))?;
-        match &self.tls {
+        let opened = match &self.tls {
             None => handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await.map_err(|error| failed(&error))?;
                 handshake(TokioIo::new(stream)).await
             }
-        }
+        };
+        opened.map_err(|error| failed(&error))
     }
 }
 
 fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
     let config = TlsIdentity::read(tls)?.client_config()?;
     Ok((TlsConnector::from(config), server_name(name)?))
-}
-
-async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, HttpError>
-where
-    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let (sender, connection) = http1::handshake(io).await.map_err(|error| HttpError::Unreachable(sentence(&error)))?;
-    // The task ends with the connection or with its sender. The sender returns the connection's error.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
 }
 
 /// Why there is no response.
@@ -115,7 +101,7 @@ pub struct HttpRequest<'a> {
     pub headers: Vec<(&'static str, String)>,
     pub body: Bytes,
     /// Most bytes of the response's body.
-    pub most_response_bytes: usize,
+    pub max_response_bytes: usize,
 }
 
 /// Sends requests one after another, over one connection for as long as it lasts.
@@ -146,9 +132,9 @@ impl Client {
             };
             let lost = |error: hyper::Error| HttpError::Lost(sentence(&error));
             open.ready().await.map_err(lost)?;
-            let head = open.send_request(signed).await.map_err(lost)?;
-            let response = collect(head, request.most_response_bytes).await?;
-            Ok((response, open))
+            let (head, body) = open.send_request(signed).await.map_err(lost)?.into_parts();
+            let body = read_body(body, request.max_response_bytes).await.map_err(HttpError::Lost)?;
+            Ok((HttpResponse { status: head.status.as_u16(), headers: head.headers, body }, open))
         };
         match tokio::time::timeout(self.timeout, exchange).await {
             Ok(Ok((response, open))) => {
@@ -172,10 +158,8 @@ impl Client {
         self.signer.sign(&mut unsigned, SystemTime::now());
         let pairs: Vec<String> =
             request.query.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
-        let target = match pairs.is_empty() {
-            true => request.path.to_owned(),
-            false => format!("{}?{}", request.path, pairs.join("&")),
-        };
+        let target =
+            if pairs.is_empty() { request.path.to_owned() } else { format!("{}?{}", request.path, pairs.join("&")) };
         let mut signed = Request::builder().method(request.method).uri(target);
         for (name, value) in unsigned.headers {
             signed = if name == "host" { signed.header(HOST, value) } else { signed.header(name, value) };
@@ -186,18 +170,12 @@ impl Client {
     }
 }
 
-async fn collect(response: Response<Incoming>, most: usize) -> Result<HttpResponse, HttpError> {
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, most).collect().await.map_err(|error| HttpError::Lost(error.to_string()))?;
-    Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_project_comes_before_the_services_name() {
+    fn host_is_the_project_and_the_services_name() {
         let host = |address, endpoint| {
             let endpoint = Endpoint::new(address, endpoint, "p", None).unwrap();
             (endpoint.address, endpoint.host)

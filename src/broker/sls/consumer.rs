@@ -1,4 +1,4 @@
-//! A member of a group: reads its share of a store's shards, in turn, and those that appear when a shard is split.
+//! A member of a group: reads its part of a store's shards, in turn, and those that appear when a shard is split.
 //!
 //! The service stores no offsets for these consumers: a group is its members' own cursors.
 
@@ -26,27 +26,27 @@ type Answered = Result<(u32, Vec<u8>), ReceiveError>;
 /// A reader of some shards of one store.
 pub struct SlsConsumer {
     answers: mpsc::Receiver<Answered>,
-    /// Seen by `ready`, not yet taken.
+    /// An answer that `ready` has seen, and that is not yet taken.
     next: Option<Answered>,
-    /// What is in order: a pack of a shard.
+    /// The partitions within which logs are in order: packs of a shard.
     partitions: HashMap<(u32, Box<[u8]>), u32>,
     payload: Vec<u8>,
     reader: JoinHandle<()>,
 }
 
 /// What a member reads.
-pub struct Share {
+pub struct AssignedShards {
     pub store: String,
-    /// It has every so many-th shard, by the shards' numbers.
+    /// Number of the member among `members`: it reads each shard whose number leaves this remainder.
     pub member: usize,
     pub members: usize,
-    /// Each with its cursor.
+    /// The shards that it reads, each with its cursor.
     pub shards: Vec<(u32, String)>,
-    /// How often it asks for new logs while there is nothing.
+    /// The pause between questions for new logs while there are none.
     pub interval: Duration,
 }
 
-impl Share {
+impl AssignedShards {
     pub fn has(&self, shard: u32) -> bool {
         shard as usize % self.members.max(1) == self.member
     }
@@ -64,20 +64,20 @@ impl Share {
 }
 
 impl SlsConsumer {
-    /// Reads its share from the cursors on.
-    pub fn start(admin: Admin, share: Share) -> Self {
+    /// Reads its shards from the cursors on.
+    pub fn start(admin: Admin, assigned: AssignedShards) -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
-        let reader = tokio::spawn(read(admin, share, sender));
+        let reader = tokio::spawn(read(admin, assigned, sender));
         SlsConsumer { answers, next: None, partitions: HashMap::new(), payload: Vec::new(), reader }
     }
 }
 
-async fn read(mut admin: Admin, mut share: Share, answers: mpsc::Sender<Answered>) {
+async fn read(mut admin: Admin, mut assigned: AssignedShards, answers: mpsc::Sender<Answered>) {
     let mut looked = Instant::now();
     loop {
         let mut idle = true;
-        for (shard, cursor) in &mut share.shards {
-            let answered = match admin.pull(&share.store, *shard, cursor).await {
+        for (shard, cursor) in &mut assigned.shards {
+            let answered = match admin.pull(&assigned.store, *shard, cursor).await {
                 Ok(pulled) => {
                     *cursor = pulled.next;
                     if pulled.list.is_empty() {
@@ -95,7 +95,7 @@ async fn read(mut admin: Admin, mut share: Share, answers: mpsc::Sender<Answered
         if looked.elapsed() >= LOOK_EVERY {
             looked = Instant::now();
             // A key that may not list shards reads those that it began with.
-            if let Err(fault) = share.grow(&mut admin).await
+            if let Err(fault) = assigned.grow(&mut admin).await
                 && !fault.is_denied()
                 && answers.send(Err(received(&fault))).await.is_err()
             {
@@ -103,7 +103,7 @@ async fn read(mut admin: Admin, mut share: Share, answers: mpsc::Sender<Answered
             }
         }
         if idle {
-            tokio::time::sleep(share.interval).await;
+            tokio::time::sleep(assigned.interval).await;
         }
     }
 }

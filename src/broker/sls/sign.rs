@@ -1,21 +1,22 @@
 //! Signs requests: version 1 (HMAC-SHA1) and version 4 (HMAC-SHA256), as the service's API reference describes them.
 //!
-//! The vendor's own crate supports version 1 only, and depends on a calendar library.
+//! The vendor's own crate supports version 1 only, and depends on a calendar library. The credentials are read again now and then, since
+//! temporary ones (STS) are renewed in their files.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
+use parking_lot::Mutex;
 use sha1::Sha1;
 use sha2::Sha256;
 
 use super::config::{Credentials, SignatureVersion};
-use super::credentials::CredentialSource;
-
-use crate::net::percent::percent_encoded;
+use crate::net::http::percent_encoded;
 
 /// Signs all requests of a broker.
 pub struct Signer {
@@ -145,8 +146,41 @@ fn iso_8601_basic(time: SystemTime) -> String {
     zoned(time).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
+/// How old credentials may be when a request is signed.
+const MAX: Duration = Duration::from_secs(5);
+
+type Read = Box<dyn Fn() -> Option<Credentials> + Send + Sync>;
+
+/// Credentials as they are now.
+pub struct CredentialSource {
+    read: Read,
+    longest: Duration,
+    last: Mutex<(Instant, Arc<Credentials>)>,
+}
+
+impl CredentialSource {
+    /// `first` were read now; `read` reads them again.
+    pub fn new(first: Credentials, read: Read) -> Self {
+        CredentialSource { read, longest: MAX, last: Mutex::new((Instant::now(), Arc::new(first))) }
+    }
+
+    /// The credentials; the last ones while they cannot be read.
+    pub fn current(&self) -> Arc<Credentials> {
+        let mut last = self.last.lock();
+        if last.0.elapsed() >= self.longest {
+            last.0 = Instant::now();
+            if let Some(credentials) = (self.read)() {
+                last.1 = Arc::new(credentials);
+            }
+        }
+        last.1.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn signer(key: (&str, &str), token: Option<&str>, version: SignatureVersion, region: &str) -> Signer {
@@ -242,5 +276,29 @@ mod tests {
             percent_encoded("123abc!@#$%^&*()-=_+ ~|\\/").to_string(),
             "123abc%21%40%23%24%25%5E%26%2A%28%29-%3D_%2B%20~%7C%5C%2F"
         );
+    }
+
+    fn credentials(token: usize) -> Credentials {
+        Credentials {
+            key_id: "id".to_owned(),
+            key_secret: "secret".to_owned(),
+            security_token: Some(token.to_string()),
+        }
+    }
+
+    #[test]
+    fn credentials_are_read_again_and_kept_while_unreadable() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let counted = reads.clone();
+        let read = move || {
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            (number != 2).then(|| credentials(number))
+        };
+        let mut source = CredentialSource::new(credentials(0), Box::new(read));
+        source.longest = Duration::from_secs(3600);
+        let token = |source: &CredentialSource| source.current().security_token.clone().unwrap();
+        assert_eq!((token(&source), reads.load(Ordering::SeqCst)), ("0".to_owned(), 0), "it is fresh");
+        source.longest = Duration::ZERO;
+        assert_eq!([(); 3].map(|()| token(&source)), ["1", "1", "3"]);
     }
 }

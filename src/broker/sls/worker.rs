@@ -1,5 +1,6 @@
 //! The io workers: threads that close, compress and post batches, one request in flight each, and record the outcomes.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,12 +9,11 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 use super::accumulator::Accumulator;
-use super::batch::{Batch, Sealed};
+use super::batch::{Batch, Job, Sealed};
 use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
 use super::connect::{Client, HttpRequest};
 use super::error::{ServiceError, accepted};
-use super::queue::Job;
 use crate::broker::Wire;
 use crate::measure::{AckRecorder, SendTag};
 use crate::net::backoff::Backoff;
@@ -65,7 +65,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(self, number: usize) -> std::io::Result<JoinHandle<()>> {
+    pub fn start(self, number: usize) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name(format!("sls-io-{number}")).spawn(move || runtime.block_on(self.work()))
     }
@@ -165,7 +165,7 @@ impl Worker {
             query: query.as_ref().map_or(&[], |query| &query[..]),
             headers,
             body: sealed.body.clone(),
-            most_response_bytes: MAX_RESPONSE_BYTES,
+            max_response_bytes: MAX_RESPONSE_BYTES,
         };
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
         let response = self.client.send(request).await.map_err(ServiceError::from).and_then(accepted);

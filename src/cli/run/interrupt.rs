@@ -80,7 +80,7 @@ impl SignalThread {
 ///
 /// # Errors
 /// When the signals cannot be listened for.
-#[cfg(any(feature = "kafka", feature = "sls"))]
+#[cfg(any(feature = "kafka", feature = "sls-emulator"))]
 pub async fn first_signal() -> io::Result<()> {
     Signals::listen()?.next().await;
     Ok(())

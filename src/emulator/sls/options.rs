@@ -1,32 +1,38 @@
-//! The endpoint's settings: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`.
+//! The endpoint's settings: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`. Among them are errors on purpose:
+//! an exact share of the requests that write, or those of given numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::faults::FaultRule;
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{self, ByteSize, DurationText, duration, size};
 use crate::scenario::units::{Rate, parse_rate};
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulatorOptions {
     /// Bytes per second that each shard takes; `None`: any number.
     #[serde(deserialize_with = "shard_rate")]
+    #[schemars(with = "Option<tables::Rate>")]
     pub shard_rate: Option<f64>,
-    /// Which bytes those are.
+    /// The bytes that count towards it.
     pub basis: Basis,
     /// Compressed bytes of logs that each shard keeps for reading; older ones go.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub keep: u64,
     pub faults: Vec<FaultRule>,
-    /// How long a client may take for the head of a request, and for its body.
+    /// Time limit for the head of a request, and again for its body.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub patience: Duration,
-    /// Log stores that are there from the beginning, with their shards.
+    /// Log stores to create at the start, with their shards.
     pub stores: BTreeMap<String, u32>,
     pub threads: usize,
     /// Whether clients may list, look at, create and remove log stores.
@@ -48,9 +54,9 @@ impl Default for EmulatorOptions {
     }
 }
 
-/// Where the endpoint listens, and whom it lets in.
+/// The address of the endpoint, and who may use it.
 #[derive(Debug, Clone, Default)]
-pub struct Entrance {
+pub struct ListenOptions {
     /// `host:port`; port 0: any that is free.
     pub listen: String,
     /// `None`: anybody, unsigned.
@@ -64,7 +70,7 @@ pub struct Entrance {
 pub struct Key {
     pub id: String,
     pub secret: String,
-    /// Of temporary credentials (STS): every request has to show it.
+    /// The token of temporary credentials (STS), which every request must carry.
     pub security_token: Option<String>,
 }
 
@@ -75,7 +81,7 @@ impl fmt::Debug for Key {
 }
 
 /// Which bytes a quota counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Logs as protobuf.
@@ -99,4 +105,115 @@ pub fn parse_shard_rate(text: &str) -> Result<f64, String> {
 
 fn shard_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     parse_shard_rate(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// What is done to a request instead of, or after, accepting its logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// 403 `WriteQuotaExceed`.
+    Quota,
+    /// 403 `ShardWriteQuotaExceed`.
+    ShardQuota,
+    /// 503 `ServerBusy`.
+    Busy,
+    /// 500 `InternalServerError`.
+    Internal,
+    /// 401 `Unauthorized`.
+    Unauthorized,
+    /// 502 with a page instead of the service's error.
+    Garbage,
+    /// 200 without a request id: nothing was accepted.
+    NoRequestId,
+    /// No response.
+    Timeout,
+    /// The connection ends without a response.
+    Reset,
+    /// The logs are accepted, then the connection ends: another attempt writes them twice.
+    AcceptedReset,
+    /// 400 `PostBodyInvalid`, which no retry would help.
+    Invalid,
+}
+
+/// Which requests it is done to.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRule {
+    pub kind: FaultKind,
+    /// The share of the requests, from 0 to 1: exactly so many of any number of them, evenly spread.
+    #[serde(default)]
+    pub share: f64,
+    /// Numbers of requests, from 1.
+    #[serde(default)]
+    pub at: Vec<u64>,
+}
+
+/// `quota=0.05`, or `reset@3,7`.
+impl FromStr for FaultRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("\"{text}\" is not a fault: write `quota=0.05` for a share, or `reset@3,7` for requests by number")
+        };
+        let kind = |name: &str| <FaultKind as clap::ValueEnum>::from_str(name, false).map_err(|_| wrong());
+        if let Some((name, share)) = text.split_once('=') {
+            let share: f64 = share.parse().map_err(|_| wrong())?;
+            if !(0.0..=1.0).contains(&share) {
+                return Err(format!("{share} is not a share: it must lie between 0 and 1"));
+            }
+            return Ok(FaultRule { kind: kind(name)?, share, at: Vec::new() });
+        }
+        let (name, numbers) = text.split_once('@').ok_or_else(wrong)?;
+        let at = numbers.split(',').map(|number| number.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+        Ok(FaultRule { kind: kind(name)?, share: 0.0, at })
+    }
+}
+
+/// The rules at work.
+pub struct Faults {
+    rules: Vec<(FaultRule, AtomicU64)>,
+    requests: AtomicU64,
+}
+
+impl Faults {
+    pub fn new(rules: &[FaultRule]) -> Self {
+        Faults {
+            rules: rules.iter().map(|rule| (rule.clone(), AtomicU64::new(0))).collect(),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// What is to be done to the next request.
+    pub fn deal(&self) -> Option<FaultKind> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        self.rules.iter().find_map(|(rule, asked)| {
+            if rule.at.contains(&number) {
+                return Some(rule.kind);
+            }
+            if rule.share <= 0.0 {
+                return None;
+            }
+            let before = asked.fetch_add(1, Ordering::Relaxed);
+            let picks = ((before + 1) as f64 * rule.share).floor() > (before as f64 * rule.share).floor();
+            picks.then_some(rule.kind)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_numbers_are_exact() {
+        let rules: Vec<FaultRule> = ["quota=0.05", "reset@3,7"].iter().map(|text| text.parse().unwrap()).collect();
+        let faults = Faults::new(&rules);
+        let dealt: Vec<Option<FaultKind>> = (0..1000).map(|_| faults.deal()).collect();
+        assert_eq!(dealt.iter().filter(|fault| **fault == Some(FaultKind::Quota)).count(), 50);
+        assert_eq!((dealt[2], dealt[6]), (Some(FaultKind::Reset), Some(FaultKind::Reset)));
+        for wrong in ["quota", "quota=2", "nonsense=0.1", "reset@x"] {
+            assert!(wrong.parse::<FaultRule>().is_err(), "{wrong}");
+        }
+    }
 }

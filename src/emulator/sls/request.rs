@@ -10,14 +10,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
+use percent_encoding::percent_decode_str;
 
-use super::account::Account;
 use super::decode::{MAX_RAW_BYTES, Refusal, examine, unfold};
-use super::faults::{FaultKind, Faults};
-use super::management::{denied, listed, management};
-use super::options::{EmulatorOptions, Key};
+use super::options::{EmulatorOptions, FaultKind, Faults, Key};
 use super::signature::{Asked, SignatureCheck};
-use super::stores::{MAX_SHARDS, NotMade, Store, Stores, Written};
+use super::stores::{Account, MAX_SHARDS, NotMade, Store, Stores, Written};
 
 /// How long a request without a response is held.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -120,10 +118,13 @@ impl Endpoint {
             ("GET", ["logstores", store]) => self.store(store).map(|found| {
                 self.json(&serde_json::json!({ "logstoreName": store, "shardCount": found.shards(), "ttl": 1 }))
             }),
-            ("DELETE", ["logstores", store]) => match self.stores.remove(store) {
-                true => Ok(self.done()),
-                false => Err(unknown_store(store)),
-            },
+            ("DELETE", ["logstores", store]) => {
+                if self.stores.remove(store) {
+                    Ok(self.done())
+                } else {
+                    Err(unknown_store(store))
+                }
+            }
             ("GET", ["logstores", store, "shards"]) => self.store(store).map(|found| self.json(&listed(&found))),
             ("GET", ["logstores", store, "shards", shard]) => self.read(asked, store, shard),
             ("POST", ["logstores", store, "shards", shard]) => self.split(asked, store, shard),
@@ -173,14 +174,12 @@ impl Endpoint {
         let raw_size = raw_size(asked)?;
         let compression = asked.header("x-log-compresstype").to_owned();
         let contents = examine(&unfold(body, &compression, raw_size)?)?;
-        let shard = match by_hash {
-            false => found.next_shard(),
-            true => {
-                let key = asked.query.iter().find(|(name, _)| name == "key").map_or("", |(_, key)| key);
-                let begin =
-                    key.get(..8).filter(|_| key.len() == 32).and_then(|begin| u32::from_str_radix(begin, 16).ok());
-                found.shard_of(begin.ok_or(("ParameterInvalid", "the key is not 32 hexadecimal digits".to_owned()))?)
-            }
+        let shard = if by_hash {
+            let key = asked.query.iter().find(|(name, _)| name == "key").map_or("", |(_, key)| key);
+            let begin = key.get(..8).filter(|_| key.len() == 32).and_then(|begin| u32::from_str_radix(begin, 16).ok());
+            found.shard_of(begin.ok_or(("ParameterInvalid", "the key is not 32 hexadecimal digits".to_owned()))?)
+        } else {
+            found.next_shard()
         };
         let written = Written {
             body: body.clone(),
@@ -189,9 +188,10 @@ impl Endpoint {
             logs: contents.logs,
             counted_bytes: contents.counted_bytes,
         };
-        match self.stores.write(&found, shard, written) {
-            true => Ok(self.done()),
-            false => Err(("ShardWriteQuotaExceed", format!("shard {shard} takes no more for now"))),
+        if self.stores.write(&found, shard, written) {
+            Ok(self.done())
+        } else {
+            Err(("ShardWriteQuotaExceed", format!("shard {shard} takes no more for now")))
         }
     }
 
@@ -262,9 +262,10 @@ impl Endpoint {
         if !asked.query.iter().any(|(name, value)| (name.as_str(), value.as_str()) == ("action", "split")) {
             return Err(("ParameterInvalid", "this endpoint can only split shards".to_owned()));
         }
-        match shard.parse().is_ok_and(|shard| found.split(shard)) {
-            true => Ok(self.json(&listed(&found))),
-            false => Err(("ParameterInvalid", format!("shard {} cannot be split", shard.escape_default()))),
+        if shard.parse().is_ok_and(|shard| found.split(shard)) {
+            Ok(self.json(&listed(&found)))
+        } else {
+            Err(("ParameterInvalid", format!("shard {} cannot be split", shard.escape_default())))
         }
     }
 
@@ -311,6 +312,45 @@ impl Endpoint {
         }
         response.map(|_| Full::new(body))
     }
+}
+
+/// The name in policies of a request that manages log stores; `None`: it writes or reads logs.
+fn management(method: &str, parts: &[&str]) -> Option<&'static str> {
+    match (method, parts) {
+        ("GET", ["logstores"]) => Some("log:ListLogStores"),
+        ("POST", ["logstores"]) => Some("log:CreateLogStore"),
+        ("GET", ["logstores", _]) => Some("log:GetLogStore"),
+        ("DELETE", ["logstores", _]) => Some("log:DeleteLogStore"),
+        ("GET", ["logstores", _, "shards"]) => Some("log:ListShards"),
+        _ => None,
+    }
+}
+
+/// The refusal in the service's words: <https://github.com/aliyun/aliyun-log-go-sdk/issues/38>.
+fn denied(action: &str) -> Refusal {
+    ("Unauthorized", format!("denied by sts or ram, action: {action}, resource: acs:log:*:*:project/*"))
+}
+
+/// A store's shards, with their ranges of hashes.
+fn listed(store: &Store) -> serde_json::Value {
+    let writable = store.writable();
+    let count = writable.len() as u128;
+    let bound = |place: u128| match place {
+        // The last range ends with the largest hash.
+        _ if place == count => "f".repeat(32),
+        _ => format!("{:032x}", (u128::MAX / count) * place),
+    };
+    let shard = |shard: usize| {
+        let place = writable.iter().position(|one| *one == shard).map(|place| place as u128);
+        serde_json::json!({
+            "shardID": shard,
+            "status": if place.is_some() { "readwrite" } else { "readonly" },
+            "inclusiveBeginKey": bound(place.unwrap_or(0)),
+            "exclusiveEndKey": bound(place.map_or(count, |place| place + 1)),
+            "createTime": 0,
+        })
+    };
+    (0..store.shards()).map(shard).collect()
 }
 
 /// Checks what the headers of a write say of its body.
@@ -363,26 +403,9 @@ fn cursor(position: u64) -> String {
     STANDARD.encode(position.to_string())
 }
 
-/// A name and its value, as they were before they were put into an address.
+/// A name and its value, decoded.
 fn decoded(pair: &str) -> (String, String) {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    let decode = |text: &str| {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let Some((&byte, after)) = rest.split_first() {
-            let hex = after.first_chunk::<2>().and_then(|digits| std::str::from_utf8(digits).ok());
-            match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-                (b'%', Some(decoded)) => {
-                    bytes.push(decoded);
-                    rest = &after[2..];
-                }
-                _ => {
-                    bytes.push(byte);
-                    rest = after;
-                }
-            }
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
+    let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
     (decode(name), decode(value))
 }

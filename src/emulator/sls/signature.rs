@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::decode::Refusal;
 use super::options::Key;
 
-use crate::net::percent::percent_encoded;
+use crate::net::http::percent_encoded;
 
 /// How far a client's clock may be off, in seconds.
 const MAX_SKEW_SECONDS: i64 = 15 * 60;

@@ -1,4 +1,4 @@
-//! Log stores: shards with a quota each, and what they keep.
+//! Log stores: shards with a quota each, and what they keep; and the account of what happened, to be read over HTTP at `/account`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use super::options::{Basis, EmulatorOptions};
+use super::options::{Basis, EmulatorOptions, FaultKind};
 
 /// Most shards of one store, and most stores.
 pub const MAX_SHARDS: u32 = 256;
@@ -277,6 +277,45 @@ impl Store {
     }
 }
 
+/// The counts of what no shard has taken.
+#[derive(Default)]
+pub struct Account {
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+    injected: Mutex<BTreeMap<FaultKind, u64>>,
+}
+
+impl Account {
+    /// Counts a request that failed with that error.
+    pub fn refused(&self, code: &'static str) {
+        *self.refused.lock().entry(code).or_default() += 1;
+    }
+
+    /// Counts a fault on purpose.
+    pub fn injected(&self, kind: FaultKind) {
+        *self.injected.lock().entry(kind).or_default() += 1;
+    }
+
+    /// Everything, as JSON.
+    pub fn tell(&self, stores: &Stores) -> serde_json::Value {
+        let each: BTreeMap<String, Vec<Taken>> =
+            stores.stores.lock().iter().map(|(name, store)| (name.clone(), store.taken())).collect();
+        let all = each.values().flatten().fold(Taken::default(), |sum, one| Taken {
+            requests: sum.requests + one.requests,
+            logs: sum.logs + one.logs,
+            counted_bytes: sum.counted_bytes + one.counted_bytes,
+            raw_bytes: sum.raw_bytes + one.raw_bytes,
+            compressed_bytes: sum.compressed_bytes + one.compressed_bytes,
+            quota_refusals: sum.quota_refusals + one.quota_refusals,
+        });
+        serde_json::json!({
+            "accepted": all,
+            "stores": each,
+            "refused": *self.refused.lock(),
+            "injected": *self.injected.lock(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_split_takes_nothing_more_and_keeps_what_it_has() {
+    fn split_shard_takes_no_logs_and_keeps_its_own() {
         let store = Store::new(2);
         assert!(store.split(0) && !store.split(0));
         assert_eq!((store.shards(), store.writable()), (4, vec![2, 3, 1]));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_with_the_handshake_is_read_before_anything_else_arrives() {
+    async fn bytes_after_the_handshake_are_read_first() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-#[cfg(feature = "sls")]
+#[cfg(feature = "sls-emulator")]
 use rustls::ServerConfig;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -88,7 +88,6 @@ impl TlsIdentity {
 ///
 /// # Errors
 /// A sentence that names the file which cannot be read or used.
-#[cfg(any(feature = "kafka-native", feature = "nsq", feature = "rabbitmq-stream", feature = "sls"))]
 pub fn client_config(tls: Option<&Tls>) -> Result<Option<Arc<ClientConfig>>, String> {
     tls.map(|tls| TlsIdentity::read(tls)?.client_config()).transpose()
 }
@@ -97,7 +96,7 @@ pub fn client_config(tls: Option<&Tls>) -> Result<Option<Arc<ClientConfig>>, Str
 ///
 /// # Errors
 /// A sentence that names the file which cannot be used.
-#[cfg(feature = "sls")]
+#[cfg(feature = "sls-emulator")]
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     let private = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;

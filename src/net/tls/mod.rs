@@ -1,23 +1,11 @@
 //! TLS: the files that a scenario names, and the certificates and keys in them.
 
-#[cfg(any(
-    feature = "kafka-native",
-    feature = "nsq",
-    feature = "pulsar",
-    feature = "rabbitmq-stream",
-    feature = "sls"
-))]
+#[cfg(feature = "tls")]
 mod identity;
 
 use std::path::PathBuf;
 
-#[cfg(any(
-    feature = "kafka-native",
-    feature = "nsq",
-    feature = "pulsar",
-    feature = "rabbitmq-stream",
-    feature = "sls"
-))]
+#[cfg(feature = "tls")]
 pub use identity::*;
 
 /// How a client uses TLS. Every file is PEM.

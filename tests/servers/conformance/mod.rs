@@ -76,7 +76,7 @@ impl Broker {
         Broker { keys: format!("{}\nbroker.client = \"pulsar-rs\"", native.keys), ..native }
     }
 
-    #[cfg(feature = "sls")]
+    #[cfg(feature = "sls-emulator")]
     fn embedded_sls() -> Self {
         // One request at a time keeps the order of all batches, and a short linger keeps windows of one message moving.
         let own = "broker.sls = { io_threads = 1, linger = \"2ms\", pull_interval = \"5ms\" }";
@@ -184,7 +184,7 @@ conformance! {
     real_pulsar,
     #[cfg(feature = "pulsar-rs")]
     real_pulsar_rs,
-    #[cfg(feature = "sls")]
+    #[cfg(feature = "sls-emulator")]
     embedded_sls,
     #[cfg(feature = "rabbitmq-stream")]
     real_rabbitmq_stream,

@@ -53,7 +53,7 @@ mod tests {
 
     /// What `tests/fuzz/fuzz_targets/nsq_frames.rs` asserts, of the inputs that are kept for it.
     #[test]
-    fn every_input_that_is_kept_for_fuzzing_is_refused_or_encodes_to_itself() {
+    fn fuzzing_corpus_is_refused_or_encodes_to_itself() {
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus/nsq_frames");
         let mut inputs = 0;
         for entry in std::fs::read_dir(corpus).unwrap() {

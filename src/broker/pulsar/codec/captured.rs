@@ -120,7 +120,7 @@ fn messages_of_the_java_client_are_read() {
 
 /// What `tests/fuzz/fuzz_targets/pulsar_frames.rs` does, of the inputs that are kept for it, whole and with some bytes changed.
 #[test]
-fn every_input_that_is_kept_for_fuzzing_is_read_or_refused_whatever_is_changed_in_it() {
+fn fuzzing_corpus_is_read_or_refused_after_any_change() {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus/pulsar_frames");
     let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(17);
     let (mut inputs, mut messages) = (0, 0);

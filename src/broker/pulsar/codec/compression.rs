@@ -3,10 +3,11 @@
 
 use std::io::{self, Read};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// `CompressionType` of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     #[default]
@@ -191,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_is_refused_without_a_panic_and_without_memory_for_what_it_claims(
+        fn claimed_sizes_take_no_memory(
             content in proptest::collection::vec(any::<u8>(), 0..100),
             size in prop_oneof![0..1000usize, any::<usize>()],
         ) {

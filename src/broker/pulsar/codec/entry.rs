@@ -50,21 +50,21 @@ const TRACE_HEADER_TEXT: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
 
 /// What all entries of a trial have in common, encoded once.
 #[derive(Debug, Default)]
-pub struct Manner {
+pub struct EntryTemplate {
     pub compression: Compression,
     /// The scenario's headers, as fields of the metadata of one message and of a message within a batch.
-    of_one: Vec<u8>,
-    of_single: Vec<u8>,
+    one_properties: Vec<u8>,
+    single_properties: Vec<u8>,
 }
 
-impl Manner {
+impl EntryTemplate {
     pub fn new(compression: Compression, headers: &[(String, String)]) -> Self {
-        let mut manner = Manner { compression, ..Manner::default() };
+        let mut template = EntryTemplate { compression, ..EntryTemplate::default() };
         for (name, value) in headers {
-            put_property(&mut manner.of_one, metadata::PROPERTIES, name, value.as_bytes());
-            put_property(&mut manner.of_single, single::PROPERTIES, name, value.as_bytes());
+            put_property(&mut template.one_properties, metadata::PROPERTIES, name, value.as_bytes());
+            put_property(&mut template.single_properties, single::PROPERTIES, name, value.as_bytes());
         }
-        manner
+        template
     }
 }
 
@@ -81,23 +81,23 @@ pub struct Heading<'a> {
 }
 
 /// Appends the metadata of `message` sent alone.
-pub fn put_one(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, message: &Outgoing<'_>) {
-    put_heading(out, manner, heading, message.key);
-    out.extend_from_slice(&manner.of_one);
+pub fn put_one(out: &mut Vec<u8>, template: &EntryTemplate, heading: Heading<'_>, message: &Outgoing<'_>) {
+    put_heading(out, template, heading, message.key);
+    out.extend_from_slice(&template.one_properties);
     put_trace_header(out, metadata::PROPERTIES, message.trace_header);
 }
 
 /// Appends the metadata of a batch of `count` messages, whose first has `key`.
-pub fn put_batch(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, count: usize, key: Option<&[u8]>) {
-    put_heading(out, manner, heading, key);
+pub fn put_batch(out: &mut Vec<u8>, template: &EntryTemplate, heading: Heading<'_>, count: usize, key: Option<&[u8]>) {
+    put_heading(out, template, heading, key);
     put_number(out, metadata::NUM_MESSAGES_IN_BATCH, count as u64);
     put_number(out, metadata::HIGHEST_SEQUENCE_ID, heading.sequence_id + count as u64 - 1);
 }
 
 /// Appends one message of a batch.
-pub fn put_single(out: &mut Vec<u8>, manner: &Manner, sequence_id: u64, message: &Outgoing<'_>) {
+pub fn put_single(out: &mut Vec<u8>, template: &EntryTemplate, sequence_id: u64, message: &Outgoing<'_>) {
     put_sized(out, |out| {
-        out.extend_from_slice(&manner.of_single);
+        out.extend_from_slice(&template.single_properties);
         put_trace_header(out, single::PROPERTIES, message.trace_header);
         if let Some(key) = message.key {
             put_bytes(out, single::PARTITION_KEY, key);
@@ -108,7 +108,7 @@ pub fn put_single(out: &mut Vec<u8>, manner: &Manner, sequence_id: u64, message:
     out.extend_from_slice(message.payload);
 }
 
-fn put_heading(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, key: Option<&[u8]>) {
+fn put_heading(out: &mut Vec<u8>, template: &EntryTemplate, heading: Heading<'_>, key: Option<&[u8]>) {
     put_bytes(out, metadata::PRODUCER_NAME, heading.producer_name.as_bytes());
     put_number(out, metadata::SEQUENCE_ID, heading.sequence_id);
     put_number(out, metadata::PUBLISH_TIME, heading.publish_time_ms);
@@ -119,7 +119,7 @@ fn put_heading(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, key: Op
         put_number(out, metadata::DELIVER_AT_TIME, deliver_at_ms);
     }
     if let Some(size) = heading.uncompressed_size {
-        put_number(out, metadata::COMPRESSION, manner.compression.number() as u64);
+        put_number(out, metadata::COMPRESSION, template.compression.number() as u64);
         put_number(out, metadata::UNCOMPRESSED_SIZE, size as u64);
     }
 }
@@ -249,10 +249,10 @@ struct MessageDetails<'a> {
 
 impl<'a> MessageDetails<'a> {
     /// The values of a field, in the metadata of the message itself.
-    fn own(&self, of_one: u32, of_single: u32) -> impl Iterator<Item = &'a [u8]> {
+    fn own(&self, one_properties: u32, single_properties: u32) -> impl Iterator<Item = &'a [u8]> {
         let (bytes, wanted) = match self.single {
-            Some(single) => (single, of_single),
-            None => (self.metadata, of_one),
+            Some(single) => (single, single_properties),
+            None => (self.metadata, one_properties),
         };
         fields(bytes).filter_map(move |(field, value)| match value {
             Value::Bytes(bytes) if field == wanted => Some(bytes),

@@ -1,43 +1,41 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
 //! - [`state`]: bytes to write, requests without a response, and delivered messages.
-//! - [`sent`], [`kept`], [`delivery_queue`]: what awaits an answer, what is sent again, and what has arrived for a consumer.
-//! - [`reading`], [`writing`], [`expiry`]: the tasks of a connection.
+//! - [`in_flight`]: what awaits an answer, what is sent again, what has arrived for a consumer, and the counts of all that.
+//! - [`reading`]: the task that reads. Those that write and that fail late messages are in this file.
 //!
 //! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens
 //! another connection.
 
-mod delivery_queue;
-mod expiry;
-mod kept;
+mod in_flight;
 mod reading;
-mod sent;
 mod state;
-mod writing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, futures::Notified, mpsc};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-pub use self::delivery_queue::DeliveryQueue;
-pub use self::kept::{Kept, KeptEntry};
-pub use self::sent::{Entry, Unanswered};
-use self::state::State;
+pub use self::in_flight::{DeliveryQueue, Entry, EntrySizes, Kept, KeptEntry, Traffic, Unanswered};
 pub use self::state::{ConsumerId, ProducerId, Readiness};
+use self::state::{Expired, State};
 use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
-use super::traffic::Traffic;
 use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, PartitionIndex};
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
 /// thousands of producers do not wake each other in vain.
 const WRITE_BUFFER_BYTES: usize = 4 << 20;
+
+/// The longest time between looks, and so the most by which a failure is late.
+const MAX_TICK: Duration = Duration::from_secs(1);
+const MIN_TICK: Duration = Duration::from_millis(10);
 
 /// Where a connection reports what happens to messages.
 #[derive(Clone)]
@@ -57,9 +55,9 @@ pub struct Connection {
 struct Shared {
     state: Mutex<State>,
     outcomes: Outcomes,
-    /// Something is to be written, or nothing ever will be.
+    /// Notified when something is to be written, or nothing ever will be.
     outgoing: Notify,
-    /// The write_buffer was emptied.
+    /// Notified when the write buffer was emptied.
     capacity: Notify,
 }
 
@@ -89,9 +87,9 @@ impl Connection {
             max_message: opened.greeting.max_message,
             token: settings.token.clone(),
         };
-        let writer = tokio::spawn(watched("connection writer", 0, writing::write(shared.clone(), opened.writer)));
+        let writer = tokio::spawn(watched("connection writer", 0, write(shared.clone(), opened.writer)));
         let reader = tokio::spawn(watched("connection reader", 0, reader.read(opened.reader, opened.received)));
-        let expiry = tokio::spawn(expiry::expire(shared.clone(), settings.send_timeout));
+        let expiry = tokio::spawn(expire(shared.clone(), settings.send_timeout));
         let tasks = [reader.abort_handle(), writer.abort_handle(), expiry.abort_handle()];
         Ok(Connection { shared, greeting: opened.greeting, tasks })
     }
@@ -273,7 +271,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Exchanges the write_buffer for `frames`, which is empty; false if the connection broke.
+    /// Exchanges the write buffer for `frames`, which is empty; false if the connection broke.
     fn swap_write_buffer(&self, frames: &mut Vec<u8>) -> bool {
         let mut state = self.lock();
         std::mem::swap(&mut state.write_buffer, frames);
@@ -301,5 +299,61 @@ impl Shared {
         for (send_tag, _) in messages {
             acks.failed(send_tag, failure.class, || failure.message.clone());
         }
+    }
+}
+
+/// Writes until the connection breaks: everything that has been added since the last write goes out in one.
+async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpin>) {
+    let mut frames = Vec::new();
+    loop {
+        shared.outgoing.notified().await;
+        // Producers that were woken together get to add theirs before the first write.
+        tokio::task::yield_now().await;
+        loop {
+            if !shared.swap_write_buffer(&mut frames) {
+                return;
+            }
+            if frames.is_empty() {
+                break;
+            }
+            if frames.len() >= WRITE_BUFFER_BYTES {
+                shared.capacity.notify_waiters();
+            }
+            let written = match writer.write_all(&frames).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            };
+            if let Err(error) = written {
+                shared.lose(RequestError::lost(format!("the connection broke while sending: {error}")));
+                return;
+            }
+            frames.clear();
+            // One huge message must not hold its memory for ever.
+            frames.shrink_to(WRITE_BUFFER_BYTES);
+        }
+    }
+}
+
+/// Fails messages for which no receipt came in time, until the connection breaks. A broker that answers pings may still never answer
+/// them.
+async fn expire(shared: Arc<Shared>, send_timeout: Duration) {
+    let mut ticks = interval((send_timeout / 8).clamp(MIN_TICK, MAX_TICK));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let late = RequestError::late(format!(
+        "the broker did not answer within {send_timeout:?} (`broker.pulsar.send_timeout`), though the connection is up"
+    ));
+    let closed = RequestError::lost("the broker closed the producer before its receipt");
+    loop {
+        let now = ticks.tick().await;
+        let expired = {
+            let mut state = shared.lock();
+            if state.lost.is_some() {
+                return;
+            }
+            state.expire(now.into_std(), send_timeout)
+        };
+        let Expired { late: unanswered, closed: abandoned } = expired;
+        shared.fail(unanswered, &late);
+        shared.fail(abandoned, &closed);
     }
 }

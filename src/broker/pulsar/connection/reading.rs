@@ -8,8 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout_at;
 
 use super::Shared;
-use super::delivery_queue::DeliveryQueue;
-use super::sent::{Entry, Unanswered};
+use super::in_flight::{DeliveryQueue, Entry, Unanswered};
 use super::state::State;
 use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};

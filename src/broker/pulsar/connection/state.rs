@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
-use super::delivery_queue::DeliveryQueue;
-use super::kept::{Kept, KeptEntry};
-use super::sent::{Entry, Sent, Unanswered};
+use super::in_flight::{DeliveryQueue, Entry, Kept, KeptEntry, Sent, Unanswered};
 use crate::broker::pulsar::codec::frame::{put_command, put_with_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, close_producer, send_command};
 use crate::broker::pulsar::error::RequestError;
@@ -226,7 +224,7 @@ mod tests {
     use super::*;
     use crate::broker::pulsar::codec::frame::{Frame, put_message};
     use crate::broker::pulsar::codec::proto::{self, ToBroker};
-    use crate::broker::pulsar::traffic::EntrySizes;
+    use crate::broker::pulsar::connection::EntrySizes;
     use crate::measure::SendTag;
 
     fn send_tag(slot: usize) -> Unanswered {
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_find_their_messages_in_and_out_of_order_and_only_once() {
+    fn receipts_find_their_messages_once_in_any_order() {
         let mut state = State::default();
         let (first, second) =
             (state.add_producer(PartitionIndex::UNKNOWN, None), state.add_producer(PartitionIndex::UNKNOWN, None));

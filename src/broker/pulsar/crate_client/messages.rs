@@ -23,8 +23,8 @@ use crate::broker::pulsar::codec::compression::Compression;
 use crate::broker::pulsar::codec::entry::{trace_header_from, trace_header_text};
 use crate::broker::pulsar::config::{Hashing, PulsarOptions, SubscriptionType};
 use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::routing::partition;
 use crate::broker::pulsar::topic_consumer::Membership;
+use crate::broker::pulsar::topic_producer::partition;
 use crate::broker::{Details, FailureClass, ReceiveError, Received, TRACE_HEADER_NAME};
 use crate::scenario::StartFrom;
 

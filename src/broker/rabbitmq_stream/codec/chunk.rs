@@ -1,7 +1,8 @@
 //! The messages in a delivery: a chunk of the stream as it lies on the server's disk (`osiris_log.erl`).
 
-use super::compression::Compression;
+use super::compression::decompress;
 use super::{Malformed, Reader};
+use crate::broker::compression::Compression;
 use crate::limits::shrink_unpacked;
 
 /// The first byte of every chunk: magic number 5, version 0.
@@ -89,12 +90,12 @@ impl<'a> Chunk<'a> {
             let uncompressed = reader.u32()? as usize;
             let length = reader.u32()?;
             let content = reader.bytes(length as usize)?;
-            let content = match Compression::from_number(first >> 4 & 0x07)? {
+            let unknown = Malformed::Senseless { what: "number of a compression" };
+            let content = match Compression::from_number(first >> 4 & 0x07).ok_or(unknown)? {
                 Compression::None => content,
                 compression => {
                     scratch.clear();
-                    compression
-                        .decompress(content, uncompressed.min(MAX_UNCOMPRESSED), scratch)
+                    decompress(compression, content, uncompressed.min(MAX_UNCOMPRESSED), scratch)
                         .map_err(|_| Malformed::Senseless { what: "compressed sub-entry" })?;
                     &*scratch
                 }
@@ -114,7 +115,10 @@ impl<'a> Chunk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::rabbitmq_stream::amqp::{Body, Message, Value};
+    use crate::broker::Details;
+    use crate::broker::rabbitmq_stream::Body;
+    use crate::broker::rabbitmq_stream::body::{MessageDetails, open};
+    use crate::broker::rabbitmq_stream::codec::compression::compress;
     use proptest::prelude::*;
 
     fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
@@ -145,7 +149,7 @@ mod tests {
                 inner.extend(message);
             }
             let mut compressed = Vec::new();
-            compression.compress(&inner, &mut compressed).unwrap();
+            compress(compression, &inner, &mut compressed).unwrap();
             let mut data = vec![0, 0, 0, 1, b'a', SUB_ENTRY | (compression as u8) << 4, 0, 2];
             data.extend((inner.len() as u32).to_be_bytes());
             data.extend((compressed.len() as u32).to_be_bytes());
@@ -172,11 +176,10 @@ mod tests {
             assert_eq!(found.len() as u32, chunk.records, "{compression}");
             for (number, (offset, message)) in found.iter().enumerate() {
                 assert_eq!(*offset, number as u64, "{compression}");
-                let message = Message::decode(message).unwrap();
                 let body = format!("body of message {number} {}", ".".repeat(32));
-                assert_eq!(message.body, Body::Data(vec![body.as_bytes()]), "{compression}");
-                let id = format!("m-{number}");
-                assert_eq!(message.properties.unwrap().message_id, Some(Value::String(&id)), "{compression}");
+                assert_eq!(open(Body::Amqp, message).payload, body.as_bytes(), "{compression}");
+                let details = MessageDetails { body: Body::Amqp, message, timestamp_ms: 0 };
+                assert_eq!(details.key().as_deref(), Some(format!("m-{number}").as_bytes()), "{compression}");
             }
         }
     }

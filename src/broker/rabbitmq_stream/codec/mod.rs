@@ -2,20 +2,21 @@
 //! server). All numbers are big-endian; a frame is its size, a key, a version, and the content that the key defines.
 //!
 //! - [`command`], [`publish`]: what a client writes.
+//! - [`amqp`]: values of AMQP 1.0, of which messages consist.
 //! - [`response`]: what follows the code of a response.
 //! - [`frame`]: frames of the server, decoded in place.
 //! - [`chunk`]: the messages in a delivery.
-//! - [`compression`]: of sub-entries, as other clients read and write them.
+//! - [`compression`]: the compression of sub-entries, as other clients read and write them.
 
+pub mod amqp;
 pub mod chunk;
 pub mod command;
 pub mod compression;
 pub mod frame;
 pub mod publish;
-mod reader;
 pub mod response;
 
-pub use reader::Reader;
+pub use self::response::Reader;
 
 /// The bytes are not the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

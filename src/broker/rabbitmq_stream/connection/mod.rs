@@ -5,6 +5,7 @@
 //!
 //! A connection that is lost stays lost. It reports its publishers, which are then declared on another one.
 
+mod pending;
 mod protocol;
 
 use std::collections::BTreeMap;
@@ -15,12 +16,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use self::pending::Pending;
+pub use self::pending::Settled;
 use super::codec::command::Request;
 use super::codec::publish::publish_again;
 use super::codec::{Reader, code};
 use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
-use super::pending::{Pending, Settled};
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::{AckRecorder, Clock, PartitionIndex};
 use crate::net::connect::within;
@@ -53,9 +55,9 @@ impl StreamPublisher {
 
 /// What a publishing connection needs to know.
 pub struct Publishing {
-    /// The node's.
+    /// Address of the node.
     pub address: String,
-    /// Of the connections to the node, which this is.
+    /// Number of the connection among those to the node.
     pub number: usize,
     /// The publishers' name on this connection, if they have one.
     pub reference: Option<String>,
@@ -71,7 +73,7 @@ pub struct Publishing {
 
 /// Publishers that must be declared again.
 pub struct LostPublishers {
-    /// Of the connection.
+    /// Number of the connection.
     pub number: usize,
     pub streams: Vec<String>,
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::super::codec::code;
 use super::super::codec::command;
 use super::super::codec::frame::Frame;
+use super::super::connect::next_frame;
 use super::super::error::class_of;
-use super::super::incoming;
-use super::super::pending::Settled;
+use super::pending::Settled;
 use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::PartitionIndex;
@@ -52,7 +52,7 @@ impl Protocol for Publishing {
         let mut state = session.state();
         let mut end = Ok(());
         while end.is_ok() {
-            match incoming::next(&mut served.read_buffer, &mut state.write_buffer, &served.transport) {
+            match next_frame(&mut served.read_buffer, &mut state.write_buffer, &served.transport) {
                 Ok(Some(frame)) => state.protocol.read(frame, scratch),
                 Ok(None) => break,
                 Err(error) => end = Err(io::Error::other(error.to_string())),
