@@ -13,7 +13,7 @@
 //!                                      ▼
 //!                               evaluate: figures, thresholds ─▶ verdict
 //!                                      ▼
-//!                               record ─▶ results/<run>/ ─▶ show · compare · report (only read)
+//!                               record ─▶ results/<run>/ ─▶ present ─▶ show · compare · report (only read)
 //! ```
 //!
 //! The modules, from the ground up. A module imports only modules above it in this list:
@@ -33,6 +33,7 @@
 //! - `evaluate`: computes the figures of a record and judges them.
 //! - `distributed`: puts the records of several processes that ran one scenario together.
 //! - `ranks` (feature `mpi`): the processes that MPI started together, and what they tell each other.
+//! - `present`: what records say, in words and tables, once for text and pages.
 //! - `report`: a page with charts, from records; it only reads.
 //! - [`cli`]: the command line, one file per subcommand.
 
@@ -51,6 +52,7 @@ pub mod measure;
 pub mod net;
 mod notices;
 pub mod pipeline;
+mod present;
 mod printable;
 #[cfg(feature = "mpi")]
 mod ranks;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use super::show::page::{Page, Tone};
-use super::show::table::{self, Align, Column};
+use super::show::page::Page;
 use super::show::{ShowError, View};
+use crate::present::{Align, Column, Table, Tone};
 use crate::record::readable::{duration, rate};
 use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, runs_by_age};
 use crate::scenario::DEFAULT_OUTPUT_DIRECTORY;
@@ -160,16 +160,11 @@ fn as_table(runs: &[Listed], view: View) -> String {
         column("trials", Align::Right, 4, &|run| format!("{} × {}", run.points(), run.trials())),
         column("messages/s", Align::Right, 9, &|run| shown(run.rate(), rate)),
         column("p99", Align::Right, 8, &|run| shown(run.p99_ns(), duration)),
-        Column {
-            title: "verdict".to_owned(),
-            cells: runs.iter().map(Listed::verdict).collect(),
-            align: Align::Left,
-            rank: Column::KEEP,
-        },
+        Column::toned("verdict", Align::Left, Column::KEEP, runs.iter().map(Listed::verdict)),
         column("directory", Align::Left, 1, &name),
     ];
-    Page::of(view, |page| {
-        table::print(page, columns);
+    Page::write(view, |page| {
+        page.table(&Table { columns, ..Table::default() });
         for reason in runs.iter().filter_map(|run| run.records.as_ref().err()) {
             page.led("✗ unreadable  ", Tone::Bad, reason);
         }

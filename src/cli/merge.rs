@@ -49,7 +49,7 @@ enum CannotMerge {
 pub fn run(arguments: &MergeArguments, out: &mut dyn Write) -> Exit {
     match merged(arguments) {
         Ok((record, scenario)) => {
-            let text = if arguments.json { record.to_line() } else { summary(&record, View::of_stdout()) };
+            let text = if arguments.json { record.to_line() } else { summary(&record, View::for_stdout()) };
             let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             notice!("records: {}", arguments.output.display());
             match Exit::from_result(printed) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 
 use super::Exit;
-use super::compare::{BoundArguments, of_run as bounds_of_run};
+use super::compare::{BoundArguments, bounds_of_run};
 use crate::evaluate::comparison::Bounds;
 use crate::notices::notice;
 use crate::report::{Choice, ReadError, Report, ReportError, Run, read};
@@ -84,8 +84,8 @@ fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), Canno
 fn made(paths: &[PathBuf], choice: Choice, bounds: Bounds) -> Result<Report, CannotReport> {
     let runs: Vec<Run> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     Ok(match runs.as_slice() {
-        [run] => Report::of_run(run, choice)?,
-        [first, others @ ..] => Report::of_comparison(first, others, bounds)?,
+        [run] => Report::from_run(run, choice)?,
+        [first, others @ ..] => Report::from_comparison(first, others, bounds)?,
         [] => return Err(ReportError::NoSuchTrial.into()),
     })
 }
@@ -121,7 +121,7 @@ fn write(path: &Path, text: &str) -> Result<(), CannotReport> {
 }
 
 /// For `run --report`: writes the page of a run, or of two that ran in turn, into the first one's directory.
-pub fn of_run(directories: &[PathBuf], tolerance: Option<f64>) -> Exit {
+pub fn write_page(directories: &[PathBuf], tolerance: Option<f64>) -> Exit {
     let page = made(directories, Choice::default(), bounds_of_run(tolerance));
     Exit::from_result(page.and_then(|report| match directories {
         [] => Ok(()),

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::svg::{Drawing, Shape, escape, marked, number};
-use super::theme;
+use super::{html, theme};
+use crate::present::Table;
 
 /// Wide charts take the whole column, half ones stand in pairs. Each is drawn for a phone as well.
 pub const WIDE: Shape = Shape { width: 900.0, height: 236.0 };
@@ -23,20 +24,12 @@ pub struct Figure {
     pub sentence: String,
     pub wide: Drawing,
     pub narrow: Drawing,
+    /// The text alternative.
     pub table: Table,
     /// What numbered flags stand for.
     pub events: Vec<String>,
     /// For the values under the pointer.
     pub values: Option<Values>,
-}
-
-/// The text alternative.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Table {
-    /// What else to know: "each row is 30 s".
-    pub note: String,
-    pub heads: Vec<String>,
-    pub rows: Vec<Vec<String>>,
 }
 
 /// Values for the script.
@@ -73,24 +66,24 @@ impl Figure {
     }
 
     pub fn html(&self, level: u8) -> String {
-        let mut html = format!(
+        let mut text = format!(
             "<figure id=\"{0}\"><figcaption><h{level}>{1}</h{level}><p>{2}</p></figcaption><div class=\"chart\">",
             escape(&self.id),
             escape(&self.title),
             marked(&self.sentence)
         );
-        html += &self.svg(&self.wide, "wide");
-        html += &self.svg(&self.narrow, "narrow");
-        html += "</div>";
+        text += &self.svg(&self.wide, "wide");
+        text += &self.svg(&self.narrow, "narrow");
+        text += "</div>";
         if !self.events.is_empty() {
             let items: String = self.events.iter().map(|event| format!("<li>{}</li>", escape(event))).collect();
-            let _ = write!(html, "<ol class=\"events\">{items}</ol>");
+            let _ = write!(text, "<ol class=\"events\">{items}</ol>");
         }
         if let Some(values) = &self.values {
-            let _ = write!(html, "<script type=\"application/json\">{}</script>", values.json());
+            let _ = write!(text, "<script type=\"application/json\">{}</script>", values.json());
         }
-        html += &self.table.details("Values");
-        html + "</figure>"
+        text += &html::folded_table(&self.table);
+        text + "</figure>"
     }
 
     fn svg(&self, drawing: &Drawing, class: &str) -> String {
@@ -134,40 +127,6 @@ impl Figure {
 /// Rules have quotation marks, but nothing else that XML would take for markup.
 fn escape_rules(rules: &str) -> String {
     rules.replace('&', "&amp;").replace('<', "&lt;")
-}
-
-impl Table {
-    /// As rows that the reader may unfold; nothing without rows.
-    pub fn details(&self, title: &str) -> String {
-        if self.rows.is_empty() {
-            return String::new();
-        }
-        format!("<details><summary>{}</summary>{}</details>", escape(title), self.html())
-    }
-
-    /// Whether a column has words, which stand at the left, and not numbers.
-    fn is_text(&self, column: usize) -> bool {
-        let cells = self.rows.iter().filter_map(|row| row.get(column)?.chars().next());
-        cells.into_iter().any(|first| !first.is_ascii_digit() && !matches!(first, '–' | '-' | 'u'))
-    }
-
-    pub fn html(&self) -> String {
-        let columns: Vec<&str> =
-            (0..self.heads.len()).map(|column| if self.is_text(column) { " class=t" } else { "" }).collect();
-        let row = |cells: &[String], tag: &str| {
-            let cells = cells.iter().zip(&columns);
-            let cells: String = cells.map(|(cell, class)| format!("<{tag}{class}>{}</{tag}>", escape(cell))).collect();
-            format!("<tr>{cells}</tr>")
-        };
-        let rows: String = self.rows.iter().map(|cells| row(cells, "td")).collect();
-        let note =
-            if self.note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>", escape(&self.note)) };
-        // A wide table scrolls by itself, by the keyboard as well.
-        format!(
-            "{note}<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table><thead>{}</thead><tbody>{rows}</tbody></table></div>",
-            row(&self.heads, "th")
-        )
-    }
 }
 
 impl Values {

@@ -1,30 +1,30 @@
 //! The report: one page of HTML with charts, made of records. It only reads, asks no network for anything, and is complete without
 //! its script. The same records give the same bytes.
 //!
-//! - `read`: runs from their directories. `section`: what a page says, from records.
-//! - `svg`: charts as text. `thin`: as many values as a screen shows. `figure`: a chart with its sentence and its table.
+//! - `read`: runs from their directories. `section`: the charts of a page, from records. `tiles`: the largest figures.
+//! - `html`: what [`present`](crate::present) says, as HTML. `svg`: charts as text. `figure`: a chart with its sentence and its table.
 //! - `page`: the document. `theme`: its colours.
 
 mod figure;
+mod html;
 mod page;
 mod read;
 mod section;
 mod svg;
 mod theme;
-mod thin;
+mod tiles;
 
-use section::lead::Lead;
-use section::reason_title::reason_title;
-use section::tiles::Tile;
-use section::{
-    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, search, spread, sweep,
-    verdict,
-};
+use section::{Section, comparison, course, heat, latency, pipeline, search, spread, sweep};
+use tiles::Tile;
 
 pub use read::{ReadError, Run, read};
 
 use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
-use crate::record::{ReasonKind, Record, SearchRecord};
+use crate::present::comparison::Side;
+use crate::present::conditions::{conditions, trial_conditions};
+use crate::present::search::probe_of_the_answer;
+use crate::present::{self, Summary, account, trial, verdict};
+use crate::record::{Record, SearchRecord, Status};
 
 /// What is to be reported of a run with several points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +39,8 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     title: String,
-    lead: Lead,
+    summary: Summary,
+    tiles: Vec<Tile>,
     sections: Vec<Section>,
 }
 
@@ -53,37 +54,46 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Of one run.
+    /// The page of one run.
     ///
     /// # Errors
     /// When the choice leaves no trial.
-    pub fn of_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
+    pub fn from_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
         let is_chosen = |record: &Record| {
             choice.point.is_none_or(|point| record.point_index == point)
                 && choice.trial.is_none_or(|trial| record.trial == trial)
         };
         let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
         if let Some(found) = run.search.as_ref().filter(|_| choice == Choice::default()) {
-            return Ok(of_search(run, found).named());
+            return Ok(search_report(run, found).named());
         }
         match chosen.as_slice() {
             [] => Err(ReportError::NoSuchTrial),
-            [index] => Ok(of_trial(run, *index).named()),
-            several => Ok(of_trials(run, several).named()),
+            [index] => Ok(trial_report(run, *index).named()),
+            several => Ok(sweep_report(run, several).named()),
         }
     }
 
-    /// B, and all that follow, against A.
+    /// The page of B, and of all that follow, against A.
     ///
     /// # Errors
     /// When two runs have no point in common, or one has no trial that was completed.
-    pub fn of_comparison(a: &Run, others: &[Run], bounds: Bounds) -> Result<Self, ReportError> {
+    pub fn from_comparison(a: &Run, others: &[Run], bounds: Bounds) -> Result<Self, ReportError> {
         let mut report: Option<Report> = None;
         for b in others {
             let comparison = compared::compare(&a.trials, &b.trials, bounds)?;
-            let (lead, mut sections) = (comparison::lead(a, b, &comparison), comparison::sections(a, b, &comparison));
+            let mut sections = comparison::sections(a, b, &comparison);
             match &mut report {
-                None => report = Some(Report { title: format!("{} against {}", b.name, a.name), lead, sections }),
+                None => {
+                    let summary = present::comparison::summary(
+                        &Side { name: &a.name, records: a.records() },
+                        &Side { name: &b.name, records: b.records() },
+                        &comparison,
+                    );
+                    let (title, tiles) =
+                        (format!("{} against {}", b.name, a.name), tiles::comparison_tiles(&comparison));
+                    report = Some(Report { title, summary, tiles, sections });
+                }
                 Some(report) => {
                     sections.iter_mut().for_each(|section| section.title = format!("{}: {}", b.name, section.title));
                     report.sections.append(&mut sections);
@@ -91,11 +101,9 @@ impl Report {
             }
         }
         let mut report = report.ok_or(ReportError::NoSuchTrial)?;
-        let (first, both) =
-            (&a.trials[0].record, others.iter().flat_map(Run::records).chain(a.records()).collect::<Vec<_>>());
-        report.sections.extend(verdict::section(&both));
-        report.sections.extend(conditions::section(&a.records()));
-        report.sections.extend(conditions::scenario(a.scenario.as_deref(), first));
+        let both: Vec<&Record> = others.iter().flat_map(Run::records).chain(a.records()).collect();
+        report.sections.extend(judged(&both));
+        report.sections.extend(conditions_and_scenario(a, &a.records()));
         Ok(report.named())
     }
 
@@ -106,12 +114,12 @@ impl Report {
 
     /// The page.
     pub fn html(&self) -> String {
-        page::html(&self.title, &self.lead, &self.sections)
+        page::html(&self.title, &self.summary, &self.tiles, &self.sections)
     }
 
     /// Each chart as a file of its own: its name without an ending, and the drawing.
     pub fn charts(&self) -> Vec<Chart> {
-        let figures = self.sections.iter().flat_map(|section| &section.parts).flat_map(|part| part.figures());
+        let figures = self.sections.iter().flat_map(|section| &section.blocks).flat_map(section::Block::figures);
         figures
             .map(|figure| Chart { name: figure.id.clone(), size: figure.size_of_file(), svg: figure.file() })
             .collect()
@@ -127,60 +135,91 @@ pub struct Chart {
     pub svg: String,
 }
 
-fn of_trial(run: &Run, index: usize) -> Report {
-    let trial = &run.trials[index];
-    let record = &trial.record;
-    let mut sections: Vec<Section> = Vec::new();
-    sections.extend(verdict::section(&[record]));
-    sections.extend(of_one(run, index));
-    sections.extend(ledger::section(&[record]));
-    sections.extend(conditions::section(&[record]));
-    sections.extend(conditions::scenario(run.scenario.as_deref(), record));
-    Report { title: title(run), lead: lead::of_trial(record), sections }
+fn trial_report(run: &Run, index: usize) -> Report {
+    let record = &run.trials[index].record;
+    let mut sections: Vec<Section> = judged(&[record]).into_iter().collect();
+    sections.extend(trial_sections(run, index));
+    sections.extend(conditions_and_scenario(run, &[record]));
+    Report { title: title(run), summary: trial::summary(record), tiles: tiles::trial_tiles(record), sections }
+}
+
+/// Reasons against the figures, notes, and thresholds.
+fn judged(records: &[&Record]) -> Option<Section> {
+    let mut found = html::findings(&present::sweep::findings(records));
+    if found.is_empty() && records.iter().all(|record| record.status != Status::Failed) {
+        found = html::paragraph("No reason speaks against these figures, and nothing else was noted.");
+    }
+    Section::text("verdict", "Verdict and its evidence", found + &html::table(&verdict::thresholds(records)))
 }
 
 /// What only a single trial has.
-fn of_one(run: &Run, index: usize) -> Vec<Section> {
+fn trial_sections(run: &Run, index: usize) -> Vec<Section> {
     let KeptTrial { record, series } = &run.trials[index];
     let heat = heat::figure(record, series, &run.directories[index]);
+    let mut facts = account::load(record);
+    facts.extend(account::outcome(record));
+    let parts = trial::parts_table(record).map(|parts| html::table(&parts)).unwrap_or_default();
     [
         pipeline::section(record, series),
         course::section(record, series, heat),
         latency::section(record),
         spread::section(record),
-        details::section(record),
+        Section::text("account", "The account of messages", html::facts(&facts) + &parts),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// The probes, and of all trials only the one that the answer rests on.
-fn of_search(run: &Run, found: &SearchRecord) -> Report {
-    let records = run.records();
-    let mut sections: Vec<Section> = search::section(found).into_iter().collect();
-    if let Some(index) = search::of_the_answer(found, &records) {
-        sections.extend(verdict::section(&[records[index]]));
-        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
-    }
-    sections.extend(ledger::section(&records));
-    sections.extend(conditions::section(&records));
-    sections.extend(records.first().and_then(|record| conditions::scenario(run.scenario.as_deref(), record)));
-    Report { title: title(run), lead: search::lead(found, &records), sections }
+/// The account of several trials together.
+fn account_of_all(records: &[&Record]) -> Option<Section> {
+    Section::text("account-of-all", "The account of all messages", html::facts(&account::all_messages(records)))
 }
 
-fn of_trials(run: &Run, chosen: &[usize]) -> Report {
+/// What is needed to repeat the run, and the scenario as it was run, to copy.
+fn conditions_and_scenario(run: &Run, records: &[&Record]) -> impl Iterator<Item = Section> {
+    let facts = match records {
+        [record] => trial_conditions(record),
+        several => conditions(several),
+    };
+    let json = || serde_json::to_string_pretty(&records.first()?.scenario).ok();
+    let text = run.scenario.clone().or_else(json).unwrap_or_default();
+    let scenario =
+        format!("<pre id=\"scenario-text\" tabindex=\"0\"><code>{}</code></pre>", svg::escape(text.trim_end()));
+    let conditions = Section::text("conditions", "Conditions", html::facts(&facts));
+    conditions.into_iter().chain(Section::text("scenario", "The scenario", scenario))
+}
+
+/// The probes, and of all trials only the one that the answer rests on.
+fn search_report(run: &Run, found: &SearchRecord) -> Report {
+    let records = run.records();
+    let mut sections: Vec<Section> = search::section(found).into_iter().collect();
+    let answer = probe_of_the_answer(found).and_then(|probe| {
+        records.iter().position(|record| (record.point_index, record.trial) == (probe.point_index, probe.trial))
+    });
+    if let Some(index) = answer {
+        sections.extend(judged(&[records[index]]));
+        sections
+            .extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
+    }
+    sections.extend(account_of_all(&records));
+    sections.extend(conditions_and_scenario(run, &records));
+    let summary = present::search::summary(found, &records);
+    Report { title: title(run), summary, tiles: tiles::search_tiles(found), sections }
+}
+
+fn sweep_report(run: &Run, chosen: &[usize]) -> Report {
     let records: Vec<&Record> = chosen.iter().map(|index| &run.trials[*index].record).collect();
     let mut sections = sweep::sections(&records);
-    sections.extend(verdict::section(&records));
+    sections.extend(judged(&records));
     if let Some(index) = typical(run, chosen) {
         let whose = format!("Trial {}", run.trials[index].record.trial);
-        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of(&whose)));
+        sections.extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of(&whose)));
     }
-    sections.extend(ledger::section(&records));
-    sections.extend(conditions::section(&records));
-    sections.extend(records.first().and_then(|record| conditions::scenario(run.scenario.as_deref(), record)));
-    Report { title: title(run), lead: lead_of_trials(&records), sections }
+    sections.extend(account_of_all(&records));
+    sections.extend(conditions_and_scenario(run, &records));
+    let summary = present::sweep::summary(&records);
+    Report { title: title(run), summary, tiles: tiles::sweep_tiles(&records), sections }
 }
 
 /// Of repetitions of one point, the trial with the middle rate among those that count.
@@ -200,70 +239,4 @@ fn typical(run: &Run, chosen: &[usize]) -> Option<usize> {
 
 fn title(run: &Run) -> String {
     run.trials.first().map_or_else(|| run.name.clone(), |trial| trial.record.scenario_name.clone())
-}
-
-fn lead_of_trials(records: &[&Record]) -> Lead {
-    let valid = records.iter().filter(|record| record.verdict.valid).count();
-    let points = records.iter().map(|record| record.point_index).collect::<std::collections::BTreeSet<_>>().len();
-    let demonstrations = records.iter().filter(|record| lead::is_demonstration(record)).count();
-    let tone = match valid {
-        _ if demonstrations == records.len() => lead::Tone::Doubtful,
-        0 => lead::Tone::Bad,
-        valid if valid == records.len() => lead::Tone::Good,
-        // The headline tells the figures of the valid ones.
-        _ => lead::Tone::Doubtful,
-    };
-    let word = if demonstrations == records.len() {
-        "Only as a demonstration".to_owned()
-    } else {
-        format!("{valid} of {} trials valid", records.len())
-    };
-    let trusted: Vec<&Record> = records.iter().copied().filter(|record| valid == 0 || record.verdict.valid).collect();
-    let rate_of = |record: &&&Record| record.throughput.messages_per_second;
-    let fastest = trusted.iter().max_by(|one, other| rate_of(one).total_cmp(&rate_of(other)));
-    let tile =
-        |label: &str, figure: String, note: String| Tile { label: label.to_owned(), figure, unit: String::new(), note };
-    let most = fastest.as_ref().map_or(0.0, rate_of);
-    let latency = fastest.and_then(|record| Some((record.headline_latency()?.p99_ns?, record.headline.to_string())));
-    let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
-    let mut tiles = vec![
-        tile("points", crate::record::readable::count(points as u64), section::several(records.len(), "trial")),
-        tile("most messages per second", crate::record::readable::rate(most), sweep::payload(&trusted)),
-    ];
-    tiles.extend(latency.map(|(p99, name)| {
-        section::tiles::tile("p99 in that trial", crate::record::readable::duration(p99 as f64), format!("{name} time"))
-    }));
-    if records.iter().any(|record| record.verification.is_some()) {
-        tiles.push(tile("lost", crate::record::readable::count(lost), "over all trials".to_owned()));
-    }
-    Lead {
-        context: records.first().map_or_else(String::new, |record| lead::context(record)),
-        sentence: sweep::headline(records),
-        answers: vec![
-            (lead::TRUST, lead::Word { tone, word, evidence: reasons(records) }),
-            (lead::LIMIT, lead::limits(records)),
-        ],
-        tiles,
-    }
-}
-
-/// In which trials each reason was found.
-fn reasons(records: &[&Record]) -> String {
-    let mut found: std::collections::BTreeMap<ReasonKind, Vec<&Record>> = std::collections::BTreeMap::new();
-    for record in records {
-        for reason in &record.verdict.reasons {
-            found.entry(reason.kind).or_default().push(record);
-        }
-    }
-    let mut found: Vec<(ReasonKind, Vec<&Record>)> = found.into_iter().collect();
-    found.sort_by_key(|(_, trials)| std::cmp::Reverse(trials.len()));
-    let text = |(kind, trials): &(ReasonKind, Vec<&Record>)| {
-        let point = match trials.as_slice() {
-            [record] if !record.point.is_empty() => format!(" ({})", sweep::point_of(record)),
-            _ => String::new(),
-        };
-        format!("{}: {}{point}", reason_title(*kind), section::several(trials.len(), "trial"))
-    };
-    let texts: Vec<String> = found.iter().map(text).collect();
-    if texts.is_empty() { "No reason against the figures was found.".to_owned() } else { texts.join("; ") + "." }
 }

@@ -53,7 +53,7 @@ fn the_result_is_on_standard_output() {
     let ended = run(&[]);
     assert_eq!(ended.stdout.matches("1,000 attempted = 1,000 acknowledged").count(), 2, "{}", ended.stdout);
     assert!(
-        ended.stdout.contains("of 2 trials valid"),
+        ended.stdout.contains("only as a demonstration of 2 trials"),
         "a run of several trials ends with their table: {}",
         ended.stdout
     );
@@ -99,7 +99,7 @@ fn the_embedded_broker_is_a_demonstration() {
         "report.html",
     ]);
     // 500 messages are too few to be valid, which does not matter here.
-    ended.says(&["◦ demonstration  The broker runs inside", "! too-short"]);
+    ended.says(&["! only as a demonstration  The broker ran inside", "! too-short"]);
     assert!(!ended.stdout.contains('✗'), "{}", ended.stdout);
     assert!(bench.run_directory().join("report.html").is_file());
 }
@@ -110,7 +110,7 @@ fn a_run_without_a_broker_says_so_and_what_comes_next() {
     let mut command = brokermark();
     command.arg("run").arg(bench.scenario()).arg("--output").arg(bench.results());
     let ended = Running::start(&mut command).finish(PATIENCE).expect(0);
-    ended.says(&["◦ no broker  The null broker answers within this process"]);
+    ended.says(&["! only as a demonstration  The null broker ran inside brokermark"]);
     ended.complains_of(&["brokermark doctor kafka://HOST", "brokermark new kafka"]);
 }
 

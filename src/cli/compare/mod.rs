@@ -1,7 +1,5 @@
 //! `brokermark compare`: says what changed between two runs, or two sets of runs. It only reads.
 
-mod text;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +7,11 @@ use clap::{Args, ValueHint};
 
 use super::Exit;
 use super::show::View;
+use super::show::page::Page;
 use crate::evaluate::comparison::{self, Bounds, Comparison, KeptTrial, Verdict};
 use crate::notices::notice;
-use crate::record::{DirectoryError, current_records, current_series, read_records, read_series, runs_at};
+use crate::present::comparison::{self as present, Side};
+use crate::record::{DirectoryError, Record, current_records, current_series, read_records, read_series, runs_at};
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
@@ -54,13 +54,13 @@ impl BoundArguments {
 
 /// Compares both sets and prints the result.
 pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
-    compare_runs(&arguments.a, &arguments.b, Options::of(arguments), out)
+    compare_runs(&arguments.a, &arguments.b, Options::from_arguments(arguments), out)
 }
 
 /// Compares what lies at two paths and prints the result.
 pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Exit {
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
-        Ok((a, b)) => judge(&a, &b, options, out),
+        Ok((a_trials, b_trials)) => judge((&name(a), &a_trials), (&name(b), &b_trials), options, out),
         Err(error) => {
             notice!("error: {error}");
             Exit::Failure
@@ -78,25 +78,32 @@ pub struct Options {
 }
 
 impl Options {
-    fn of(arguments: &CompareArguments) -> Self {
+    fn from_arguments(arguments: &CompareArguments) -> Self {
         let CompareArguments { bounds, unequal, json, .. } = *arguments;
-        Options { bounds: bounds.bounds(), unequal, json, view: View::of_stdout() }
+        Options { bounds: bounds.bounds(), unequal, json, view: View::for_stdout() }
     }
 
     /// For both sides of one run: what differs between them is the user's wish.
-    pub(super) fn of_run(tolerance: Option<f64>, json: bool) -> Self {
-        Options { bounds: of_run(tolerance), unequal: true, json, view: View::of_stdout() }
+    pub(super) fn for_run(tolerance: Option<f64>, json: bool) -> Self {
+        Options { bounds: bounds_of_run(tolerance), unequal: true, json, view: View::for_stdout() }
     }
 }
 
 /// The bounds of both sides of one run, whose trials take turns.
-pub(super) fn of_run(tolerance: Option<f64>) -> Bounds {
+pub(super) fn bounds_of_run(tolerance: Option<f64>) -> Bounds {
     BoundArguments { tolerance, between_runs: None }.bounds()
 }
 
+/// A set of trials with its name.
+type Named<'a> = (&'a str, &'a [KeptTrial]);
+
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Compares two sets that were read, and prints the result.
-fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write) -> Exit {
-    let comparison = match comparison::compare(a, b, options.bounds) {
+fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Exit {
+    let comparison = match comparison::compare(a.1, b.1, options.bounds) {
         Ok(comparison) => comparison,
         Err(error) => {
             notice!("error: {error}");
@@ -110,12 +117,31 @@ fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write
         notice!("error: such figures cannot be compared; --unequal compares them nevertheless");
         return Exit::Failure;
     }
-    let text = if options.json { as_json(&comparison) } else { text::page(&comparison, options.view) };
+    let text = if options.json { as_json(&comparison) } else { text(a, b, &comparison, options.view) };
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match Exit::from_result(printed) {
         Exit::Success if comparison.verdict != Verdict::NoRegressionFound => Exit::ThresholdMissed,
         exit => exit,
     }
+}
+
+fn text(a: Named<'_>, b: Named<'_>, comparison: &Comparison, view: View) -> String {
+    fn side<'a>((name, trials): Named<'a>) -> Side<'a> {
+        Side { name, records: trials.iter().map(|trial| &trial.record).collect::<Vec<&Record>>() }
+    }
+    Page::write(view, |page| {
+        page.summary(&present::summary(&side(a), &side(b), comparison));
+        page.findings(&present::differences(comparison));
+        for point in &comparison.points {
+            page.blank();
+            page.paragraph(0, &present::point_heading(point));
+            page.findings(&present::counts(point));
+            page.table(&present::figures_table(point, comparison.tolerance));
+            page.facts(&present::missing(point));
+        }
+        page.blank();
+        present::legend(comparison).iter().for_each(|text| page.paragraph(0, text));
+    })
 }
 
 /// One line. Serialising fails only for maps whose keys are not strings; comparisons have no such maps.

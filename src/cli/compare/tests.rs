@@ -27,7 +27,7 @@ const SLOWER: [f64; 6] = [35_000.0, 35_200.0, 34_900.0, 35_100.0, 34_950.0, 35_0
 fn compared(a: &Path, b: &Path, json: bool, unequal: bool) -> (Exit, String) {
     let mut out = Vec::new();
     let options = Options { bounds: Bounds::default(), unequal, json, view: VIEW };
-    let exit = judge(&read_set(a).unwrap(), &read_set(b).unwrap(), options, &mut out);
+    let exit = judge(("before", &read_set(a).unwrap()), ("after", &read_set(b).unwrap()), options, &mut out);
     (exit, String::from_utf8(out).unwrap())
 }
 
@@ -62,8 +62,9 @@ fn single_trials_and_a_narrow_view() {
         })
         .collect();
     fs::write(a.join(SERIES_FILE), series).unwrap();
-    let comparison = comparison::compare(&read_set(&a).unwrap(), &read_set(&b).unwrap(), Bounds::default()).unwrap();
-    insta::assert_snapshot!(text::page(&comparison, View { width: 80, ..VIEW }));
+    let (a, b) = (read_set(&a).unwrap(), read_set(&b).unwrap());
+    let comparison = comparison::compare(&a, &b, Bounds::default()).unwrap();
+    insta::assert_snapshot!(text(("before", &a), ("after", &b), &comparison, View { width: 80, ..VIEW }));
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn unequal_durability_is_refused_unless_permitted() {
     let b = run(base.path(), "b", &A, |record| record.durability.level = DurabilityLevel::Memory);
     assert_eq!(compared(&a, &b, false, false), (Exit::Failure, String::new()));
     let (exit, text) = compared(&a, &b, false, true);
-    assert!(exit == Exit::Success && text.contains("✗ differs  what an acknowledgement meant"), "{text}");
+    assert!(exit == Exit::Success && text.contains("✗ what an acknowledgement meant  differs: "), "{text}");
 }
 
 #[test]

@@ -19,8 +19,9 @@ use super::Exit;
 use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
-use super::show::page::{Page, Tone};
+use super::show::page::Page;
 use crate::notices::notice;
+use crate::present::Tone;
 use crate::scenario::Threads;
 
 #[derive(Debug, Args)]
@@ -90,7 +91,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
     findings.extend(runtime.block_on(broker::findings(&targets)));
     findings.extend(runtime.block_on(sinks::findings(&targets)));
     runtime.shutdown_background();
-    let text = page(&findings, View::of_stdout());
+    let text = page(&findings, View::for_stdout());
     match Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush())) {
         Exit::Success if findings.iter().any(Finding::is_bad) => Exit::Failure,
         exit => exit,
@@ -98,7 +99,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
 }
 
 fn page(findings: &[Finding], view: View) -> String {
-    Page::of(view, |page| {
+    Page::write(view, |page| {
         for Finding { health, subject, found, remedy } in findings {
             let (sign, tone) = match health {
                 Health::Good => ("✓", Tone::Good),

@@ -97,7 +97,7 @@ impl Session<'_> {
         let directory = self.directory.path();
         if plan.trials.len() > 1 && !self.arguments.json {
             let _ = writeln!(out);
-            if let Err(error) = show_run(directory, View::of_stdout(), out) {
+            if let Err(error) = show_run(directory, View::for_stdout(), out) {
                 notice!("warning: the table of the trials cannot be shown: {error}");
             }
         }
@@ -113,7 +113,7 @@ impl Session<'_> {
         let Some(tried) = brokers.find(|broker| broker.is_embedded() || broker.kind == "null") else { return };
         if tried.is_embedded() && !self.arguments.report {
             // The run itself has succeeded.
-            let _ = report::of_run(&[directory.to_owned()], None);
+            let _ = report::write_page(&[directory.to_owned()], None);
         }
         notice!("{}", next_steps(&tried.kind));
     }

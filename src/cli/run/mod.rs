@@ -97,11 +97,11 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     let Ended { mut exit, against } = run_all(sessions, arguments.quiet, &mut threads, out);
     drop(threads);
     if arguments.report {
-        exit = worse(exit, report::of_run(&directories, arguments.against.tolerance));
+        exit = worse(exit, report::write_page(&directories, arguments.against.tolerance));
     }
     match directories.as_slice() {
         [a, b] if worse(exit, against) != Exit::Interrupted => {
-            let compared = compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out);
+            let compared = compare_runs(a, b, Options::for_run(arguments.against.tolerance, arguments.json), out);
             worse(exit, ending::of_comparison(compared, against))
         }
         _ => worse(exit, against),
@@ -439,10 +439,10 @@ impl Session<'_> {
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {
-            notices::print(format_args!("{}", summary(record, View::of_stderr())));
+            notices::print(format_args!("{}", summary(record, View::for_stderr())));
         } else {
             // A reader that has gone does not end the run.
-            let _ = write!(out, "{}", summary(record, View::of_stdout())).and_then(|()| out.flush());
+            let _ = write!(out, "{}", summary(record, View::for_stdout())).and_then(|()| out.flush());
         }
     }
 

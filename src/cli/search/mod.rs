@@ -259,7 +259,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
 fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: &mut dyn Write) -> Exit {
     let record = &searched.record;
     let printed = match arguments.format {
-        Format::Text => show::search::page(record, View::of_stdout()),
+        Format::Text => show::search_text(record, searched.confirmation.as_slice(), View::for_stdout()),
         Format::Json => record.to_line(),
     };
     let printed = Exit::from_result(out.write_all(printed.as_bytes()).and_then(|()| out.flush()));

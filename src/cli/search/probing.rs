@@ -11,10 +11,10 @@ use super::{Planned, SearchArguments, is_stored};
 use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
-use crate::cli::show;
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ProbeJudgement, assemble_failed, judge_probe};
 use crate::notices::notice;
+use crate::present::search::progress_line;
 use crate::record::{
     DirectoryError, InputFile, ProbeRecord, ProbeResult, Record, RunDirectory, SEARCH_SCHEMA, SearchAnswer, SearchEnd,
     SearchRecord, Status, current_series, probe, read_series,
@@ -271,7 +271,7 @@ impl<'a> Probing<'a> {
         let (at, carried) = (self.began.elapsed(), probed.messages_per_second);
         self.search.record(Probe { rate, length, outcome, at, carried, busy: busy(&record) });
         if !self.arguments.quiet {
-            notice!("{}", show::search::progress_line(self.probes.len() + 1, &probed));
+            notice!("{}", progress_line(self.probes.len() + 1, &probed));
         }
         self.probes.push(probed);
         if length == Length::Long && outcome == ProbeOutcome::Held {

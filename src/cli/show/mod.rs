@@ -2,25 +2,9 @@
 //!
 //! One trial is shown in full, its verdict first; several as a table with a row for each, and a summary of each point.
 
-mod backlog;
-mod braille;
-mod errors;
-mod latency;
-mod outages;
+mod charts;
 pub(super) mod page;
-mod parts;
-mod percentile_curve;
-mod pipeline;
-mod place;
-pub mod search;
 mod selection;
-mod shares;
-mod sparkline;
-mod spread;
-mod sweep;
-pub(super) mod table;
-mod trial;
-mod words;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,11 +12,13 @@ use std::path::{Path, PathBuf};
 pub use page::{Charts, View};
 pub use selection::ShowArguments;
 
+use page::Page;
 use selection::{Shown, Unfinished};
 
+use crate::present::{Align, Column, Tone, account, conditions, pipeline, search, sweep, trial, verdict};
 use crate::printable::printable;
 use crate::record::export::{ExportError, Format};
-use crate::record::{DirectoryError, Record, SeriesRow, current_records, current_series};
+use crate::record::{DirectoryError, Record, SearchRecord, SeriesRow, Status, current_records, current_series};
 
 /// Records cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -89,23 +75,23 @@ pub fn show_run(directory: &Path, view: View, out: &mut dyn Write) -> Result<(),
 
 /// One run, under its path where the user did not name it or named several.
 fn text(run: &Shown, is_named: bool, view: View) -> String {
-    let heading = page::Page::of(view, |page| {
+    let heading = Page::write(view, |page| {
         if is_named {
-            page.led(&format!("── {} ──", run.path.display()), page::Tone::Faint, "");
+            page.led(&format!("── {} ──", run.path.display()), Tone::Faint, "");
         }
     });
     let mut text = heading + &render(&run.read.records, &run.series, view);
-    text.push_str(&page::Page::of(view, |page| {
+    text.push_str(&Page::write(view, |page| {
         if let Some(unfinished) = &run.unfinished {
             page.blank();
-            page.led("✗ ", page::Tone::Bad, &describe(unfinished));
+            page.led("✗ ", Tone::Bad, &describe(unfinished));
         }
     }));
     if let Some(search) = &run.search {
         text.push('\n');
-        text.push_str(&search::page(search, view));
+        text.push_str(&search_text(search, &run.read.records, view));
     }
-    text.push_str(&page::Page::of(view, |page| {
+    text.push_str(&Page::write(view, |page| {
         if run.read.cut_off {
             page.paragraph(
                 0,
@@ -152,16 +138,96 @@ fn print(text: &str, out: &mut dyn Write) -> Result<(), ShowError> {
 
 /// What is printed when a trial of `run` has ended: the verdict and the figures, without where and how.
 pub fn summary(record: &Record, view: View) -> String {
-    page::Page::of(view, |page| trial::summary(page, record))
+    Page::write(view, |page| figures(page, record))
+}
+
+/// A search with its probes and its answer.
+pub fn search_text(found: &SearchRecord, records: &[Record], view: View) -> String {
+    Page::write(view, |page| {
+        page.summary(&search::summary(found, &records.iter().collect::<Vec<_>>()));
+        page.blank();
+        if let Some(probes) = search::probes_table(found) {
+            page.table(&probes);
+            page.blank();
+        }
+        page.facts(&search::facts(found));
+    })
 }
 
 fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
     let standing = current_records(records);
-    page::Page::of(view, |page| match standing.as_slice() {
+    Page::write(view, |page| match standing.as_slice() {
         [] => page.paragraph(0, &nothing_but(series)),
-        [record] => trial::whole(page, record, &current_series(series, record.point_index, record.trial)),
-        several => sweep::table(page, several, series),
+        [record] => whole(page, record, &current_series(series, record.point_index, record.trial)),
+        several => trials(page, several, series),
     })
+}
+
+/// One trial in full, with throughput and latency over time.
+fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
+    figures(page, record);
+    charts::each_second(page, record, series);
+    charts::percentile_curve(page, record);
+    page.blank();
+    page.facts(&conditions::trial_conditions(record));
+}
+
+/// The verdict of a trial; and its figures, unless it failed before its first message.
+fn figures(page: &mut Page, record: &Record) {
+    page.summary(&trial::summary(record));
+    page.findings(&verdict::findings(&[record]));
+    if record.status == Status::Failed && record.counts.attempted == 0 {
+        return;
+    }
+    page.blank();
+    page.facts(&account::load(record));
+    page.blank();
+    match trial::latency_table(record) {
+        Some(latencies) => page.table(&latencies),
+        None => page.labelled("latency", "none recorded"),
+    }
+    trial::latency_words(record).into_iter().for_each(|words| page.faint(words));
+    if let Some(parts) = trial::parts_table(record) {
+        page.blank();
+        page.table(&parts);
+    }
+    page.blank();
+    page.facts(&account::outcome(record));
+    if let Some(pipeline) = &record.pipeline {
+        page.blank();
+        page.facts(&pipeline::facts(pipeline));
+    }
+    let thresholds = verdict::thresholds(&[record]);
+    if thresholds.rows() > 0 {
+        page.blank();
+        page.table(&thresholds);
+    }
+}
+
+/// Several trials: a row for each, then each point's median and spread over its trials.
+fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
+    page.summary(&sweep::summary(records));
+    page.blank();
+    let mut trials = sweep::trials_table(records);
+    let courses: Vec<String> = records.iter().map(|record| charts::acknowledged(record, series)).collect();
+    if page.has_charts() && courses.iter().any(|course| !course.is_empty()) {
+        trials.columns.push(Column::new("each second", Align::Left, 3, courses));
+    }
+    page.table(&trials);
+    let points = sweep::points_table(records, usize::MAX);
+    if points.rows() < records.len() {
+        page.blank();
+        page.table(&points);
+    }
+    let findings = sweep::findings(records);
+    if !findings.is_empty() {
+        page.blank();
+        page.findings(&findings);
+    }
+    if records.iter().any(|record| record.missed_a_threshold()) {
+        page.blank();
+        page.table(&verdict::thresholds(records));
+    }
 }
 
 /// The text for a run in which no trial has finished.
@@ -173,5 +239,7 @@ fn nothing_but(series: &[SeriesRow]) -> String {
     format!("No trial has finished yet, so no record exists.{seconds}")
 }
 
+#[cfg(test)]
+mod search_tests;
 #[cfg(test)]
 mod tests;

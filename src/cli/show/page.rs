@@ -1,4 +1,4 @@
-//! Text for a terminal of some width, with or without colour.
+//! Text for a terminal of some width, with or without colour: lines, and the values of [`present`](crate::present).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 
+use crate::present::{Align, Column, Fact, Finding, Summary, Table, Tone, uncapital};
 use crate::printable::{printable, printable_paint};
 
 /// Width of a file or a pipe.
@@ -19,6 +20,8 @@ const MIN_BESIDE: usize = 24;
 const INDENT_BELOW: usize = 2;
 /// Wider than this, lines are hard to read.
 const MAX_WIDTH: usize = 120;
+/// Blanks between columns.
+const GAP: usize = 2;
 /// Columns that labels at the left take.
 pub(in crate::cli) const LABEL_WIDTH: usize = 13;
 
@@ -43,13 +46,13 @@ pub enum Charts {
 
 impl View {
     /// What suits standard output: coloured only on a terminal, and not where `NO_COLOR` is set (no-color.org).
-    pub fn of_stdout() -> Self {
-        View::of(std::io::stdout().is_terminal())
+    pub fn for_stdout() -> Self {
+        View::new(std::io::stdout().is_terminal())
     }
 
     /// The same for standard error.
-    pub fn of_stderr() -> Self {
-        View::of(std::io::stderr().is_terminal())
+    pub fn for_stderr() -> Self {
+        View::new(std::io::stderr().is_terminal())
     }
 
     /// The same with charts as asked for.
@@ -62,7 +65,7 @@ impl View {
         View { charts, ..self }
     }
 
-    fn of(terminal: bool) -> Self {
+    fn new(terminal: bool) -> Self {
         let of_kind =
             |kinds: &[&str]| std::env::var_os("TERM").is_some_and(|term| kinds.iter().any(|kind| term == *kind));
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || of_kind(&["dumb"]);
@@ -76,17 +79,6 @@ impl View {
     }
 }
 
-/// What a piece of text is, which decides its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Tone {
-    Plain,
-    Strong,
-    Faint,
-    Good,
-    Doubtful,
-    Bad,
-}
-
 /// Lines in the making.
 pub(in crate::cli) struct Page {
     view: View,
@@ -94,7 +86,7 @@ pub(in crate::cli) struct Page {
 }
 
 impl Page {
-    pub(in crate::cli) fn of(view: View, write: impl FnOnce(&mut Page)) -> String {
+    pub(in crate::cli) fn write(view: View, write: impl FnOnce(&mut Page)) -> String {
         let mut page = Page { view, text: String::new() };
         write(&mut page);
         // Texts of brokers and of files are among it.
@@ -152,7 +144,82 @@ impl Page {
 
     /// A faint label, and text wrapped beside it.
     pub(in crate::cli) fn labelled(&mut self, label: &str, text: &str) {
-        self.led(&format!("{label:LABEL_WIDTH$}"), Tone::Faint, text);
+        let gap = LABEL_WIDTH.saturating_sub(label.chars().count()).max(if label.is_empty() { 0 } else { GAP });
+        self.led(&format!("{label}{:gap$}", ""), Tone::Faint, text);
+    }
+
+    /// Of each fact its first sentences, the first one beside its label.
+    pub(in crate::cli) fn facts(&mut self, facts: &[Fact]) {
+        for Fact { label, sentences, most } in facts {
+            for (index, sentence) in sentences.iter().take(*most).enumerate() {
+                self.labelled(if index == 0 { label } else { "" }, sentence);
+            }
+            if sentences.len() > *most {
+                self.labelled("", &format!("and {} more", sentences.len() - most));
+            }
+        }
+    }
+
+    /// The headline with its answers.
+    pub(in crate::cli) fn summary(&mut self, summary: &Summary) {
+        let name = self.paint(Tone::Strong, &summary.name);
+        self.line(&format!("{name}  {}", summary.context.join(" · ")));
+        self.paragraph(0, &summary.sentence);
+        for answer in &summary.answers {
+            let word = uncapital(&answer.word);
+            match answer.tone {
+                Tone::Plain => self.labelled("limited by", &format!("{word}. {}", answer.evidence)),
+                tone => self.led(&format!("{} {word}  ", tone.mark()), tone, &answer.evidence),
+            }
+        }
+    }
+
+    /// Each with its mark, and what to do below it.
+    pub(in crate::cli) fn findings(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let name = if finding.id.is_empty() { &finding.title } else { &finding.id };
+            let trials = if finding.trials.is_empty() { String::new() } else { format!(" ({})", finding.trials) };
+            self.led(&format!("  {:1} {name}{trials}  ", finding.tone.mark()), finding.tone, &finding.evidence);
+            if !finding.advice.is_empty() {
+                self.led("    → ", Tone::Faint, &finding.advice);
+            }
+        }
+    }
+
+    /// Columns side by side under their titles, of which the least important give way when the terminal is narrow.
+    pub(in crate::cli) fn table(&mut self, table: &Table) {
+        if table.rows() == 0 {
+            return;
+        }
+        if !table.note.is_empty() {
+            self.faint(&table.note);
+        }
+        let mut columns: Vec<&Column> = table.columns.iter().collect();
+        let total = |columns: &[&Column]| {
+            columns.iter().map(|column| column.width()).sum::<usize>() + GAP * columns.len().saturating_sub(1)
+        };
+        while total(&columns) > self.width() {
+            let least = columns.iter().enumerate().filter(|(_, column)| column.rank < Column::KEEP);
+            // Of the same rank, the right one gives way.
+            let least = least.min_by_key(|(index, column)| (column.rank, usize::MAX - index)).map(|(index, _)| index);
+            let Some(index) = least else { break };
+            columns.remove(index);
+        }
+        let line = |page: &Page, cell: &dyn Fn(&Column) -> (Tone, String)| {
+            let padded = columns.iter().map(|column| {
+                let (tone, text) = cell(column);
+                let blanks = " ".repeat(column.width().saturating_sub(text.chars().count()));
+                let text = page.paint(tone, &text);
+                if column.align == Align::Left { text + &blanks } else { blanks + &text }
+            });
+            padded.collect::<Vec<_>>().join(&" ".repeat(GAP))
+        };
+        let titles = line(self, &|column| (Tone::Faint, column.title.clone()));
+        self.line(&titles);
+        for row in 0..table.rows() {
+            let cells = line(self, &|column| column.cells.get(row).cloned().unwrap_or((Tone::Plain, String::new())));
+            self.line(&cells);
+        }
     }
 
     /// A lead, and text wrapped beside it.
@@ -201,21 +268,21 @@ mod tests {
     fn text_is_wrapped_at_words_beside_its_label() {
         let view = View { width: 40, colour: false, charts: false };
         let text =
-            Page::of(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
+            Page::write(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
         assert_eq!(text, "verified     one two three four five\n             sixsixsixsixsixsixsix seven\n");
     }
 
     #[test]
     fn text_without_room_beside_its_label_stands_below_it() {
         let view = View { width: 20, colour: false, charts: false };
-        let text = Page::of(view, |page| page.labelled("verified", "one two three four"));
+        let text = Page::write(view, |page| page.labelled("verified", "one two three four"));
         assert_eq!(text, "verified\n  one two three four\n");
     }
 
     #[test]
     fn colour_is_only_where_it_is_wanted() {
         let painted = |colour| {
-            Page::of(View { width: 80, colour, charts: false }, |page| {
+            Page::write(View { width: 80, colour, charts: false }, |page| {
                 let text = page.paint(Tone::Bad, "no");
                 page.line(&text);
             })
@@ -224,7 +291,7 @@ mod tests {
         assert_eq!(painted(true), "\u{1b}[1m\u{1b}[31mno\u{1b}[0m\n");
         for tone in [Tone::Plain, Tone::Strong, Tone::Faint, Tone::Good, Tone::Doubtful, Tone::Bad] {
             let view = View { width: 80, colour: true, charts: false };
-            let text = Page::of(view, |page| page.led("lead", tone, "a \u{1b}]0;title\u{7} b"));
+            let text = Page::write(view, |page| page.led("lead", tone, "a \u{1b}]0;title\u{7} b"));
             assert!(
                 text.ends_with("a \u{fffd}]0;title\u{fffd} b\n") && text.matches('\u{fffd}').count() == 2,
                 "{text:?}"

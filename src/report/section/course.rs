@@ -1,35 +1,47 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
 use super::timeline::{MAX_OUTAGES, Timeline, events, figure};
-use super::{Part, Section, lag, resources};
-use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{Phase, Record, SeriesRow};
+use super::{Block, Section};
+use crate::present::several;
+use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::{GroupRow, Headline, Phase, Record, SeriesRow};
 use crate::report::figure::Figure;
+use crate::report::svg::lines::Line;
 use crate::report::svg::unit::{Unit, moment};
+
+/// Groups of consumers that have a line each; of more, only the worst is drawn.
+const MAX_LINES: u32 = 4;
+
+/// The styles of both lines in the charts of CPU and memory: each is one chart, so that the busier of the two is seen.
+const CLIENT: usize = 1;
+const BROKER: usize = 2;
+
+/// Growth from the first to the last measured second that is worth a sentence.
+const MUCH_GROWTH: f64 = 0.25;
 
 /// All charts over time.
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
-    let timeline = Timeline::of(record, series)?;
+    let timeline = Timeline::new(record, series)?;
     let events = events(&timeline);
     let charts = [
         Some(rates(&timeline)),
         latencies(&timeline),
         heat,
         Some(in_flight(&timeline)),
-        lag::behind(&timeline),
-        lag::end_to_end(&timeline),
-        Some(resources::cpu(&timeline)),
-        resources::memory(&timeline),
+        behind(&timeline),
+        end_to_end(&timeline),
+        Some(cpu(&timeline)),
+        memory(&timeline),
     ];
-    let mut parts: Vec<Part> = charts.into_iter().flatten().map(Part::figure).collect();
-    if let Some(Part::Figure(first)) = parts.first_mut() {
+    let mut blocks: Vec<Block> = charts.into_iter().flatten().map(Block::figure).collect();
+    if let Some(Block::Figure(first)) = blocks.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
         let outages = record.outages.len();
         if outages > MAX_OUTAGES {
             first.sentence += &format!(" Flagged are the {MAX_OUTAGES} longest of {outages} outages.");
         }
     }
-    Section::of("course", "Over time", parts)
+    Section::new("course", "Over time", blocks)
 }
 
 fn rates(timeline: &Timeline<'_>) -> Figure {
@@ -106,7 +118,7 @@ fn latencies(timeline: &Timeline<'_>) -> Option<Figure> {
     let lines =
         vec![timeline.line("p99", 2, |row| value(row.p99_ns)), timeline.line("median", 1, |row| value(row.p50_ns))];
     let name = timeline.record.headline;
-    let title = if name == crate::record::Headline::Response { "Response time" } else { "Service time" };
+    let title = if name == Headline::Response { "Response time" } else { "Service time" };
     Some(figure(
         "latency-over-time",
         &format!("{title} of each second"),
@@ -145,7 +157,7 @@ fn in_flight(timeline: &Timeline<'_>) -> Figure {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let third = flights.len() / 3;
     let (first, last) = (mean(&flights[..third]), mean(&flights[flights.len() - third..]));
-    let course = match third {
+    let trend = match third {
         0 => String::new(),
         _ if last > 2.0 * first + 100.0 => {
             format!(
@@ -157,9 +169,151 @@ fn in_flight(timeline: &Timeline<'_>) -> Figure {
         _ => " They did not pile up.".to_owned(),
     };
     let sentence = format!(
-        "At the end of a second, {} messages on average had no answer yet, at most {}.{course}",
+        "At the end of a second, {} messages on average had no answer yet, at most {}.{trend}",
         rate(mean(&flights)),
         count(flights.iter().copied().fold(0.0, f64::max) as u64)
     );
     figure("in-flight", "Messages in flight", sentence, timeline, "messages without an answer", Unit::Count, lines)
+}
+
+/// Messages that groups lack at the end of each second; `None`: that is not known.
+fn behind(timeline: &Timeline<'_>) -> Option<Figure> {
+    let lag = |of: &GroupRow| of.consumer_lag.map(|lag| lag.max(0) as f64);
+    // What a share lacks of its own messages is no lag.
+    let is_known = timeline.record.share.is_none() && any(timeline, lag);
+    let lines = is_known.then(|| lines(timeline, lag))?;
+    let worst: Vec<f64> = timeline.measured_rows().filter_map(|(_, row)| worst(row, lag)).collect();
+    let (first, last) = (worst.first().copied().unwrap_or(0.0), worst.last().copied().unwrap_or(0.0));
+    let sentence = format!(
+        "The group that was the furthest behind lacked {} messages after the first measured second and {} after the last one, at most {}.",
+        count(first as u64),
+        count(last as u64),
+        count(worst.into_iter().fold(0.0, f64::max) as u64)
+    );
+    Some(figure("consumer-lag", "Consumer lag", sentence, timeline, "messages not received yet", Unit::Count, lines))
+}
+
+/// 99th percentile of the end-to-end latency of each second; `None`: it was not recorded.
+fn end_to_end(timeline: &Timeline<'_>) -> Option<Figure> {
+    let p99 = |of: &GroupRow| of.end_to_end_p99_ns.map(|ns| ns as f64);
+    let lines = any(timeline, p99).then(|| lines(timeline, p99))?;
+    let worst: Vec<f64> = timeline.measured_rows().filter_map(|(_, row)| worst(row, p99)).collect();
+    let has_grown = timeline.record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew);
+    let verdict =
+        if has_grown { " It grew for as long as the load lasted, so there is no percentile of the trial." } else { "" };
+    let sentence = format!(
+        "The p99 of the slowest group was {} in the first measured second and {} in the last one, at most {}.{verdict}",
+        duration(worst.first().copied().unwrap_or(0.0)),
+        duration(worst.last().copied().unwrap_or(0.0)),
+        duration(worst.iter().copied().fold(0.0, f64::max))
+    );
+    let title = "End-to-end latency (p99) of each second";
+    Some(figure("end-to-end-over-time", title, sentence, timeline, "end-to-end latency", Unit::Nanoseconds, lines))
+}
+
+fn any(timeline: &Timeline<'_>, of: impl Fn(&GroupRow) -> Option<f64>) -> bool {
+    timeline.rows.iter().any(|(_, row)| worst(row, &of).is_some())
+}
+
+fn worst(row: &SeriesRow, figure: impl Fn(&GroupRow) -> Option<f64>) -> Option<f64> {
+    row.groups.iter().filter_map(figure).reduce(f64::max)
+}
+
+fn lines(timeline: &Timeline<'_>, of: impl Fn(&GroupRow) -> Option<f64>) -> Vec<Line> {
+    let last = timeline.rows.iter().flat_map(|(_, row)| &row.groups).map(|of| of.group).max().unwrap_or(0);
+    if last >= MAX_LINES {
+        return vec![timeline.line("the worst group", 2, |row| worst(row, &of))];
+    }
+    let line = |group: u32| {
+        let of_group = |row: &SeriesRow| row.groups.iter().find(|row| row.group == group).and_then(&of);
+        timeline.line(&format!("group {group}"), group as usize + 1, of_group)
+    };
+    (0..=last).map(line).collect()
+}
+
+fn cpu(timeline: &Timeline<'_>) -> Figure {
+    let mut lines = vec![timeline.line("client", CLIENT, |row| Some(row.cpu_cores))];
+    let mut sentence = client_sentence(timeline);
+    if timeline.rows.iter().any(|(_, row)| row.broker_cpu_cores.is_some()) {
+        lines.push(timeline.line("broker", BROKER, |row| row.broker_cpu_cores));
+        sentence += &broker_sentence(timeline);
+    } else if timeline.record.environment.embedded {
+        sentence += " The broker ran in the same process, so its CPU is among this.";
+    } else {
+        sentence += " What the broker used is unknown: `broker.watch` names its processes.";
+    }
+    let title = if lines.len() > 1 { "CPU of client and broker" } else { "CPU of the load generator" };
+    figure("cpu", title, sentence, timeline, "cores", Unit::Cores, lines)
+}
+
+/// The busiest measured second, with its value.
+fn busiest(timeline: &Timeline<'_>, cores: impl Fn(&SeriesRow) -> Option<f64>) -> String {
+    let known = timeline.measured_rows().filter_map(|(at, row)| Some((at, cores(row)?)));
+    known
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+        .map(|(at, cores)| format!(", {cores:.2} in its busiest second (at {})", moment(at)))
+        .unwrap_or_default()
+}
+
+fn client_sentence(timeline: &Timeline<'_>) -> String {
+    let client = &timeline.record.client;
+    let left = match client.cores_used / client.cores_available.max(f64::MIN_POSITIVE) {
+        share if share >= 0.9 => "it had none left",
+        share if share >= 0.6 => "it had little left",
+        _ => "it had CPU left",
+    };
+    format!("brokermark used {} on average{}: {left}.", client.cores(), busiest(timeline, |row| Some(row.cpu_cores)))
+}
+
+fn broker_sentence(timeline: &Timeline<'_>) -> String {
+    let Some(usage) = &timeline.record.broker_usage else { return String::new() };
+    let Some(cores) = usage.cores() else { return String::new() };
+    let more = match usage.cores_used {
+        Some(used) if used > timeline.record.client.cores_used => " The broker was the busier of the two.",
+        _ => "",
+    };
+    let most = busiest(timeline, |row| row.broker_cpu_cores);
+    let whose = match usage.sources.len() {
+        0 | 1 => "The broker".to_owned(),
+        number => format!("The broker's {}", several(number, "source")),
+    };
+    format!(" {whose} used {cores}{most}.{more}")
+}
+
+/// Of both; `None` where no row knows of any.
+fn memory(timeline: &Timeline<'_>) -> Option<Figure> {
+    let bytes_of = |known: Option<u64>| known.map(|bytes| bytes as f64);
+    let sides = [
+        ("client", CLIENT, (|row| row.memory_bytes) as fn(&SeriesRow) -> Option<u64>),
+        ("broker", BROKER, |row| row.broker_memory_bytes),
+    ];
+    let (mut lines, mut sentences) = (Vec::new(), Vec::new());
+    for (name, style, of) in sides {
+        let known: Vec<u64> = timeline.measured_rows().filter_map(|(_, row)| of(row)).collect();
+        let (Some(first), Some(last)) = (known.first(), known.last()) else { continue };
+        lines.push(timeline.line(name, style, |row| bytes_of(of(row))));
+        sentences.push(memory_sentence(
+            name,
+            *first as f64,
+            *last as f64,
+            known.iter().copied().max().unwrap_or(0) as f64,
+        ));
+    }
+    if lines.is_empty() {
+        return None;
+    }
+    if let Some(peak) = timeline.record.client.peak_memory_bytes {
+        sentences.push(format!("The client's peak was {}.", bytes(peak as f64)));
+    }
+    let title = if lines.len() > 1 { "Memory of client and broker" } else { "Memory of the load generator" };
+    Some(figure("memory", title, sentences.join(" "), timeline, "resident memory", Unit::Bytes, lines))
+}
+
+fn memory_sentence(name: &str, first: f64, last: f64, most: f64) -> String {
+    let grew = last / first.max(1.0) - 1.0;
+    if grew.abs() >= MUCH_GROWTH {
+        let verb = if grew > 0.0 { "grew" } else { "fell" };
+        return format!("The {name} {verb} from {} to {} in the measured time.", bytes(first), bytes(last));
+    }
+    format!("The {name} stayed near {}, at most {}.", bytes(last), bytes(most))
 }

@@ -8,11 +8,12 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 
 use super::timeline::Timeline;
-use crate::record::readable::duration;
+use crate::present::{Table, capital, or_dash};
+use crate::record::readable::{count, duration};
 use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram};
-use crate::report::figure::{Figure, PHONE, Table, WIDE};
+use crate::report::figure::{Figure, PHONE, WIDE};
+use crate::report::svg::axes::{Scale, time_ticks};
 use crate::report::svg::heat::{Grid, LEVELS};
-use crate::report::svg::scale::{Scale, time_ticks};
 use crate::report::svg::unit::{Unit, moment};
 
 /// Rows of a decade, and decades from a microsecond on.
@@ -36,7 +37,7 @@ struct Cells {
 
 /// The chart; `None` where no log was kept, or the trial is short.
 pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option<Figure> {
-    let timeline = Timeline::of(record, series)?;
+    let timeline = Timeline::new(record, series)?;
     let seconds = (timeline.until / COLUMNS as f64).ceil();
     let columns = (timeline.until / seconds).ceil() as usize;
     if columns < MIN_COLUMNS {
@@ -48,7 +49,7 @@ pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option
     let (low, high) = (*used.first()?, *used.last()? + 1);
     let grid = |is_narrow: bool| cells.grid(low, high, timeline.until, is_narrow);
     let (wide, narrow) = (grid(false), grid(true));
-    let title = format!("{} of all messages", crate::report::section::capital(&format!("{} times", record.headline)));
+    let title = format!("{} of all messages", capital(&format!("{} times", record.headline)));
     let mut figure = Figure::draw("latency-heat", &title, sentence(&cells, low, high), (WIDE, PHONE), |shape| {
         if shape.is_narrow() { narrow.draw(shape) } else { wide.draw(shape) }
     });
@@ -157,16 +158,12 @@ impl Cells {
                 2 * seen >= all
             });
             let longest = numbers.iter().rposition(|number| *number > 0);
-            let text = |row: Option<usize>| {
-                row.filter(|_| all > 0).map_or("–".to_owned(), |row| duration(begin_of(row + 1)))
-            };
-            vec![moment(column as f64 * self.seconds), crate::record::readable::count(all), text(middle), text(longest)]
+            let text = |row: Option<usize>| or_dash(row.filter(|_| all > 0).map(|row| duration(begin_of(row + 1))));
+            vec![moment(column as f64 * self.seconds), count(all), text(middle), text(longest)]
         };
-        Table {
-            note: "Latencies are the upper ends of the rows.".to_owned(),
-            heads: ["time", "messages", "half took at most", "all took at most"].map(str::to_owned).to_vec(),
-            rows: (0..self.columns).step_by(every).map(row).collect(),
-        }
+        let rows = (0..self.columns).step_by(every).map(row).collect();
+        Table::from_rows(["time", "messages", "half took at most", "all took at most"], rows)
+            .with_note("Latencies are the upper ends of the rows.")
     }
 }
 

@@ -2,10 +2,13 @@
 
 use hdrhistogram::Histogram;
 
-use super::{Part, Section, texts};
-use crate::record::readable::{count, duration, percent};
+use super::{Block, Section};
+use crate::present::Table;
+use crate::present::trial::{latencies, latency_table, latency_words};
+use crate::record::readable::{duration, percent};
 use crate::record::{Headline, Latency, Record};
-use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
+use crate::report::figure::{Figure, PHONE, Values, WIDE};
+use crate::report::html;
 use crate::report::svg::Shape;
 use crate::report::svg::tail::{Curve, Tail};
 
@@ -19,31 +22,24 @@ const SHAPES: (Shape, Shape) = (Shape { height: 330.0, ..WIDE }, Shape { height:
 
 /// Of one trial: every latency that it has.
 pub fn section(record: &Record) -> Option<Section> {
-    let latencies = named(record);
-    let curves: Vec<Curve> =
-        latencies.iter().filter_map(|(name, style, latency)| curve(name, *style, latency)).collect();
-    let mut parts = Vec::new();
-    if !curves.is_empty() {
-        let figure = figure("latency-by-percentile", "Latency by percentile", sentence(record), curves);
-        parts.push(Part::figure(figure));
-    }
-    let table = table(&latencies);
-    if !table.rows.is_empty() {
-        parts.push(Part::Html(table.html()));
-    }
-    Section::of("latency", "How long messages took", parts)
+    let curves = latencies(record).into_iter().filter_map(|(name, latency)| curve(name, style(name), latency));
+    let curves: Vec<Curve> = curves.collect();
+    let figure = (!curves.is_empty())
+        .then(|| figure("latency-by-percentile", "Latency by percentile", sentence(record), curves))
+        .map(Block::figure);
+    let words = || latency_words(record).into_iter().map(html::note).collect::<String>();
+    let table = latency_table(record).map(|table| Block::Html(html::table(&table) + &words()));
+    Section::new("latency", "How long messages took", figure.into_iter().chain(table).collect())
 }
 
-fn named(record: &Record) -> Vec<(&'static str, usize, &Latency)> {
-    let all = [
-        ("response", 1, &record.latency.response),
-        ("service", 3, &record.latency.service),
-        ("delay", 6, &record.latency.schedule_delay),
-        ("end to end", 2, &record.latency.end_to_end),
-    ];
-    let commit = record.transactions.as_ref().and_then(|transactions| transactions.commit.as_ref());
-    let found = all.into_iter().filter_map(|(name, style, latency)| Some((name, style, latency.as_ref()?)));
-    found.chain(commit.map(|commit| ("commit", 4, commit))).collect()
+fn style(name: &str) -> usize {
+    match name {
+        "response" => 1,
+        "service" => 3,
+        "schedule delay" => 6,
+        "end to end" => 2,
+        _ => 4,
+    }
 }
 
 /// A latency as a curve; `None` where it has no value, or its histogram cannot be read, or lag grew, so that it has no percentiles.
@@ -97,7 +93,7 @@ fn percentiles(curves: &[Curve]) -> Table {
     rows.push(longest.collect());
     let heads =
         std::iter::once("of messages took at most".to_owned()).chain(curves.iter().map(|curve| curve.name.clone()));
-    Table { note: "A dash: fewer than ten independent values lie beyond it.".to_owned(), heads: heads.collect(), rows }
+    Table::from_rows(heads, rows).with_note("A dash: fewer than ten independent values lie beyond it.")
 }
 
 fn values(tail: &Tail) -> Values {
@@ -140,34 +136,4 @@ fn delay(record: &Record) -> String {
         duration(delay),
         percent(share)
     )
-}
-
-fn table(latencies: &[(&str, usize, &Latency)]) -> Table {
-    let row = |(name, _, latency): &(&str, usize, &Latency)| {
-        let known = |value: Option<u64>| value.map_or("–".to_owned(), |ns| duration(ns as f64));
-        let (meaning, stated) = (meaning(name), |quantile: f64, ns: u64| latency.supports(quantile).then_some(ns));
-        vec![
-            format!("{name}: {meaning}"),
-            count(latency.count),
-            known(stated(0.5, latency.p50_ns)),
-            known(stated(0.9, latency.p90_ns)),
-            known(latency.p99_ns),
-            known(latency.p99_9_ns),
-            known(latency.p99_99_ns),
-            known(Some(latency.max_ns)),
-            duration(latency.mean_ns),
-        ]
-    };
-    let heads = texts(&["latency", "messages", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"]);
-    Table { rows: latencies.iter().map(row).collect(), heads, ..Table::default() }
-}
-
-fn meaning(name: &str) -> &'static str {
-    match name {
-        "response" => "intended → acknowledged",
-        "service" => "sent → acknowledged",
-        "delay" => "intended → sent",
-        "end to end" => "intended → received",
-        _ => "call → confirmed",
-    }
 }

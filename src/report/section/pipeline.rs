@@ -1,50 +1,32 @@
 //! A pipeline: where time went, rows over time, and how far behind it was.
 
 use super::timeline::{self, Timeline};
-use super::{Part, Section, texts};
+use super::{Block, Section};
+use crate::present::pipeline::facts;
+use crate::present::{Table, duration_or_dash};
 use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{Pipeline, Record, SeriesRow};
-use crate::report::figure::{Figure, PHONE, Table, WIDE};
+use crate::record::{Pipeline, Record, SeriesRow, StageTime};
+use crate::report::figure::{Figure, PHONE, WIDE};
+use crate::report::html;
 use crate::report::svg::bars::{Bar, Bars};
-use crate::report::svg::escape;
-use crate::report::svg::lines::Line;
 use crate::report::svg::unit::{Unit, moment};
 
 pub fn section(record: &Record, series: &[SeriesRow]) -> Option<Section> {
     let pipeline = record.pipeline.as_ref()?;
-    let mut parts = vec![Part::Html(format!("<p>{}</p>", escape(&balance(pipeline))))];
+    let mut blocks = vec![Block::Html(html::facts(&facts(pipeline)))];
     if !pipeline.stages.is_empty() {
-        parts.push(Part::figure(stages(pipeline)));
+        blocks.push(Block::figure(stages(pipeline)));
     }
-    if let Some(timeline) = Timeline::of(record, series) {
-        parts.extend(rows(&timeline).map(Part::figure));
-        parts.extend(lag(&timeline).map(Part::figure));
+    if let Some(timeline) = Timeline::new(record, series) {
+        blocks.extend(rows(&timeline).map(Block::figure));
+        blocks.extend(lag(&timeline).map(Block::figure));
     }
-    let sinks = sinks(pipeline);
-    if !sinks.rows.is_empty() {
-        parts.push(Part::Html(format!("<h3>Databases</h3>{}", sinks.html())));
-    }
-    Section::of("pipeline", "The pipeline", parts)
-}
-
-/// What was produced, consumed and written.
-fn balance(pipeline: &Pipeline) -> String {
-    let found = &pipeline.reconciliation;
-    let produced = found.produced.map(|produced| format!("{} produced, ", count(produced))).unwrap_or_default();
-    let end = match found.balanced {
-        Some(true) => "Everything is where it belongs.",
-        Some(false) => "Not everything is where it belongs.",
-        None => "Others may send or receive as well, so this does not tell whether all is where it belongs.",
-    };
-    let written: Vec<String> =
-        pipeline.sinks.iter().map(|sink| format!("{} written to {}", count(sink.written), sink.name)).collect();
-    let written = if written.is_empty() { String::new() } else { format!(", {}", written.join(", ")) };
-    format!("{produced}{} consumed{written}. {end}", count(found.consumed))
+    Section::new("pipeline", "The pipeline", blocks)
 }
 
 fn stages(pipeline: &Pipeline) -> Figure {
     let slowest = pipeline.bottleneck.stage.as_deref();
-    let bar = |stage: &crate::record::StageTime| Bar {
+    let bar = |stage: &StageTime| Bar {
         name: stage.stage.clone(),
         value: Some(stage.share),
         text: match stage.per_batch.as_ref().and_then(|latency| latency.p99_ns) {
@@ -67,31 +49,22 @@ fn stages(pipeline: &Pipeline) -> Figure {
     let sentence = format!("{limit}{}", pipeline.bottleneck.evidence);
     let shapes = (bars.shape(WIDE.width), bars.shape(PHONE.width));
     let mut figure = Figure::draw("stages", "Time by stage", sentence, shapes, |shape| bars.draw(shape));
-    let row = |stage: &crate::record::StageTime| {
-        let p50 = stage.per_batch.as_ref().map_or("–".to_owned(), |latency| duration(latency.p50_ns as f64));
-        let p99 = stage.per_batch.as_ref().and_then(|latency| latency.p99_ns);
-        let p99 = p99.map_or("–".to_owned(), |ns| duration(ns as f64));
+    let row = |stage: &StageTime| {
+        let p50 = duration_or_dash(stage.per_batch.as_ref().map(|latency| latency.p50_ns));
+        let p99 = duration_or_dash(stage.per_batch.as_ref().and_then(|latency| latency.p99_ns));
         vec![stage.stage.clone(), duration(stage.total_ns as f64), percent(stage.share), p50, p99]
     };
-    figure.table = Table {
-        note: String::new(),
-        heads: texts(&["stage", "all together", "share", "p50 of a batch", "p99"]),
-        rows: pipeline.stages.iter().map(row).collect(),
-    };
+    let rows = pipeline.stages.iter().map(row).collect();
+    figure.table = Table::from_rows(["stage", "all together", "share", "p50 of a batch", "p99"], rows);
     figure
-}
-
-fn line(timeline: &Timeline<'_>, name: &str, style: usize, value: impl Fn(&SeriesRow) -> Option<f64>) -> Line {
-    let points = timeline.rows.iter().map(|(begin, row)| (begin + row.seconds() / 2.0, value(row))).collect();
-    Line { name: name.to_owned(), style, points }
 }
 
 fn rows(timeline: &Timeline<'_>) -> Option<Figure> {
     timeline.rows.iter().find_map(|(_, row)| row.finished)?;
     let per_second = |number: u64, row: &SeriesRow| number as f64 / row.seconds();
     let lines = vec![
-        line(timeline, "produced", 6, |row| Some(row.acknowledged_per_second())),
-        line(timeline, "done", 1, |row| row.finished.map(|finished| per_second(finished, row))),
+        timeline.line("produced", 6, |row| Some(row.acknowledged_per_second())),
+        timeline.line("done", 1, |row| row.finished.map(|finished| per_second(finished, row))),
     ];
     let sentence = match timeline.record.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_kept_up) {
         Some(kept) if kept.held => format!(
@@ -126,31 +99,6 @@ fn lag(timeline: &Timeline<'_>) -> Option<Figure> {
     let last = lags.last()?.1;
     let end = if last == 0 { "at the end, none".to_owned() } else { format!("at the end still {}", count(last)) };
     let sentence = format!("The pipeline was {} messages behind at most (at {}); {end}.", count(*most), moment(*at));
-    let lines = vec![line(timeline, "behind", 4, |row| row.consumer_lag.map(|lag| lag as f64))];
+    let lines = vec![timeline.line("behind", 4, |row| row.consumer_lag.map(|lag| lag as f64))];
     Some(timeline::figure("lag", "How far behind", sentence, timeline, "messages behind", Unit::Count, lines))
-}
-
-fn sinks(pipeline: &Pipeline) -> Table {
-    let row = |sink: &crate::record::SinkRecord| {
-        let p99 =
-            sink.latency.as_ref().and_then(|latency| latency.p99_ns).map_or("–".to_owned(), |ns| duration(ns as f64));
-        let numbers = [sink.duplicates, sink.refused, sink.not_written, sink.retries].map(count);
-        [sink.name.clone(), count(sink.written), rate(sink.written_per_second)]
-            .into_iter()
-            .chain(numbers)
-            .chain([p99, sink.row_count.delta.map_or("–".to_owned(), count)])
-            .collect()
-    };
-    let heads = texts(&[
-        "database",
-        "written",
-        "rows/s",
-        "there already",
-        "refused",
-        "not written",
-        "tried again",
-        "p99 until written",
-        "its own count",
-    ]);
-    Table { heads, rows: pipeline.sinks.iter().map(row).collect(), ..Table::default() }
 }

@@ -1,10 +1,12 @@
 //! How figures differ from one partition, or one consumer, to the next, where one is more than 10 % above another.
 
-use super::{Part, Section, capital, several, texts};
+use super::{Block, Section};
+use crate::present::points::Spot;
+use crate::present::{Table, capital, duration_or_dash, several};
 use crate::record::readable::{count, duration};
 use crate::record::{ConsumerFigures, Consumers, PartitionFigures, Record};
-use crate::report::figure::{Figure, HALF, PHONE, Table};
-use crate::report::svg::dots::{Dots, Group, Spot};
+use crate::report::figure::{Figure, HALF, PHONE};
+use crate::report::svg::dots::{Dots, Group, evenly};
 use crate::report::svg::unit::Unit;
 
 /// One of those that are compared.
@@ -32,10 +34,10 @@ struct Entries {
 }
 
 pub fn section(record: &Record) -> Option<Section> {
-    let consumers = record.consumers.as_ref().into_iter().flat_map(of_groups);
+    let consumers = record.consumers.as_ref().into_iter().flat_map(differing_groups);
     let all = partitions(record).into_iter().chain(consumers).filter(|entries| !entries.of.is_empty());
-    let pairs = all.map(|entries| Part::Pair(vec![messages(&entries), latency(&entries)]));
-    Section::of("spread", "Partitions and consumers that differ", pairs.collect())
+    let pairs = all.map(|entries| Block::Pair(vec![messages(&entries), latency(&entries)]));
+    Section::new("spread", "Partitions and consumers that differ", pairs.collect())
 }
 
 /// The partitions, if they differ.
@@ -72,7 +74,7 @@ fn partitions(record: &Record) -> Option<Entries> {
 }
 
 /// The consumers of each group in which they differ.
-fn of_groups(consumers: &Consumers) -> impl Iterator<Item = Entries> {
+fn differing_groups(consumers: &Consumers) -> impl Iterator<Item = Entries> {
     let is_alone = consumers.groups.len() == 1;
     consumers.groups.iter().filter(|group| group.differs()).map(move |group| {
         let of: Vec<&ConsumerFigures> = consumers.listed.iter().filter(|of| of.group == group.group).collect();
@@ -164,13 +166,12 @@ impl Entries {
     }
 
     fn figure(&self, id: &str, title: &str, sentence: String, unit: Unit, groups: Vec<Group>) -> Figure {
-        let last = self.of.len().saturating_sub(1).max(1) as f64;
         let name = if unit == Unit::Count { "messages" } else { "latency" };
         let dots = Dots {
             name: name.to_owned(),
             unit,
             axis: self.axis.clone(),
-            places: (0..self.of.len()).map(|index| index as f64 / last).collect(),
+            places: evenly(self.of.len()),
             groups,
             is_connected: false,
             is_from_zero: true,
@@ -182,13 +183,10 @@ impl Entries {
     }
 
     fn table(&self) -> Table {
-        let known = |ns: Option<u64>| ns.map_or("–".to_owned(), |ns| duration(ns as f64));
-        let row = |of: &Entry| vec![of.name.clone(), count(of.messages), known(of.p50_ns), known(of.p99_ns)];
-        Table {
-            heads: texts(&[self.axis.as_str(), "messages", "p50", "p99"]),
-            rows: self.of.iter().map(row).collect(),
-            ..Table::default()
-        }
+        let row = |of: &Entry| {
+            vec![of.name.clone(), count(of.messages), duration_or_dash(of.p50_ns), duration_or_dash(of.p99_ns)]
+        };
+        Table::from_rows([self.axis.as_str(), "messages", "p50", "p99"], self.of.iter().map(row).collect())
     }
 }
 
@@ -220,7 +218,7 @@ mod tests {
 
     fn sentences(record: &Record) -> Vec<String> {
         let section = section(record).expect("they differ");
-        section.parts.iter().flat_map(Part::figures).map(|figure| figure.sentence.clone()).collect()
+        section.blocks.iter().flat_map(Block::figures).map(|figure| figure.sentence.clone()).collect()
     }
 
     #[test]

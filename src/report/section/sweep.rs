@@ -1,15 +1,16 @@
-//! A sweep: its curves first, then the percentiles of some points, then every point as a row.
+//! A sweep: the charts of its points, then the percentiles of some, then every point as a row.
 
-use super::measure::{Measure, measures};
-use super::points::{self, Axes, Point};
-use super::sweep_tables::{of_spots, of_trials, table};
-use super::{Part, Section, latency, several};
+use super::{Block, Section, latency};
+use crate::present::points::{self, Axes, Point, Spot, by_point};
+use crate::present::sweep::points_table;
+use crate::present::{Table, capital, or_dash, several};
 use crate::record::Record;
-use crate::record::readable::{bytes, duration, percent, rate};
+use crate::record::readable::{duration, percent, plain};
 use crate::report::figure::{Figure, HALF, PHONE};
+use crate::report::html;
 use crate::report::svg::Shape;
 use crate::report::svg::bars::{Bar, Bars};
-use crate::report::svg::dots::{Dots, Group, Spot};
+use crate::report::svg::dots::{Dots, Group, evenly};
 use crate::report::svg::heat::{Grid, level};
 use crate::report::svg::unit::Unit;
 
@@ -17,18 +18,50 @@ use crate::report::svg::unit::Unit;
 const MAX_BARS: usize = 24;
 /// Curves of percentiles.
 const MAX_CURVES: usize = 5;
+/// Rows of a table.
+const MAX_ROWS: usize = 200;
 
 const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };
 
+/// A figure of a record, and how it is written.
+struct Measure {
+    id: &'static str,
+    title: String,
+    name: String,
+    unit: Unit,
+    value: fn(&Record) -> Option<f64>,
+}
+
+/// Throughput, and the 99th percentile of the latency that leads.
+fn measures(records: &[&Record]) -> [Measure; 2] {
+    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
+    [
+        Measure {
+            id: "throughput",
+            title: "Throughput".to_owned(),
+            name: "messages/s".to_owned(),
+            unit: Unit::PerSecond,
+            value: |record| Some(record.throughput.messages_per_second),
+        },
+        Measure {
+            id: "latency",
+            title: format!("{} time, p99", capital(&headline)),
+            name: format!("{headline} time, p99"),
+            unit: Unit::Nanoseconds,
+            value: |record| record.headline_latency()?.p99_ns.map(|ns| ns as f64),
+        },
+    ]
+}
+
 /// The curves of the sweep, and its table.
 pub fn sections(records: &[&Record]) -> Vec<Section> {
-    let points = points::of(records);
+    let points = by_point(records);
     let axes = points::axes(&points);
     let mut curves =
-        vec![Part::Pair(measures(records).iter().map(|measure| figure(&points, &axes, measure)).collect())];
-    curves.extend(tails(&points, &axes).map(Part::figure));
-    let table = table(&points, &axes);
-    [Section::of("sweep", &title(&axes), curves), Section::of("points", "Every point", vec![Part::Html(table.html())])]
+        vec![Block::Pair(measures(records).iter().map(|measure| figure(&points, &axes, measure)).collect())];
+    curves.extend(tails(&points, &axes).map(Block::figure));
+    let table = html::table(&points_table(records, MAX_ROWS));
+    [Section::new("sweep", &title(&axes), curves), Section::text("points", "Every point", table)]
         .into_iter()
         .flatten()
         .collect()
@@ -44,12 +77,8 @@ fn title(axes: &Axes) -> String {
 }
 
 fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
-    let names = axes.keys();
-    let first = match axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        _ => names.clone(),
-    };
-    let spots: Vec<Spot> = points.iter().map(|point| point.spot(point.name(&first), &measure.of)).collect();
+    let names = axes.names();
+    let spots: Vec<Spot> = points.iter().map(|point| point.spot(point.name(&names), &measure.value)).collect();
     let sentence = sentence(&spots, axes, measure);
     let mut figure = match axes {
         Axes::None => trials(points, measure, sentence),
@@ -62,7 +91,7 @@ fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
         Axes::Many(_) if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
         Axes::Many(_) => ordered(&spots, measure, sentence),
     };
-    figure.table = if *axes == Axes::None { of_trials(points, measure) } else { of_spots(&spots, measure) };
+    figure.table = if *axes == Axes::None { trials_table(points, measure) } else { spots_table(&spots, measure) };
     figure
 }
 
@@ -93,8 +122,7 @@ fn style(measure: &Measure) -> usize {
 
 /// Points that no number orders, in the order in which they ran.
 fn ordered(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
-    let last = spots.len().saturating_sub(1).max(1) as f64;
-    let places = (0..spots.len()).map(|index| index as f64 / last).collect();
+    let places = evenly(spots.len());
     let numbered =
         spots.iter().enumerate().map(|(index, spot)| Spot { name: index.to_string(), ..spot.clone() }).collect();
     curve(places, numbered, "point, as numbered in the table".to_owned(), false, measure, sentence)
@@ -105,12 +133,11 @@ fn trials(points: &[Point<'_>], measure: &Measure, sentence: String) -> Figure {
     let records: Vec<&Record> = points.iter().flat_map(|point| point.records.iter().copied()).collect();
     let spot = |record: &&Record| Spot {
         name: record.trial.to_string(),
-        trials: (measure.of)(record).map(|value| (value, record.verdict.valid)).into_iter().collect(),
+        trials: (measure.value)(record).map(|value| (value, record.verdict.valid)).into_iter().collect(),
         middle: None,
         interval: None,
     };
-    let last = records.len().saturating_sub(1).max(1) as f64;
-    let places = (0..records.len()).map(|index| index as f64 / last).collect();
+    let places = evenly(records.len());
     curve(places, records.iter().map(spot).collect(), "trial".to_owned(), false, measure, sentence)
 }
 
@@ -161,7 +188,7 @@ fn heat(
     };
     let ticks = |values: &[&serde_json::Value]| {
         let share = |index: usize| (index as f64 + 0.5) / values.len() as f64;
-        values.iter().enumerate().map(|(index, value)| (share(index), super::plain(value))).collect::<Vec<_>>()
+        values.iter().enumerate().map(|(index, value)| (share(index), plain(value))).collect::<Vec<_>>()
     };
     let row_ticks = ticks(&rows);
     let widest = row_ticks.iter().map(|tick| crate::report::svg::text_width(&tick.1)).fold(20.0, f64::max);
@@ -190,7 +217,7 @@ fn three_digits(value: f64) -> f64 {
 
 fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     if *axes == Axes::None {
-        return of_repetitions(spots, measure);
+        return repetitions_sentence(spots, measure);
     }
     let mut known: Vec<(&Spot, f64)> = spots.iter().filter_map(|spot| Some((spot, spot.middle?))).collect();
     known.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -206,7 +233,7 @@ fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     };
     format!(
         "{} at {} ({}), {least} at {} ({}): {apart}.{}",
-        super::capital(most),
+        capital(most),
         high.0.name,
         measure.unit.exact(high.1),
         low.0.name,
@@ -225,7 +252,7 @@ fn doubts(spots: &[Spot]) -> String {
     }
 }
 
-fn of_repetitions(spots: &[Spot], measure: &Measure) -> String {
+fn repetitions_sentence(spots: &[Spot], measure: &Measure) -> String {
     let Some(middle) = spots.first().and_then(|spot| spot.middle) else {
         return format!("No trial has a {} that can be stated.", measure.name);
     };
@@ -253,10 +280,7 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
         .collect();
     let number = known.len().min(MAX_CURVES);
     let index = |place: usize| if number < 2 { 0 } else { place * (known.len() - 1) / (number - 1) };
-    let names = match axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        other => other.keys(),
-    };
+    let names = axes.names();
     let chosen = (0..number).map(|place| known[index(place)]);
     let name = |point: &Point<'_>| if *axes == Axes::None { "all trials".to_owned() } else { point.name(&names) };
     let curves: Vec<_> = chosen
@@ -290,76 +314,27 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
     Some(latency::figure("latency-by-percentile", &title, sentence, curves))
 }
 
-/// The sweep in one sentence, for the head of the page: of the points that have a valid trial, where any has.
-pub fn headline(records: &[&Record]) -> String {
-    let all = points::of(records);
-    let axes = points::axes(&all);
-    let [throughput, _] = measures(records);
-    let names = match &axes {
-        Axes::One(keys) => keys[..1].to_vec(),
-        other => other.keys(),
+/// The points of a chart.
+fn spots_table(spots: &[Spot], measure: &Measure) -> Table {
+    let row = |spot: &Spot| {
+        let between = |(low, high)| format!("{} … {}", measure.unit.exact(low), measure.unit.exact(high));
+        vec![
+            spot.name.clone(),
+            spot.trials.len().to_string(),
+            or_dash(spot.middle.map(|middle| measure.unit.exact(middle))),
+            or_dash(spot.interval.map(between)),
+        ]
     };
-    let any_valid = all.iter().any(|point| point.valid() > 0);
-    let (trusted, left_out): (Vec<&Point<'_>>, Vec<&Point<'_>>) =
-        all.iter().partition(|point| !any_valid || point.valid() > 0);
-    let spots: Vec<Spot> = trusted.iter().map(|point| point.spot(named(&names, point), &throughput.of)).collect();
-    let mut known: Vec<(&str, f64)> =
-        spots.iter().filter_map(|spot| Some((spot.name.as_str(), spot.middle?))).collect();
-    known.sort_by(|one, other| one.1.total_cmp(&other.1));
-    match (known.first(), known.last()) {
-        (Some((_, median)), _) if axes == Axes::None => {
-            format!("Carried {} messages/s: the median of {}.", rate(*median), several(records.len(), "trial"))
-        }
-        (Some(low), Some(high)) => {
-            let left_out = match left_out.as_slice() {
-                [] => String::new(),
-                [point] => format!(" ({} has no valid trial)", value(&names, point)),
-                points => format!(" ({} points have no valid trial)", points.len()),
-            };
-            let (most, fewest) = (rate(high.1), rate(low.1));
-            if known.len() == 1 {
-                return format!("{most} messages/s at {}{left_out}.", high.0);
-            }
-            // The key's name is long, and was just told.
-            let lowest = trusted.iter().zip(&spots).find(|(_, spot)| spot.name == low.0);
-            let low = lowest.map_or_else(|| low.0.to_owned(), |(point, _)| value(&names, point));
-            format!("Most: {most} messages/s at {}; fewest: {fewest} at {low}{left_out}.", high.0)
-        }
-        _ => format!("No trial of {} was completed.", several(all.len(), "point")),
-    }
+    let rows = spots.iter().take(MAX_ROWS).map(row).collect();
+    Table::from_rows(["point", "trials", "median", "95 % interval of the middle"], rows)
 }
 
-/// The values of a point, each with the last part of its key.
-fn value(keys: &[String], point: &Point<'_>) -> String {
-    let values = keys.iter().filter_map(|key| Some((key.as_str(), point.values.get(key)?)));
-    short(values)
-}
-
-/// The values of a trial's point, each with the last part of its key.
-pub fn point_of(record: &Record) -> String {
-    short(record.point.iter().map(|(key, value)| (key.as_str(), value)))
-}
-
-fn short<'a>(values: impl Iterator<Item = (&'a str, &'a serde_json::Value)>) -> String {
-    let last = |key: &'a str| key.rsplit('.').next().unwrap_or(key);
-    let texts: Vec<String> = values.map(|(key, value)| format!("{} = {}", last(key), super::plain(value))).collect();
-    texts.join(", ")
-}
-
-/// The values of a point: of one key with its whole name, of two with the last part of each one's.
-fn named(keys: &[String], point: &Point<'_>) -> String {
-    if keys.len() > 2 {
-        return point.name(keys);
-    }
-    let name = |key: &str| {
-        if keys.len() == 1 { key.to_owned() } else { key.rsplit('.').next().unwrap_or_default().to_owned() }
+/// The trials of a chart, where there is a single point.
+fn trials_table(points: &[Point<'_>], measure: &Measure) -> Table {
+    let records = points.iter().flat_map(|point| &point.records);
+    let row = |record: &&Record| {
+        let value = or_dash((measure.value)(record).map(|value| measure.unit.exact(value)));
+        vec![record.trial.to_string(), value, if record.verdict.valid { "valid" } else { "not valid" }.to_owned()]
     };
-    let of = |key: &String| Some(format!("{} = {}", name(key), super::plain(point.values.get(key)?)));
-    keys.iter().filter_map(of).collect::<Vec<_>>().join(", ")
-}
-
-/// The payload's rate of the best point, for a tile.
-pub fn payload(records: &[&Record]) -> String {
-    let most = records.iter().map(|record| record.throughput.payload_bytes_per_second).fold(0.0, f64::max);
-    format!("{}/s of payload at most", bytes(most))
+    Table::from_rows(["trial", &measure.name, "verdict"], records.take(MAX_ROWS).map(row).collect())
 }

@@ -1,11 +1,12 @@
 //! The time axis of a trial: its seconds, what happened in them, and a chart of lines over it.
 
+use crate::present::thin::{Fold, Point, folded};
+use crate::present::{Table, or_dash};
 use crate::record::readable::{SLEEPER, count, duration};
 use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
-use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
-use crate::report::svg::lines::{Course, Event, Line, Stretch};
+use crate::report::figure::{Figure, PHONE, Values, WIDE};
+use crate::report::svg::lines::{Event, Line, Segment, TimeChart};
 use crate::report::svg::unit::{Unit, moment};
-use crate::report::thin::{Fold, Point, folded};
 
 /// Rows of a table, and values under the pointer.
 const TABLE_ROWS: usize = 60;
@@ -26,7 +27,7 @@ pub struct Timeline<'a> {
 
 impl<'a> Timeline<'a> {
     /// `None` with fewer than two rows.
-    pub fn of(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
+    pub fn new(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
         let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
         let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
         // The wait for the last answers, where it is a moment only, is no second of its own.
@@ -58,15 +59,15 @@ impl<'a> Timeline<'a> {
         self.rows.iter().copied().filter(|(_, row)| row.phase == Phase::Measure && row.full)
     }
 
-    fn stretches(&self) -> Vec<Stretch> {
-        let mut stretches = Vec::new();
+    fn segments(&self) -> Vec<Segment> {
+        let mut segments = Vec::new();
         if self.measured.0 > 0.0 {
-            stretches.push(Stretch { begin: 0.0, end: self.measured.0, name: "warm-up" });
+            segments.push(Segment { begin: 0.0, end: self.measured.0, name: "warm-up" });
         }
         if self.until > self.measured.1 {
-            stretches.push(Stretch { begin: self.measured.1, end: self.until, name: "drain" });
+            segments.push(Segment { begin: self.measured.1, end: self.until, name: "drain" });
         }
-        stretches
+        segments
     }
 
     /// A line of such figures.
@@ -74,6 +75,7 @@ impl<'a> Timeline<'a> {
         Line { name: name.to_owned(), style, points: self.points(figure) }
     }
 }
+
 /// What happened, in its order.
 pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     let begin = timeline.measured.0;
@@ -124,17 +126,17 @@ pub fn figure(
     unit: Unit,
     lines: Vec<Line>,
 ) -> Figure {
-    let course = Course {
+    let chart = TimeChart {
         name: name.to_owned(),
         unit,
         lines,
         until: timeline.until,
-        stretches: timeline.stretches(),
+        segments: timeline.segments(),
         events: events(timeline),
     };
-    let mut figure = Figure::draw(id, title, sentence, (WIDE, PHONE), |shape| course.draw(shape));
-    figure.table = table(&course, unit);
-    figure.values = Some(values(&course, unit));
+    let mut figure = Figure::draw(id, title, sentence, (WIDE, PHONE), |shape| chart.draw(shape));
+    figure.table = table(&chart, unit);
+    figure.values = Some(values(&chart, unit));
     figure
 }
 
@@ -143,36 +145,35 @@ fn fold(unit: Unit) -> Fold {
     if unit == Unit::Nanoseconds { Fold::Largest } else { Fold::Mean }
 }
 
-fn columns(course: &Course, unit: Unit, most: usize) -> Vec<Vec<Point>> {
-    course.lines.iter().map(|line| folded(&line.points, course.until, most, fold(unit))).collect()
+fn columns(chart: &TimeChart, unit: Unit, most: usize) -> Vec<Vec<Point>> {
+    chart.lines.iter().map(|line| folded(&line.points, chart.until, most, fold(unit))).collect()
 }
 
-fn table(course: &Course, unit: Unit) -> Table {
-    let columns = columns(course, unit, TABLE_ROWS);
+fn table(chart: &TimeChart, unit: Unit) -> Table {
+    let columns = columns(chart, unit, TABLE_ROWS);
     let Some(first) = columns.first() else { return Table::default() };
     let row = |index: usize, at: f64| {
-        let cell = |column: &Vec<Point>| {
-            column.get(index).and_then(|point| point.1).map_or("–".to_owned(), |value| unit.exact(value))
-        };
+        let cell =
+            |column: &Vec<Point>| or_dash(column.get(index).and_then(|point| point.1).map(|value| unit.exact(value)));
         std::iter::once(moment(at)).chain(columns.iter().map(cell)).collect()
     };
     let rows = first.iter().enumerate().map(|(index, point)| row(index, point.0)).collect();
-    let heads = std::iter::once("time".to_owned()).chain(course.lines.iter().map(|line| line.name.clone())).collect();
-    let all = course.lines.first().map_or(0, |line| line.points.len());
+    let heads = std::iter::once("time".to_owned()).chain(chart.lines.iter().map(|line| line.name.clone()));
+    let all = chart.lines.first().map_or(0, |line| line.points.len());
     let what = if fold(unit) == Fold::Largest { "the largest value" } else { "the mean" };
     let note = if all > TABLE_ROWS {
-        format!("Each row is {what} of {}.", moment(course.until / TABLE_ROWS as f64))
+        format!("Each row is {what} of {}.", moment(chart.until / TABLE_ROWS as f64))
     } else {
         String::new()
     };
-    Table { note, heads, rows }
+    Table::from_rows(heads, rows).with_note(note)
 }
 
-fn values(course: &Course, unit: Unit) -> Values {
-    let columns = columns(course, unit, VALUES);
+fn values(chart: &TimeChart, unit: Unit) -> Values {
+    let columns = columns(chart, unit, VALUES);
     let at = columns.first().map(|column| column.iter().map(|point| point.0).collect()).unwrap_or_default();
-    let series = course.lines.iter().zip(&columns);
+    let series = chart.lines.iter().zip(&columns);
     let series =
         series.map(|(line, column)| (line.name.clone(), column.iter().map(|point| point.1).collect())).collect();
-    Values { axis: "time", until: course.until, unit: unit.code(), at, series }
+    Values { axis: "time", until: chart.until, unit: unit.code(), at, series }
 }

@@ -1,21 +1,9 @@
 //! A figure over the points of a sweep: every trial a mark, the middle of a point with its 95 % interval.
 
-use super::frame::Frame;
-use super::scale::Scale;
+use super::axes::{Frame, Scale};
 use super::unit::Unit;
-use super::{Canvas, Drawing, Mark, Shape, apart, mark, number, text_width};
-
-/// The trials of a point.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spot {
-    pub name: String,
-    /// The figure of each trial, and whether the trial is valid.
-    pub trials: Vec<(f64, bool)>,
-    /// The point's middle; `None` where no trial has the figure.
-    pub middle: Option<f64>,
-    /// The 95 % interval of it.
-    pub interval: Option<(f64, f64)>,
-}
+use super::{Canvas, Drawing, Mark, Shape, mark, number, text_width};
+use crate::present::points::Spot;
 
 /// One figure of all points.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +30,12 @@ pub struct Dots {
 
 /// With more points than this, intervals become a band.
 const MAX_WHISKERS: usize = 60;
+
+/// Places of points that no number orders: one after the other.
+pub fn evenly(points: usize) -> Vec<f64> {
+    let last = points.saturating_sub(1).max(1) as f64;
+    (0..points).map(|index| index as f64 / last).collect()
+}
 
 impl Dots {
     fn scale(&self) -> Scale {
@@ -73,12 +67,10 @@ impl Dots {
         }
         if self.groups.len() > 1 {
             let last = |group: &Group| group.spots.iter().rev().find_map(|spot| spot.middle);
-            let wanted = self.groups.iter().enumerate();
-            let wanted = wanted.filter_map(|(index, group)| Some((index, frame.y(scale.place(last(group)?)))));
-            for (index, y) in apart(wanted.collect(), 15.0, frame.top + 4.0, frame.bottom()) {
-                let group = &self.groups[index];
-                canvas.text(&format!("label l{}", group.style), (frame.right() + 6.0, y + 4.0), &group.name);
-            }
+            let names = self.groups.iter().enumerate().filter_map(|(index, group)| {
+                Some((index, group.style, group.name.clone(), frame.y(scale.place(last(group)?))))
+            });
+            frame.labels(&mut canvas, names);
         }
         canvas.finish(shape, frame.plot())
     }

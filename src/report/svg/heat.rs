@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::frame::Frame;
+use super::axes::Frame;
 use super::{Canvas, Drawing, Shape, number, text_width};
 
 /// Shades, from 1.
@@ -34,7 +34,7 @@ pub struct Grid {
 
 impl Grid {
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame = self.left.map_or_else(|| Frame::of_time(shape), |left| Frame::inside(shape, left, 8.0));
+        let frame = self.left.map_or_else(|| Frame::for_time(shape), |left| Frame::inside(shape, left, 8.0));
         let frame = if self.axis.is_empty() { frame } else { frame.above_a_name() };
         let mut canvas = Canvas::default();
         canvas.text("name", (0.0, 12.0), &self.name);

@@ -1,10 +1,9 @@
 //! Figures over time: lines with their names at their ends, phases as tinted ground, events as numbered flags.
 
-use super::frame::Frame;
-use super::scale::{Scale, time_ticks};
+use super::axes::{Frame, Scale, time_ticks};
 use super::unit::{Unit, moment};
-use super::{Canvas, Drawing, Shape, apart, number, text_width};
-use crate::report::thin::{Point, envelope};
+use super::{Canvas, Drawing, Shape, number, text_width};
+use crate::present::thin::{Point, envelope};
 
 /// A figure over time.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,9 +15,9 @@ pub struct Line {
     pub points: Vec<Point>,
 }
 
-/// A stretch of time that is not what was measured.
+/// A segment of time that is not what was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stretch {
+pub struct Segment {
     pub begin: f64,
     pub end: f64,
     pub name: &'static str,
@@ -35,24 +34,23 @@ pub struct Event {
 
 /// Lines over one time axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course {
+pub struct TimeChart {
     pub name: String,
     pub unit: Unit,
     pub lines: Vec<Line>,
     /// How long the trial lasted, in seconds.
     pub until: f64,
-    pub stretches: Vec<Stretch>,
+    pub segments: Vec<Segment>,
     pub events: Vec<Event>,
 }
 
 /// By what factor the warm-up may exceed what was measured before it is cut off.
 const MAX_APART: f64 = 2.0;
-const LABEL_DISTANCE: f64 = 15.0;
 
-impl Course {
+impl TimeChart {
     /// Fits what was measured. What lies far above it, in the warm-up or the drain, is cut off.
     pub fn scale(&self) -> (Scale, bool) {
-        let is_apart = |at: f64| self.stretches.iter().any(|stretch| at >= stretch.begin && at < stretch.end);
+        let is_apart = |at: f64| self.segments.iter().any(|segment| at >= segment.begin && at < segment.end);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let all: Vec<f64> = points().filter_map(|point| point.1).collect();
         let measured: Vec<f64> = points().filter(|point| !is_apart(point.0)).filter_map(|point| point.1).collect();
@@ -64,7 +62,7 @@ impl Course {
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame = Frame::of_time(shape);
+        let frame = Frame::for_time(shape);
         let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
         self.ground(&mut canvas, &frame);
         let cut = if is_cut { "; the warm-up goes beyond" } else { "" };
@@ -84,7 +82,11 @@ impl Course {
             canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
         }
         canvas.close_window();
-        self.labels(&mut canvas, &frame, scale);
+        let last = |line: &Line| line.points.iter().rev().find_map(|point| point.1);
+        let names = self.lines.iter().enumerate().filter_map(|(index, line)| {
+            Some((index, line.style, line.name.clone(), frame.y(scale.place(last(line)?))))
+        });
+        frame.labels(&mut canvas, names);
         self.names_of_moments(&mut canvas, &frame);
         Drawing { until: Some(self.until), ..canvas.finish(shape, frame.plot()) }
     }
@@ -95,23 +97,23 @@ impl Course {
 
     fn ground(&self, canvas: &mut Canvas, frame: &Frame) {
         canvas.open_window(frame.plot());
-        let stretches = self.stretches.iter().map(|stretch| ("apart", stretch.begin, stretch.end));
+        let segments = self.segments.iter().map(|segment| ("apart", segment.begin, segment.end));
         let events = self.events.iter().filter_map(|event| Some(("outage", event.at, event.until?)));
-        for (class, begin, end) in stretches.chain(events) {
+        for (class, begin, end) in segments.chain(events) {
             let (begin, end) = (self.x(frame, begin), self.x(frame, end));
             canvas.rectangle(class, [begin, frame.top, (end - begin).max(1.0), frame.height]);
         }
         canvas.close_window();
     }
 
-    /// Above the values: which stretches were not measured, and the numbers of events.
+    /// Above the values: which segments were not measured, and the numbers of events.
     fn names_of_moments(&self, canvas: &mut Canvas, frame: &Frame) {
         let y = frame.top - 5.0;
-        for stretch in &self.stretches {
-            let (begin, end) = (self.x(frame, stretch.begin), self.x(frame, stretch.end));
-            if end - begin > text_width(stretch.name) {
-                let middle = (stretch.begin + stretch.end) / 2.0;
-                canvas.text_at("tick m", middle, ((begin + end) / 2.0, y), stretch.name);
+        for segment in &self.segments {
+            let (begin, end) = (self.x(frame, segment.begin), self.x(frame, segment.end));
+            if end - begin > text_width(segment.name) {
+                let middle = (segment.begin + segment.end) / 2.0;
+                canvas.text_at("tick m", middle, ((begin + end) / 2.0, y), segment.name);
             }
         }
         for (index, event) in self.events.iter().enumerate() {
@@ -134,19 +136,6 @@ impl Course {
         }
         data
     }
-
-    /// Each line's name at its last value.
-    fn labels(&self, canvas: &mut Canvas, frame: &Frame, scale: Scale) {
-        let last = |line: &Line| line.points.iter().rev().find_map(|point| point.1);
-        let wanted = self.lines.iter().enumerate();
-        let wanted = wanted.filter_map(|(index, line)| Some((index, frame.y(scale.place(last(line)?)))));
-        for (index, y) in apart(wanted.collect(), LABEL_DISTANCE, frame.top + 4.0, frame.bottom()) {
-            let line = &self.lines[index];
-            canvas.open_series(index);
-            canvas.text(&format!("label l{}", line.style), (frame.right() + 8.0, y + 4.0), &line.name);
-            canvas.close_group();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -158,17 +147,17 @@ mod tests {
         let points = (0..86_400).map(|second| (f64::from(second), Some(f64::from(second % 977)))).collect();
         let with_gap = vec![(0.0, Some(1.0)), (10.0, None), (20.0, Some(2.0))];
         let line = |points| Line { name: "p99".to_owned(), style: 1, points };
-        let course = |points| Course {
+        let chart = |points| TimeChart {
             name: "messages/s".to_owned(),
             unit: Unit::PerSecond,
             lines: vec![line(points)],
             until: 86_400.0,
-            stretches: vec![],
+            segments: vec![],
             events: vec![Event { at: 5.0, until: None, text: "x".to_owned() }],
         };
         let shape = Shape { width: 920.0, height: 240.0 };
-        assert!(course(points).draw(shape).body.len() < 14_000);
-        let gap = course(with_gap).draw(shape).body;
+        assert!(chart(points).draw(shape).body.len() < 14_000);
+        let gap = chart(with_gap).draw(shape).body;
         assert_eq!(gap.matches("h0").count(), 2, "{gap}");
     }
 }

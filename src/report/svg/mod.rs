@@ -1,19 +1,17 @@
 //! Charts as SVG text: pure functions of data. They carry class names instead of colours, so that one drawing serves a light and
 //! a dark page; [`theme`](super::theme) has the colours.
 //!
-//! - `scale`: from values to places, and where the ticks are. `unit`: how values are written. `frame`: axes and grid.
+//! - `axes`: from values to places, ticks and grid. `unit`: how values are written.
 //! - `lines`: figures over time. `tail`: latency by percentile. `dots`: a figure over the points of a sweep.
 //! - `probes`: the probes of a search.
-//! - `bars`: figures of named things. `heat`: a grid of shades. `forest`: ratios with their intervals.
+//! - `bars`: figures of named things, and ratios with their intervals. `heat`: a grid of shades.
 
+pub mod axes;
 pub mod bars;
 pub mod dots;
-pub mod forest;
-pub mod frame;
 pub mod heat;
 pub mod lines;
 pub mod probes;
-pub mod scale;
 pub mod tail;
 pub mod unit;
 

@@ -1,7 +1,6 @@
 //! The probes of a search: what was asked for against the latency that came of it, with the interval in which the capacity lies.
 
-use super::frame::Frame;
-use super::scale::Scale;
+use super::axes::{Frame, Scale};
 use super::unit::Unit;
 use super::{Canvas, Drawing, Mark, Shape, mark, text_width};
 

@@ -3,10 +3,9 @@
 
 use hdrhistogram::Histogram;
 
-use super::frame::Frame;
-use super::scale::Scale;
+use super::axes::{Frame, Scale};
 use super::unit::Unit;
-use super::{Canvas, Drawing, Shape, apart, number, shortened, text_width};
+use super::{Canvas, Drawing, Shape, number, shortened, text_width};
 
 /// One distribution.
 #[derive(Debug, Clone)]
@@ -81,19 +80,11 @@ impl Tail {
             canvas.path(&format!("line s{} unsure", curve.style), &unsure);
             canvas.close_group();
         }
-        self.labels(&mut canvas, &frame, scale, nines);
+        let names = self.curves.iter().enumerate().map(|(index, curve)| {
+            (index, curve.style, shortened(&curve.name), frame.y(scale.place(curve.at(quantile(nines)))))
+        });
+        frame.labels(&mut canvas, names);
         canvas.finish(shape, frame.plot())
-    }
-
-    fn labels(&self, canvas: &mut Canvas, frame: &Frame, scale: Scale, nines: f64) {
-        let wanted = self.curves.iter().enumerate();
-        let wanted = wanted.map(|(index, curve)| (index, frame.y(scale.place(curve.at(quantile(nines))))));
-        for (index, y) in apart(wanted.collect(), 15.0, frame.top + 4.0, frame.bottom()) {
-            let curve = &self.curves[index];
-            canvas.open_series(index);
-            canvas.text(&format!("label l{}", curve.style), (frame.right() + 8.0, y + 4.0), &shortened(&curve.name));
-            canvas.close_group();
-        }
     }
 }
 

@@ -1,8 +1,16 @@
 //! The largest figures of a page, below its verdict.
 
+use super::svg::escape;
+use crate::evaluate::comparison::{Comparison, Design, FigureComparison, Outcome};
+use crate::present::comparison::amount;
+use crate::present::points::by_point;
+use crate::present::search::probe_of_the_answer;
+use crate::present::verdict;
 use crate::record::readable::{self, bytes, count, duration, percent, rate};
-use crate::record::{Latency, Pipeline, Record};
-use crate::report::svg::escape;
+use crate::record::{Latency, Pipeline, Record, SearchRecord, Status};
+
+/// Figures of a comparison that have a tile.
+const MAX_COMPARED: usize = 5;
 
 /// Figures with their units of so many characters or more are set in a smaller size, to have place in their tiles.
 const LONG_FIGURE: usize = 8;
@@ -18,7 +26,7 @@ pub struct Tile {
 }
 
 /// A tile; a unit stands smaller than its number.
-pub fn tile(label: &str, figure: String, note: String) -> Tile {
+fn tile(label: &str, figure: String, note: String) -> Tile {
     let (figure, unit) = match figure.split_once(' ') {
         Some((number, unit)) if !unit.contains(' ') => (number.to_owned(), unit.to_owned()),
         _ => (figure, String::new()),
@@ -27,7 +35,10 @@ pub fn tile(label: &str, figure: String, note: String) -> Tile {
 }
 
 /// Those of one trial.
-pub fn tiles(record: &Record) -> Vec<Tile> {
+pub fn trial_tiles(record: &Record) -> Vec<Tile> {
+    if record.status == Status::Failed && record.counts.attempted == 0 {
+        return Vec::new();
+    }
     let throughput = &record.throughput;
     let asked = match throughput.target_per_second {
         Some(wanted) => format!("wanted {}", rate(wanted)),
@@ -53,6 +64,81 @@ pub fn tiles(record: &Record) -> Vec<Tile> {
     ));
     tiles.extend(broker_cpu(record));
     tiles
+}
+
+/// Those of several trials.
+pub fn sweep_tiles(records: &[&Record]) -> Vec<Tile> {
+    let any_counts = records.iter().any(|record| verdict::counts(record));
+    let trusted = || records.iter().filter(|record| !any_counts || verdict::counts(record));
+    let rate_of = |record: &&&Record| record.throughput.messages_per_second;
+    let fastest = trusted().max_by(|one, other| rate_of(one).total_cmp(&rate_of(other)));
+    let latency = fastest.and_then(|record| Some((record.headline_latency()?.p99_ns?, record.headline.to_string())));
+    let lost = records
+        .iter()
+        .filter_map(|record| record.verification.as_ref())
+        .map(|found| found.lost)
+        .fold(0, u64::saturating_add);
+    let trials = crate::present::several(records.len(), "trial");
+    let payload = trusted().map(|record| record.throughput.payload_bytes_per_second).fold(0.0, f64::max);
+    let mut tiles = vec![
+        tile("points", count(by_point(records).len() as u64), trials),
+        tile(
+            "most messages per second",
+            rate(fastest.as_ref().map_or(0.0, rate_of)),
+            format!("{}/s of payload at most", bytes(payload)),
+        ),
+    ];
+    tiles.extend(latency.map(|(p99, name)| tile("p99 in that trial", duration(p99 as f64), format!("{name} time"))));
+    if records.iter().any(|record| record.verification.is_some()) {
+        tiles.push(tile("lost", count(lost), "over all trials".to_owned()));
+    }
+    tiles
+}
+
+/// Those of a search.
+pub fn search_tiles(search: &SearchRecord) -> Vec<Tile> {
+    let found = &search.answer;
+    let confirmed = |held: f64| tile("messages per second", rate(held), "held in a longer probe too".to_owned());
+    let short = |held: f64| tile("in short probes only", rate(held), "messages per second, not confirmed".to_owned());
+    let held = found.rate_per_second.map(confirmed).or(found.unconfirmed_per_second.map(short));
+    let interval = found.capacity_low.zip(found.capacity_high);
+    let capacity = found.capacity_per_second.map(|capacity| {
+        let note = interval.map(|(low, high)| format!("95 % interval {} … {}", rate(low), rate(high)));
+        tile("rate that half of all probes hold", rate(capacity), note.unwrap_or_default())
+    });
+    let p99 = probe_of_the_answer(search).and_then(|probe| probe.p99_ns);
+    let p99 = p99.map(|ns| tile("p99 at that rate", duration(ns as f64), "response time".to_owned()));
+    let probes = tile("probes", search.probes.len().to_string(), format!("in {}", duration(search.took_ns as f64)));
+    // The p99 belongs to the rate beside it.
+    [held, p99, capacity, Some(probes)].into_iter().flatten().collect()
+}
+
+/// Those of two runs, where they have one point in common.
+pub fn comparison_tiles(comparison: &Comparison) -> Vec<Tile> {
+    let [point] = comparison.points.as_slice() else { return Vec::new() };
+    // A ratio that is not certain is its interval: one number would say more than is known.
+    let ratio = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {
+        (Outcome::CannotTell, Some((low, high))) => format!("{low:.2}–{high:.2}"),
+        _ => format!("{:.3}", figure.ratio),
+    };
+    let how = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {
+        (Outcome::CannotTell, Some(_)) => "not certain: 95 % interval".to_owned(),
+        (_, Some((low, high))) => format!("95 % interval {low:.3}–{high:.3}"),
+        _ if comparison.design == Design::InTurn => "by pairs".to_owned(),
+        _ => "by trials".to_owned(),
+    };
+    let tile = |figure: &FigureComparison| Tile {
+        label: format!("{}, B / A", figure.figure),
+        figure: ratio(figure),
+        unit: String::new(),
+        note: format!(
+            "{}; medians: A {}, B {}",
+            how(figure),
+            amount(figure, figure.a.median),
+            amount(figure, figure.b.median)
+        ),
+    };
+    point.figures.iter().take(MAX_COMPARED).map(tile).collect()
 }
 
 /// What a pipeline wrote: one tile for all of its sinks where they got the same.
@@ -113,9 +199,13 @@ fn losses(record: &Record) -> Tile {
             tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
         }
         None => {
-            let share = counts.without_acknowledgement() as f64 / (counts.attempted + counts.unsent).max(1) as f64;
-            let note =
-                format!("{} of {}; arrival was not verified", percent(share), count(counts.attempted + counts.unsent));
+            let share = counts.without_acknowledgement() as f64
+                / (counts.attempted.saturating_add(counts.unsent)).max(1) as f64;
+            let note = format!(
+                "{} of {}; arrival was not verified",
+                percent(share),
+                count(counts.attempted.saturating_add(counts.unsent))
+            );
             tile("not acknowledged", count(counts.without_acknowledgement()), note)
         }
     }

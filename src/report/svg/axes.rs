@@ -1,4 +1,8 @@
-//! From values to places between 0 and 1, and the values at which an axis has ticks.
+//! Axes: from values to places between 0 and 1, the values at which an axis has ticks, and the rectangle in which values lie with its
+//! axes, ticks and grid.
+
+use super::unit::{Unit, plain};
+use super::{Canvas, Shape, apart, end_of, text_width};
 
 /// A scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -132,6 +136,139 @@ pub fn time_ticks(until: f64, most: usize) -> Vec<f64> {
     let weeks = || (until / most.max(1) as f64 / WEEK).ceil() * WEEK;
     let step = TIME_STEPS.into_iter().find(|step| until / step <= most as f64).unwrap_or_else(weeks);
     (0..=(until / step + 1e-9) as usize).map(|index| index as f64 * step).collect()
+}
+
+/// Room above the values for the axis' name.
+const TOP: f64 = 26.0;
+/// Room below them for ticks.
+const BOTTOM: f64 = 26.0;
+/// At least as much room is right of them.
+const RIGHT: f64 = 14.0;
+/// Room for the numbers of flags.
+const FLAGS: f64 = 8.0;
+/// Below this height, an axis has fewer ticks.
+const TICK_DISTANCE: f64 = 42.0;
+
+/// Between the names of series.
+const LABEL_DISTANCE: f64 = 15.0;
+
+/// With more ticks, only those with a name have a mark.
+const MAX_MARKS: usize = 40;
+
+/// Where values lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Frame {
+    pub left: f64,
+    pub top: f64,
+    pub width: f64,
+    pub height: f64,
+}
+
+impl Frame {
+    /// With `left` and `right` of room for ticks and labels.
+    pub fn inside(shape: Shape, left: f64, right: f64) -> Self {
+        Frame { left, top: TOP, width: shape.width - left - right, height: shape.height - TOP - BOTTOM }
+    }
+
+    /// The same for all charts of a trial over time, so that their seconds stand below each other.
+    pub fn for_time(shape: Shape) -> Self {
+        let mut frame =
+            if shape.is_narrow() { Frame::inside(shape, 52.0, 74.0) } else { Frame::inside(shape, 62.0, 84.0) };
+        // Flags stand between the axis' name and the values.
+        frame.top += FLAGS;
+        frame.height -= FLAGS;
+        frame
+    }
+
+    /// With room for a name below the horizontal axis.
+    pub fn above_a_name(mut self) -> Self {
+        self.height -= 18.0;
+        self
+    }
+
+    /// With room for a line of text below the name of the vertical axis.
+    pub fn below_a_legend(mut self) -> Self {
+        self.top += 18.0;
+        self.height -= 18.0;
+        self
+    }
+
+    pub fn x(&self, share: f64) -> f64 {
+        self.left + share * self.width
+    }
+
+    /// 0 is at the bottom.
+    pub fn y(&self, share: f64) -> f64 {
+        self.top + (1.0 - share) * self.height
+    }
+
+    pub fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    pub fn right(&self) -> f64 {
+        self.left + self.width
+    }
+
+    pub fn plot(&self) -> [f64; 4] {
+        [self.left, self.top, self.width, self.height]
+    }
+
+    /// The vertical axis with its grid; its name stands above it.
+    pub fn vertical(&self, canvas: &mut Canvas, scale: Scale, unit: Unit, name: &str) {
+        let base = unit.base(scale.high());
+        let text = |tick: f64| match base {
+            Some((size, _)) => plain(tick / size),
+            None => unit.short(tick),
+        };
+        for tick in scale.ticks_of(base.map_or(1.0, |base| base.0), (self.height / TICK_DISTANCE) as usize) {
+            let y = self.y(scale.place(tick));
+            canvas.line("grid", (self.left, y), (self.right(), y));
+            canvas.text("tick e", (self.left - 8.0, y + 4.0), &text(tick));
+        }
+        let logarithmic = if scale.is_logarithmic() { ", logarithmic" } else { "" };
+        let counted = base.map(|(_, name)| format!(", {name}")).unwrap_or_default();
+        canvas.text("name", (0.0, 12.0), &format!("{name}{counted}{logarithmic}"));
+    }
+
+    /// Ticks of the horizontal axis at shares of the width; those that would cover the one before are left out.
+    pub fn horizontal(&self, canvas: &mut Canvas, ticks: &[(f64, String)]) {
+        canvas.line("axis", (self.left, self.bottom()), (self.right(), self.bottom()));
+        let mut free_from = f64::NEG_INFINITY;
+        canvas.open_ticks();
+        for (share, text) in ticks {
+            let text = end_of(text);
+            let (x, half) = (self.x(*share), text_width(&text) / 2.0);
+            // A long name at an end is not centred: it stays inside the drawing.
+            let middle = x.min(self.right() + RIGHT - half).max(half);
+            let has_room = middle - half >= free_from;
+            if has_room || ticks.len() <= MAX_MARKS {
+                canvas.line("axis", (x, self.bottom()), (x, self.bottom() + 4.0));
+            }
+            if has_room {
+                canvas.text("tick m", (middle, self.bottom() + 18.0), &text);
+                free_from = middle + half + 8.0;
+            }
+        }
+        canvas.close_group();
+    }
+
+    /// The names of series at the heights of their last values, moved apart. Each has its index and its style.
+    pub fn labels(&self, canvas: &mut Canvas, names: impl Iterator<Item = (usize, usize, String, f64)>) {
+        let names: Vec<(usize, usize, String, f64)> = names.collect();
+        let wanted = names.iter().enumerate().map(|(place, (.., y))| (place, *y)).collect();
+        for (place, y) in apart(wanted, LABEL_DISTANCE, self.top + 4.0, self.bottom()) {
+            let (index, style, name, _) = &names[place];
+            canvas.open_series(*index);
+            canvas.text(&format!("label l{style}"), (self.right() + 8.0, y + 4.0), name);
+            canvas.close_group();
+        }
+    }
+
+    /// The name of the horizontal axis, below its ticks.
+    pub fn horizontal_name(&self, canvas: &mut Canvas, name: &str) {
+        canvas.text("name m", (self.x(0.5), self.bottom() + 37.0), name);
+    }
 }
 
 #[cfg(test)]

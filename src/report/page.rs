@@ -1,18 +1,19 @@
 //! The document: its head, its sections in their order, and a script that only adds.
 
-use super::section::lead::Lead;
-use super::section::{Part, Section};
+use super::section::{Block, Section};
 use super::svg::escape;
-use super::theme;
+use super::tiles::Tile;
+use super::{html, theme};
+use crate::present::Summary;
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
 
 /// No request is possible: not even an accidental one.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// The page.
-pub fn html(title: &str, lead: &Lead, sections: &[Section]) -> String {
+pub fn html(title: &str, summary: &Summary, tiles: &[Tile], sections: &[Section]) -> String {
     let links: String = sections.iter().enumerate().map(|(index, section)| link(index, section)).collect();
     let body: String = sections.iter().enumerate().map(|(index, section)| self::section(index, section)).collect();
     format!(
@@ -27,7 +28,7 @@ pub fn html(title: &str, lead: &Lead, sections: &[Section]) -> String {
         escape(title),
         theme::properties(),
         theme::compact(STYLE),
-        lead.html(),
+        html::head(summary, tiles),
         SCRIPT.trim()
     )
 }
@@ -42,19 +43,19 @@ fn link(index: usize, section: &Section) -> String {
 }
 
 fn section(index: usize, section: &Section) -> String {
-    let parts: String = section.parts.iter().map(part).collect();
+    let blocks: String = section.blocks.iter().map(block).collect();
     let id = anchor(index, section);
     format!(
-        "<section id=\"{id}\" aria-labelledby=\"{id}-title\"><h2 id=\"{id}-title\">{}</h2>\n{parts}</section>\n",
+        "<section id=\"{id}\" aria-labelledby=\"{id}-title\"><h2 id=\"{id}-title\">{}</h2>\n{blocks}</section>\n",
         escape(&section.title)
     )
 }
 
-fn part(part: &Part) -> String {
-    match part {
-        Part::Html(html) => html.clone(),
-        Part::Figure(figure) => figure.html(3),
-        Part::Pair(figures) => {
+fn block(block: &Block) -> String {
+    match block {
+        Block::Html(html) => html.clone(),
+        Block::Figure(figure) => figure.html(3),
+        Block::Pair(figures) => {
             format!("<div class=\"pair\">{}</div>", figures.iter().map(|figure| figure.html(3)).collect::<String>())
         }
     }

@@ -4,15 +4,49 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::plain;
+use super::verdict;
+use crate::record::readable::plain;
 use crate::record::{Record, Status};
-use crate::report::svg::dots::Spot;
-use crate::statistics::{centre, median};
+use crate::statistics::{Quartiles, centre, median, quartiles};
 
 /// A point with its trials, in the order in which they are numbered.
 pub struct Point<'a> {
     pub values: &'a BTreeMap<String, Value>,
     pub records: Vec<&'a Record>,
+}
+
+/// A figure of a point's trials.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spot {
+    pub name: String,
+    /// The figure of each trial, and whether the trial is valid.
+    pub trials: Vec<(f64, bool)>,
+    /// The point's middle; `None` where no trial has the figure.
+    pub middle: Option<f64>,
+    /// The 95 % interval of it.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// The middle, the middle half and the ends of one figure over several trials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    pub lowest: f64,
+    pub quartiles: Quartiles,
+    pub highest: f64,
+}
+
+impl Spread {
+    fn new(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let (lowest, highest) = (*figures.first()?, *figures.last()?);
+        Some(Spread { lowest, quartiles: quartiles(&figures)?, highest })
+    }
+
+    /// Highest minus lowest, as a share of the median.
+    pub fn share(&self) -> f64 {
+        let median = self.quartiles.median;
+        if median > 0.0 { (self.highest - self.lowest) / median } else { 0.0 }
+    }
 }
 
 /// How points lie to each other.
@@ -29,6 +63,15 @@ pub enum Axes {
 }
 
 impl Axes {
+    /// What names a point: of keys that change together, the first one.
+    pub fn names(&self) -> Vec<String> {
+        let mut keys = self.keys();
+        if let Axes::One(_) = self {
+            keys.truncate(1);
+        }
+        keys
+    }
+
     /// What differs from point to point.
     pub fn keys(&self) -> Vec<String> {
         match self {
@@ -39,7 +82,8 @@ impl Axes {
     }
 }
 
-pub fn of<'a>(records: &[&'a Record]) -> Vec<Point<'a>> {
+/// The trials by point.
+pub fn by_point<'a>(records: &[&'a Record]) -> Vec<Point<'a>> {
     let mut points: BTreeMap<usize, Point<'a>> = BTreeMap::new();
     for record in records {
         let point =
@@ -50,22 +94,28 @@ pub fn of<'a>(records: &[&'a Record]) -> Vec<Point<'a>> {
 }
 
 impl Point<'_> {
-    /// The trials that count: the valid ones; without any, the completed ones.
+    /// The trials that count: the valid ones and demonstrations; without any, all that were measured to their end.
     pub fn counted(&self) -> Vec<&Record> {
-        let of = |counts: fn(&Record) -> bool| {
-            self.records.iter().copied().filter(|record| counts(record)).collect::<Vec<_>>()
+        let those = |is_one: fn(&Record) -> bool| {
+            self.records.iter().copied().filter(|record| is_one(record)).collect::<Vec<_>>()
         };
-        let valid = of(|record| record.verdict.valid);
-        if valid.is_empty() { of(|record| record.status == Status::Completed) } else { valid }
+        let counted = those(verdict::counts);
+        if counted.is_empty() { those(|record| record.status == Status::Completed) } else { counted }
     }
 
+    /// How many of them are valid, or demonstrations.
     pub fn valid(&self) -> usize {
-        self.records.iter().filter(|record| record.verdict.valid).count()
+        self.records.iter().filter(|record| verdict::counts(record)).count()
     }
 
     /// The values of these keys, as a name.
     pub fn name(&self, keys: &[String]) -> String {
         keys.iter().filter_map(|key| self.values.get(key)).map(plain).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The figure over the trials that count.
+    pub fn spread(&self, figure: &dyn Fn(&Record) -> Option<f64>) -> Option<Spread> {
+        Spread::new(self.counted().into_iter().filter_map(figure).collect())
     }
 
     /// The figure of every trial that ended, and its middle over those that count.
@@ -179,7 +229,7 @@ mod tests {
 
     fn axes_of(values: &[&[(&str, Value)]]) -> Axes {
         let records = records(values);
-        axes(&of(&records.iter().collect::<Vec<_>>()))
+        axes(&by_point(&records.iter().collect::<Vec<_>>()))
     }
 
     #[test]
@@ -205,5 +255,15 @@ mod tests {
         let amounts = [json!(3), json!("10 KiB"), json!("20k/s"), json!("500ms"), json!("lz4"), json!(true)]
             .map(|value| amount(&value));
         assert_eq!(amounts, [Some(3.0), Some(10_240.0), Some(20_000.0), Some(0.5), None, None]);
+    }
+
+    #[test]
+    fn quartiles_lie_between_the_nearest_two() {
+        // As numpy.percentile and R's quantile have it.
+        let spread = Spread::new(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
+        let quartiles = Quartiles { lower: 1.75, median: 2.5, upper: 3.25 };
+        assert_eq!(spread, Spread { lowest: 1.0, quartiles, highest: 4.0 });
+        assert_eq!(Spread::new(vec![7.0]).unwrap().share(), 0.0);
+        assert_eq!(Spread::new(Vec::new()), None);
     }
 }

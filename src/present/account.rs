@@ -1,0 +1,421 @@
+//! The account of a trial's messages: what became of them, who sent and received how many, where they stopped, and what was verified.
+
+use std::collections::BTreeSet;
+
+use super::{Fact, above_zero, duration_or_dash, known};
+use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
+use crate::record::{
+    Backlog, BacklogPhase, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask, GroupVerification,
+    MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
+};
+
+/// From this fairness index on, producers' shares are not worth a line.
+const EVEN_SHARES: f64 = 0.99;
+
+/// A shorter time to catch up is not shown: messages in flight when the load ends take about as long.
+const SHOWN_CATCH_UP_NS: u64 = 1_000_000_000;
+
+/// Outages and shares that a terminal shows.
+const MAX_OUTAGES: usize = 5;
+const MAX_SHARES: usize = 8;
+
+/// What verification can find, and what it means.
+const FOUND: [(&str, &str); 10] = [
+    ("lost", "acknowledged and never received, though the group read past them"),
+    ("unread", "not received when the wait for consumers ended; the broker may have them"),
+    ("undecided", "not known, because the verifier's memory was exceeded"),
+    ("not acknowledged but stored", "received, though they had failed or had no outcome"),
+    ("duplicated", "received again, and the broker did not announce it"),
+    ("redelivered", "received again, as the broker announced"),
+    ("reordered", "received after a later message of the same producer and partition"),
+    ("corrupt", "the payload is not what was sent"),
+    ("foreign", "not of this trial: another run or program writes to these topics"),
+    ("without a check of their order", "the memory for it was exceeded"),
+];
+
+/// The load: what was sent and carried, by whom, and where it stopped.
+pub fn load(record: &Record) -> Vec<Fact> {
+    let share = record.share.as_ref().map(|share| Fact::new("share", format!("{} of {}", share.number, share.count)));
+    let transactions = record.transactions.as_ref().map(|Transactions { committed, aborted, .. }| {
+        Fact::new("transactions", format!("{} committed, {} aborted", count(*committed), count(*aborted)))
+    });
+    let facts = [
+        Some(Fact::list("messages", messages(&record.counts))),
+        share,
+        Some(Fact { most: MAX_SHARES + 1, ..Fact::list("shares", shares(record)) }),
+        Some(Fact::list("throughput", throughput(record))),
+        record.wire.as_ref().map(|wire| Fact::new("wire", crossed(wire))),
+        consumed(record),
+        Some(Fact::new("partitions", partitions(record))),
+        Some(Fact::list("consumers", consumers(record))),
+        transactions,
+        Some(Fact { most: MAX_OUTAGES, ..Fact::list("outages", record.outages.iter().map(outage).collect()) }),
+    ];
+    known(facts.into_iter().flatten())
+}
+
+/// What came of it: a backlog, errors, and what consumers verified.
+pub fn outcome(record: &Record) -> Vec<Fact> {
+    known([
+        Fact::list("backlog", record.backlog.as_ref().map(backlog).unwrap_or_default()),
+        Fact::list("errors", errors(&record.errors)),
+        Fact::list("receiving", errors(&record.receive_errors)),
+        Fact::list("verified", record.verification.as_ref().map(verified).unwrap_or_default()),
+    ])
+}
+
+/// The messages of several trials together.
+pub fn all_messages(records: &[&Record]) -> Vec<Fact> {
+    let sum =
+        |number: fn(&Counts) -> u64| records.iter().map(|record| number(&record.counts)).fold(0, u64::saturating_add);
+    let counts = Counts {
+        attempted: sum(|of| of.attempted),
+        acknowledged: sum(|of| of.acknowledged),
+        failed: sum(|of| of.failed),
+        unresolved: sum(|of| of.unresolved),
+        unsent: sum(|of| of.unsent),
+        payload_bytes_acknowledged: sum(|of| of.payload_bytes_acknowledged),
+        producers_that_differ: sum(|of| u64::from(!of.balances())),
+        ..Counts::default()
+    };
+    let found: Vec<&Verification> = records.iter().filter_map(|record| record.verification.as_ref()).collect();
+    let sum = |number: fn(&Verification) -> u64| found.iter().map(|one| number(one)).fold(0, u64::saturating_add);
+    let verification = Verification {
+        received: sum(|of| of.received),
+        lost: sum(|of| of.lost),
+        unread: sum(|of| of.unread),
+        undecided: sum(|of| of.undecided),
+        not_acknowledged_but_stored: sum(|of| of.not_acknowledged_but_stored),
+        duplicated: sum(|of| of.duplicated),
+        redelivered: sum(|of| of.redelivered),
+        reordered: sum(|of| of.reordered),
+        unordered: sum(|of| of.unordered),
+        order_unchecked: sum(|of| of.order_unchecked),
+        corrupt: sum(|of| of.corrupt),
+        foreign: sum(|of| of.foreign),
+        saturated: found.iter().any(|of| of.saturated),
+        groups: Vec::new(),
+    };
+    let payload = format!("{} acknowledged", bytes(counts.payload_bytes_acknowledged as f64));
+    let verified = if found.is_empty() { Vec::new() } else { verified(&verification) };
+    known([Fact::list("messages", messages(&counts)), Fact::new("payload", payload), Fact::list("verified", verified)])
+}
+
+fn messages(counts: &Counts) -> Vec<String> {
+    let attempted = counts.attempted.max(1) as f64;
+    let outcome = |number: u64, name: &str| match number {
+        0 => format!("0 {name}"),
+        number => format!("{} {name} ({})", count(number), percent(number as f64 / attempted)),
+    };
+    let mut account = format!(
+        "{} attempted = {} acknowledged + {} + {}",
+        count(counts.attempted),
+        count(counts.acknowledged),
+        outcome(counts.failed, "failed"),
+        outcome(counts.unresolved, "unresolved")
+    );
+    if counts.unsent > 0 {
+        account += &format!("; {} were due and never sent", count(counts.unsent));
+    }
+    let mut sentences = vec![account];
+    if counts.unresolved > 0 {
+        let meaning =
+            "unresolved: without an answer when the wait for acknowledgements ended; the broker may have them";
+        sentences.push(meaning.to_owned());
+    }
+    if !counts.balances() {
+        sentences.push("This does not add up: it is a bug of brokermark.".to_owned());
+    }
+    sentences
+}
+
+/// The shares that a record was merged from.
+fn shares(record: &Record) -> Vec<String> {
+    let Some(first) = record.shares.first() else { return Vec::new() };
+    let machine =
+        |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
+    let machines = record.shares.iter().map(machine).collect::<BTreeSet<_>>().len();
+    let begun = apart_ns(record).map(|apart| format!(", first messages due within {}", duration(apart)));
+    let all = record.shares.len();
+    let counted = format!(
+        "{all} of {}, on {}{}",
+        first.share.count,
+        super::several(machines, "machine"),
+        begun.unwrap_or_default()
+    );
+    let one = |of: &MergedShare| {
+        format!(
+            "{}: {} messages/s over {}, {:.2} cores, {}{}",
+            of.share.number,
+            rate(of.messages_per_second),
+            duration(of.window_ns as f64),
+            of.cores_used,
+            of.hostname.as_deref().unwrap_or("unknown host"),
+            if of.valid { "" } else { ", not valid" }
+        )
+    };
+    std::iter::once(counted).chain(record.shares.iter().map(one)).collect()
+}
+
+/// Nanoseconds from the earliest time at which a share's first message was due to the latest; `None` where no time was set.
+fn apart_ns(record: &Record) -> Option<f64> {
+    let begins = record.shares.iter().map(|of| of.start.as_ref().map(|start| start.began_at.as_nanosecond()));
+    let begins = begins.collect::<Option<Vec<i128>>>()?;
+    Some((begins.iter().max()? - begins.iter().min()?) as f64)
+}
+
+fn throughput(record: &Record) -> Vec<String> {
+    let throughput = &record.throughput;
+    let mut carried = format!(
+        "{} messages/s, {}/s of payload, in a window of {}",
+        rate(throughput.messages_per_second),
+        bytes(throughput.payload_bytes_per_second),
+        duration(throughput.window_ns as f64)
+    );
+    if let Some(target) = throughput.target_per_second {
+        carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
+    }
+    let more = throughput.target_per_second.is_some_and(|target| throughput.messages_per_second > target);
+    if more && throughput.warm_up_messages > 0 {
+        carried +=
+            &format!("; {} messages of the warm-up were answered in the window", count(throughput.warm_up_messages));
+    }
+    if let Some(whole) = &throughput.until_last_acknowledgement {
+        carried += &format!(
+            "; {}/s over the {} until the last acknowledgement",
+            rate(whole.messages_per_second),
+            duration(whole.duration_ns as f64)
+        );
+    }
+    let uneven = throughput.producer_shares.filter(|shares| shares.jain_index < EVEN_SHARES).map(|shares| {
+        format!(
+            "producers sent from {} to {} messages each (Jain's fairness index {:.3})",
+            count(shares.smallest_messages),
+            count(shares.largest_messages),
+            shares.jain_index
+        )
+    });
+    std::iter::once(carried).chain(uneven).collect()
+}
+
+fn consumed(record: &Record) -> Option<Fact> {
+    let (consumed, per_second) = record.counts.consumed.zip(record.throughput.consumed_per_second)?;
+    Some(Fact::new("consumed", format!("{} messages, {}/s", count(consumed), rate(per_second))))
+}
+
+/// What crossed the wire. Where nothing was compressed, raw and sent bytes differ by the encoding alone, which makes them more: then
+/// neither a ratio nor what a core encodes says anything.
+fn crossed(wire: &Wire) -> String {
+    let mut parts =
+        vec![format!("{}/s raw, {}/s sent", bytes(wire.raw_bytes_per_second), bytes(wire.sent_bytes_per_second))];
+    if let Some(ratio) = wire.compression_ratio.filter(|ratio| *ratio > 1.0) {
+        parts.push(format!("compressed {ratio:.2} times"));
+        parts.extend(wire.raw_bytes_per_cpu_second.map(|raw| format!("{} raw for each second of CPU", bytes(raw))));
+    }
+    parts.push(format!("{} requests", count(wire.requests)));
+    parts.extend(above_zero(&[(wire.retried, "sent again"), (wire.quota_refusals, "refused for a quota")]));
+    if wire.throttled_fetches > 0 {
+        let (throttled, fetches) = (count(wire.throttled_fetches), count(wire.fetches));
+        parts.push(format!("{throttled} of {fetches} fetches delayed for a quota"));
+    }
+    parts.join(", ")
+}
+
+/// How partitions differ, where one is more than 10 % above another.
+fn partitions(record: &Record) -> String {
+    let Some(found) = record.partitions.as_ref().filter(|found| found.differ()) else { return String::new() };
+    let messages = format!("{} took {} messages each", count(found.partitions), between(found.acknowledged, count));
+    let latency = latencies(found.p50_ns, found.p99_ns);
+    if latency.is_empty() { messages } else { format!("{messages}; {} {latency}", record.headline) }
+}
+
+/// How consumers differ, likewise.
+fn consumers(record: &Record) -> Vec<String> {
+    let groups = record.consumers.as_ref().map(|consumers| consumers.groups.as_slice()).unwrap_or_default();
+    let sentence = |group: &ConsumerSpread| {
+        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        let messages = format!("{} received {} messages each", count(group.consumers), between(group.consumed, count));
+        let latency = latencies(group.end_to_end_p50_ns, group.end_to_end_p99_ns);
+        format!("{name}{messages}{}", if latency.is_empty() { latency } else { format!("; end to end {latency}") })
+    };
+    groups.iter().filter(|group| group.differs()).map(sentence).collect()
+}
+
+/// Median and 99th percentile, as far as they are known.
+fn latencies(p50_ns: Option<Extent>, p99_ns: Option<Extent>) -> String {
+    let known = [("p50", p50_ns), ("p99", p99_ns)].into_iter().filter_map(|(name, ns)| Some((name, ns?)));
+    let texts = known.map(|(name, ns)| format!("{name} {}", between(ns, |ns| duration(ns as f64))));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn between(extent: Extent, text: impl Fn(u64) -> String) -> String {
+    format!("from {} to {}", text(extent.smallest), text(extent.largest))
+}
+
+/// "at 2.10 s: the next acknowledgement after 1.84 s, longest gap 1.84 s, 95 % of 50,000/s held again after 2.20 s".
+fn outage(outage: &Outage) -> String {
+    let after = |ns: u64| duration(ns as f64);
+    let first = match outage.first_acknowledgement_ns {
+        Some(first_ns) => format!("the next acknowledgement after {}", after(first_ns)),
+        None => "no acknowledgement followed".to_owned(),
+    };
+    let expected = rate(outage.expected_per_second);
+    let recovered = match outage.recovered_ns {
+        Some(recovered_ns) => format!("95 % of {expected}/s held again after {}", after(recovered_ns)),
+        None => format!("95 % of {expected}/s not held again"),
+    };
+    let paused = match (outage.client_paused_ns, outage.caused_by_client) {
+        (0, _) => String::new(),
+        (paused_ns, false) => format!("; {SLEEPER} for {} of the gap", after(paused_ns)),
+        (paused_ns, true) => format!("; {SLEEPER} for {} of the gap: it may not be the broker's", after(paused_ns)),
+    };
+    format!("at {}: {first}, longest gap {}, {recovered}{paused}", after(outage.begin_ns), after(outage.longest_gap_ns))
+}
+
+/// The backlog that consumers found: how it was built and drained, and what the producers saw meanwhile.
+fn backlog(backlog: &Backlog) -> Vec<String> {
+    let built = match (backlog.messages, backlog.payload_bytes) {
+        (Some(messages), Some(payload)) => {
+            format!("{} messages, {} of payload, when the consumers began", count(messages), bytes(payload as f64))
+        }
+        _ => "not there when the load ended, so no consumer began before".to_owned(),
+    };
+    let drained = backlog.groups.iter().map(|group| {
+        let name = if backlog.groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        name + &drained(group)
+    });
+    let phases =
+        [("build", Some(&backlog.build)), ("drain", backlog.drain.as_ref()), ("after", backlog.after.as_ref())];
+    let phases = phases.into_iter().filter_map(|(name, phase)| Some(producers(name, phase?)));
+    std::iter::once(built).chain(drained).chain(phases).collect()
+}
+
+fn drained(group: &GroupDrain) -> String {
+    let first = group.first_arrival_ns.map(|ns| format!("; first message after {}", duration(ns as f64)));
+    let drained = match (group.duration_ns, group.received_per_second) {
+        (Some(took_ns), per_second) => format!(
+            "caught up after {} and {} messages, {}/s; {} behind then",
+            duration(took_ns as f64),
+            count(group.received),
+            rate(per_second.unwrap_or_default()),
+            count(group.behind)
+        ),
+        (None, _) => format!(
+            "not caught up when the load ended: {} received, {} behind",
+            count(group.received),
+            count(group.behind)
+        ),
+    };
+    drained + &first.unwrap_or_default()
+}
+
+/// What the producers saw.
+fn producers(name: &str, phase: &BacklogPhase) -> String {
+    let latency = phase.response.as_ref().map_or_else(String::new, |response| {
+        format!(", response p50 {}, p99 {}", duration(response.p50_ns as f64), duration_or_dash(response.p99_ns))
+    });
+    format!(
+        "{name} {}: {}/s sent, {}/s acknowledged, {}/s consumed{latency}",
+        duration(phase.duration_ns as f64),
+        rate(phase.sent_per_second),
+        rate(phase.messages_per_second),
+        rate(phase.consumed_per_second)
+    )
+}
+
+/// What a group was told to do, in brackets.
+fn task(task: &GroupTask) -> String {
+    let work = task.work_mean_ns.map(|mean_ns| {
+        let law = match task.work_distribution {
+            None | Some(WorkDistribution::Fixed) => "",
+            Some(WorkDistribution::Exponential) => "exponential ",
+            Some(WorkDistribution::Lognormal) => "lognormal ",
+            Some(WorkDistribution::Pareto) => "Pareto ",
+        };
+        format!("{} of {law}work on each", duration(mean_ns as f64))
+    });
+    let limit = task.rate_limit_per_second.map(|limit| format!("at most {}/s", rate(limit)));
+    let start = task.start_after_ns.map(|after_ns| format!("from {} on", duration(after_ns as f64)));
+    format!("({}) ", [work, limit, start].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// Errors by class.
+pub fn errors(errors: &[ErrorCount]) -> Vec<String> {
+    let sentence = |error: &ErrorCount| {
+        format!(
+            "{} × {}: {} (first after {})",
+            count(error.count),
+            error.class,
+            error.first_message,
+            duration(error.first_at_ns as f64)
+        )
+    };
+    errors.iter().map(sentence).collect()
+}
+
+/// A sentence for each group, and what the words mean that are in them.
+fn verified(found: &Verification) -> Vec<String> {
+    // Older records have the sums of all groups alone.
+    let sum = GroupVerification {
+        received: found.received,
+        lost: found.lost,
+        unread: found.unread,
+        undecided: found.undecided,
+        not_acknowledged_but_stored: found.not_acknowledged_but_stored,
+        duplicated: found.duplicated,
+        redelivered: found.redelivered,
+        reordered: found.reordered,
+        corrupt: found.corrupt,
+        ..GroupVerification::default()
+    };
+    let groups = if found.groups.is_empty() { std::slice::from_ref(&sum) } else { &found.groups };
+    let sentence = |group: &GroupVerification| {
+        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        format!("{name}{}{}", group.task.as_ref().map(task).unwrap_or_default(), verified_by(group, found))
+    };
+    let mut sentences: Vec<String> = groups.iter().map(sentence).collect();
+    let elsewhere = [found.foreign, found.order_unchecked];
+    let told = above_zero(&[(elsewhere[0], FOUND[8].0), (elsewhere[1], FOUND[9].0)]);
+    if !told.is_empty() {
+        sentences.push(told.join(", "));
+    }
+    let numbers = numbers(&sum).into_iter().chain(elsewhere);
+    let explained = FOUND.iter().zip(numbers).filter(|(_, number)| *number > 0);
+    sentences.extend(explained.map(|((word, meaning), _)| format!("{word}: {meaning}")));
+    sentences
+}
+
+/// What can be found in a group, in the order of [`FOUND`].
+fn numbers(group: &GroupVerification) -> [u64; 8] {
+    [
+        group.lost,
+        group.unread,
+        group.undecided,
+        group.not_acknowledged_but_stored,
+        group.duplicated,
+        group.redelivered,
+        group.reordered,
+        group.corrupt,
+    ]
+}
+
+fn verified_by(group: &GroupVerification, found: &Verification) -> String {
+    let named: Vec<(u64, &str)> = numbers(group).into_iter().zip(FOUND.map(|(name, _)| name)).collect();
+    let listed = above_zero(&named);
+    let mut text = match (listed.is_empty(), found.unordered) {
+        (true, 0) => "each exactly once, in order and whole".to_owned(),
+        (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
+        (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
+    };
+    if let (Some(consumer_lag), Some(catch_up_ns)) = (group.consumer_lag_at_load_end, group.catch_up_ns)
+        && consumer_lag > 0
+        && catch_up_ns >= SHOWN_CATCH_UP_NS
+    {
+        let caught_up = duration(catch_up_ns as f64);
+        text += &format!("; {} behind when the load ended, caught up after {caught_up}", count(consumer_lag));
+    }
+    if found.saturated {
+        text += "; memory exceeded, so these are lower bounds";
+    }
+    format!("{} received: {text}", count(group.received))
+}

@@ -1,0 +1,215 @@
+//! What is needed to repeat a run and to compare it: client and machine, broker, durability, load, versions.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Fact, known, several};
+use crate::record::readable::{bytes, count, duration, percent, plain};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Record, SinkRecord};
+
+/// Different texts of one condition that are told.
+const MAX_TEXTS: usize = 4;
+
+/// How a trial's client and machine fared; then [`conditions`].
+pub fn trial_conditions(record: &Record) -> Vec<Fact> {
+    let load = record.host_load.as_ref().map(|load| machine(load, &record.client, record.environment.cores));
+    let mut facts = known([
+        Fact::new("client", client(&record.client)),
+        Fact::new("machine", load.unwrap_or_default()),
+        Fact::list("broker uses", record.broker_usage.as_ref().map(broker_usage).unwrap_or_default()),
+    ]);
+    facts.extend(conditions(&[record]));
+    facts
+}
+
+/// Where trials differ, all of their texts.
+pub fn conditions(records: &[&Record]) -> Vec<Fact> {
+    let all = |label: &str, text: &dyn Fn(&Record) -> Option<String>| {
+        let texts: BTreeSet<String> = records.iter().filter_map(|record| text(record)).collect();
+        Fact::new(label, texts.into_iter().take(MAX_TEXTS).collect::<Vec<_>>().join("; "))
+    };
+    let first = |label: &str, text: &dyn Fn(&Record) -> String| {
+        Fact::new(label, records.first().map(|record| text(record)).unwrap_or_default())
+    };
+    let durability = |record: &Record| record.durability.source.as_ref().map(|_| record.durability.to_string());
+    known([
+        all("broker", &|record| Some(broker(record))),
+        all("durability", &durability),
+        all("databases", &databases),
+        all("load", &|record| Some(load(record))),
+        all("payload", &payload),
+        all("host", &|record| Some(host(record))),
+        all("build", &|record| Some(record.environment.build())),
+        first("run", &|record| {
+            format!("{}, begun {}", record.run_id, record.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"))
+        }),
+        first("command", &|record| record.environment.command_line.join(" ")),
+    ])
+}
+
+fn client(client: &Client) -> String {
+    let busiest = |what: &str, name: &Option<String>, cores: Option<f64>| {
+        name.as_ref().zip(cores).map(|(name, cores)| format!("busiest {what} '{name}' {}", percent(cores)))
+    };
+    let parts = [
+        Some(client.cores()),
+        client.cpu_ns_per_message.map(|cpu| format!("{} CPU a message", duration(cpu))),
+        busiest("thread", &client.busiest_thread, client.busiest_thread_cores),
+        busiest("task", &client.busiest_task, client.busiest_task_cores),
+        client.peak_memory_bytes.map(|peak| format!("{} at most", bytes(peak as f64))),
+        (client.queue_full_ns > 0)
+            .then(|| format!("{} waiting for a full queue", duration(client.queue_full_ns as f64))),
+        (client.unmatched_answers > 0)
+            .then(|| format!("{} answers came too late for their messages", count(client.unmatched_answers))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn machine(load: &HostLoad, client: &Client, cores: usize) -> String {
+    let others = (load.system_cpu_busy - client.cores_used / cores.max(1) as f64).max(0.0);
+    let mut parts = vec![
+        format!("{} busy ({} with other programs)", percent(load.system_cpu_busy), percent(others)),
+        format!("{} withheld by the hypervisor", percent(load.steal)),
+    ];
+    let waited = [
+        (load.cgroup_throttled_share, "withheld by a CPU quota"),
+        (load.cpu_pressure_share, "of the time a task waited for a core"),
+        (load.memory_pressure_share, "of it for memory"),
+        (load.io_pressure_share, "of it for disks"),
+    ];
+    let known = waited.into_iter().filter_map(|(share, what)| Some((share.filter(|share| *share > 0.0)?, what)));
+    parts.extend(known.map(|(share, what)| format!("{} {what}", percent(share))));
+    parts.extend(client.pauses.map(|pauses| {
+        let [p99, max] = [pauses.p99_ns, pauses.max_ns].map(|ns| duration(ns as f64));
+        format!("1 in 100 wake-ups {p99} late or later, none over {max}")
+    }));
+    parts.join(", ")
+}
+
+/// CPU and memory of the broker's processes, all together and each; and which could not be asked.
+fn broker_usage(usage: &BrokerUsage) -> Vec<String> {
+    let known = |cores: Option<String>, memory: Option<u64>| {
+        let memory = memory.map(|amount| format!("{} at most", bytes(amount as f64)));
+        let known: Vec<String> = cores.into_iter().chain(memory).collect();
+        if known.is_empty() { "unknown".to_owned() } else { known.join(", ") }
+    };
+    let each = |source: &BrokerSource| match usage.sources.len() {
+        1 => source.name.clone(),
+        _ => {
+            let cores = source.cores_used.map(|cores| format!("{cores:.2} cores"));
+            format!("{} {}", source.name, known(cores, source.memory_bytes_max))
+        }
+    };
+    let sources: Vec<String> = usage.sources.iter().map(each).collect();
+    let all = format!("{}: {}", known(usage.cores(), usage.memory_bytes_max), sources.join("; "));
+    let failures = usage.sources.iter().filter(|source| source.failures > 0).map(|source| {
+        let why = source.first_failure.as_deref().unwrap_or("for an unknown reason");
+        format!("{}: {} samples failed, the first one: {why}", source.name, count(source.failures))
+    });
+    std::iter::once(all).chain(failures).collect()
+}
+
+fn broker(record: &Record) -> String {
+    let (environment, broker) = (&record.environment, &record.scenario["broker"]);
+    let addresses = addresses(broker);
+    let known = [
+        Some(broker["kind"].as_str().unwrap_or("broker").to_owned()),
+        (!addresses.is_empty()).then(|| format!("at {}", addresses.join(", "))),
+        environment.embedded.then(|| "inside brokermark".to_owned()),
+        environment.broker.as_ref().map(|broker| format!("({broker})")),
+        environment.client_library.as_ref().map(|client| format!("through {client}")),
+    ];
+    known.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// As the scenario has them: `address` or `addresses`.
+fn addresses(broker: &Value) -> Vec<String> {
+    match (&broker["addresses"], &broker["address"]) {
+        (Value::Array(addresses), _) => addresses.iter().map(plain).collect(),
+        (Value::Null, Value::Null) => Vec::new(),
+        (Value::Null, address) => vec![plain(address)],
+        (address, _) => vec![plain(address)],
+    }
+}
+
+fn databases(record: &Record) -> Option<String> {
+    let sinks = &record.pipeline.as_ref()?.sinks;
+    let settings = |sink: &SinkRecord| {
+        let settings: Vec<String> = sink.durability.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{}: {}", sink.name, if settings.is_empty() { "unknown".to_owned() } else { settings.join(", ") })
+    };
+    Some(sinks.iter().map(settings).collect::<Vec<_>>().join("; "))
+}
+
+fn load(record: &Record) -> String {
+    let model = match record.load_model {
+        LoadModel::Open => "open loop: a schedule decides when to send",
+        LoadModel::Closed => "closed loop: acknowledgements decide when to send",
+    };
+    let producers = record.tables().producers;
+    let window = producers.in_flight.map(|window| format!(", {} in flight each", window.0)).unwrap_or_default();
+    let producers = format!(", {}", several(producers.count.0 as usize, "producer"));
+    format!("{model}{producers}{window}; measured for {}", duration(record.throughput.window_ns as f64))
+}
+
+fn payload(record: &Record) -> Option<String> {
+    let acknowledged = record.counts.acknowledged;
+    (acknowledged > 0).then(|| {
+        let mean = record.counts.payload_bytes_acknowledged as f64 / acknowledged as f64;
+        let kind = record.scenario["payload"]["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
+        format!("{} a message on average{kind}", bytes(mean))
+    })
+}
+
+fn host(record: &Record) -> String {
+    let environment = &record.environment;
+    let cores = match &environment.cpu_model {
+        Some(model) => format!("{} × {model}", environment.cores),
+        None => several(environment.cores, "core"),
+    };
+    let parts = [
+        environment.hostname.clone(),
+        Some(cores),
+        environment.memory_bytes.map(|memory| bytes(memory as f64)),
+        Some(environment.operating_system.clone()),
+        environment.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
+    ];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn broker_usage_is_told_in_sum_and_by_source() {
+        let source = |name: &str, cores_used| BrokerSource {
+            name: name.to_owned(),
+            cores_used,
+            memory_bytes_max: cores_used.map(|_| 1 << 30),
+            ..BrokerSource::default()
+        };
+        let mut usage = BrokerUsage {
+            cores_used: Some(1.9),
+            cores_of_machine: Some(2),
+            memory_bytes_max: Some(1 << 30),
+            sources: vec![source("process 7 (java)", Some(1.9))],
+        };
+        assert_eq!(broker_usage(&usage), ["1.90 of 2 cores, 1.0 GiB at most: process 7 (java)"]);
+        usage.sources.push(source("http://b/metrics", None));
+        usage.cores_of_machine = None;
+        assert_eq!(
+            broker_usage(&usage),
+            ["1.90 cores, 1.0 GiB at most: process 7 (java) 1.90 cores, 1.0 GiB at most; http://b/metrics unknown"]
+        );
+    }
+
+    #[test]
+    fn address_is_told_whichever_key_it_was_given_by() {
+        assert_eq!(addresses(&json!({ "address": "a:1" })), ["a:1"]);
+        assert_eq!(addresses(&json!({ "addresses": ["a:1", "b:2"] })), ["a:1", "b:2"]);
+        assert_eq!(addresses(&json!({ "kind": "null" })), [""; 0]);
+    }
+}

@@ -1,0 +1,244 @@
+//! One trial: its headline, and the tables of its latencies and of the parts of its schedule.
+
+use super::verdict::{cause, is_demonstration, limit, trust};
+use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, stated, uncapital};
+use crate::record::readable::{count, duration, plain, rate};
+use crate::record::{Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status};
+
+/// What a reader is to find within seconds.
+pub fn summary(record: &Record) -> Summary {
+    let point: Vec<String> = record.point.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
+    let model = match record.load_model {
+        LoadModel::Open => "open loop",
+        LoadModel::Closed => "closed loop",
+    };
+    let context = [
+        (!point.is_empty()).then(|| point.join(", ")),
+        Some(format!("trial {}", record.trial)),
+        broker_kind(record),
+        Some(model.to_owned()),
+        Some(begun(record)),
+    ];
+    Summary {
+        name: record.scenario_name.clone(),
+        context: context.into_iter().flatten().collect(),
+        sentence: sentence(record),
+        answers: std::iter::once(trust(record)).chain(limit(record)).collect(),
+    }
+}
+
+/// The kind of broker, where the scenario is not named after it. Its version is among the conditions; some brokers' names are long.
+pub fn broker_kind(record: &Record) -> Option<String> {
+    let kind = record.broker_kind().filter(|kind| *kind != record.scenario_name)?;
+    Some(if kind == "null" { "null broker".to_owned() } else { kind })
+}
+
+/// When it began, to the minute.
+pub fn begun(record: &Record) -> String {
+    record.started_at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// "Held 20,000 messages/s; p99 3.60 ms; nothing lost."
+pub fn sentence(record: &Record) -> String {
+    if record.status == Status::Failed {
+        return format!("The trial failed: {}.", cause(record));
+    }
+    let carried = match &record.pipeline {
+        // What its producers did is told below.
+        Some(pipeline) if pipeline.consumed > 0 => vec![worked_off(pipeline)],
+        _ => [Some(carried(record)), tail(record)].into_iter().flatten().collect(),
+    };
+    let text = [carried.join("; "), missing(record)].join("; ");
+    if is_demonstration(record) { format!("No real broker: {}.", uncapital(&text)) } else { format!("{text}.") }
+}
+
+/// "The pipeline wrote 11,757 rows/s to each of redis and mongodb".
+fn worked_off(pipeline: &Pipeline) -> String {
+    let rates: Vec<String> = pipeline.sinks.iter().map(|sink| rate(sink.written_per_second)).collect();
+    match (pipeline.sinks.as_slice(), rates.as_slice()) {
+        ([], _) => format!("The pipeline consumed {} messages/s", rate(pipeline.consumed_per_second)),
+        ([before @ .., last], [one, others @ ..]) if !others.is_empty() && others.iter().all(|other| other == one) => {
+            let before: Vec<&str> = before.iter().map(|sink| sink.name.as_str()).collect();
+            format!("The pipeline wrote {one} rows/s to each of {} and {}", before.join(", "), last.name)
+        }
+        (sinks, rates) => {
+            let rows: Vec<String> =
+                sinks.iter().zip(rates).map(|(sink, rate)| format!("{rate} rows/s to {}", sink.name)).collect();
+            format!("The pipeline wrote {}", rows.join(", "))
+        }
+    }
+}
+
+fn carried(record: &Record) -> String {
+    let throughput = &record.throughput;
+    let carried = rate(throughput.messages_per_second);
+    let is_late = record.verdict.reasons.iter().any(|reason| reason.kind == ReasonKind::RateMissed);
+    match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
+        Some(wanted) if is_late && throughput.messages_per_second >= wanted * 0.99 => {
+            format!("Carried {carried} messages/s as wanted, but late")
+        }
+        Some(wanted) if is_late => format!("Carried {carried} of the {} messages/s that were wanted", rate(wanted)),
+        Some(wanted) if throughput.messages_per_second < wanted * 0.95 => {
+            format!("Answered {carried} of the {} messages/s that were wanted", rate(wanted))
+        }
+        Some(_) => format!("Held {carried} messages/s"),
+        None => format!("Carried {carried} messages/s"),
+    }
+}
+
+fn tail(record: &Record) -> Option<String> {
+    let latency = record.headline_latency()?;
+    Some(match latency.p99_ns {
+        Some(p99) => format!("p99 {}", duration(p99 as f64)),
+        None => format!("median {}", duration(latency.p50_ns as f64)),
+    })
+}
+
+/// What is missing, or that nothing is.
+fn missing(record: &Record) -> String {
+    let counts = &record.counts;
+    let outcomes = [
+        (counts.unsent, "messages never sent"),
+        (counts.failed.saturating_add(counts.unresolved), "messages not acknowledged"),
+    ];
+    let mut found = above_zero(&outcomes);
+    let nothing = match &record.verification {
+        Some(verified) => {
+            found.extend(above_zero(&[
+                (verified.lost, "lost"),
+                (verified.unread, "not read"),
+                (verified.duplicated, "delivered twice"),
+                (verified.corrupt, "damaged"),
+            ]));
+            "nothing lost"
+        }
+        None => "every message acknowledged",
+    };
+    if found.is_empty() { nothing.to_owned() } else { found.join(", ") }
+}
+
+/// The latencies that a trial has, by name; the headline is strong.
+pub fn latencies(record: &Record) -> Vec<(&'static str, &Latency)> {
+    let all = [
+        ("response", record.latency.response.as_ref()),
+        ("service", record.latency.service.as_ref()),
+        ("schedule delay", record.latency.schedule_delay.as_ref()),
+        ("end to end", record.latency.end_to_end.as_ref()),
+        ("commit", record.transactions.as_ref().and_then(|transactions| transactions.commit.as_ref())),
+    ];
+    all.into_iter().filter_map(|(name, latency)| Some((name, latency?))).collect()
+}
+
+/// A figure of a latency, in words.
+type Statistic = fn(&Latency) -> String;
+
+/// Rows are latencies, columns percentiles; `None` where nothing was recorded.
+pub fn latency_table(record: &Record) -> Option<Table> {
+    let rows = latencies(record);
+    let tone = |name: &str| if name == record.headline.to_string() { Tone::Strong } else { Tone::Plain };
+    let names = rows.iter().map(|(name, _)| (tone(name), format!("{name:<width$}", width = FIRST_COLUMN)));
+    let mut columns = vec![Column::toned("latency", Align::Left, Column::KEEP, names)];
+    let statistics: [(&str, u8, Statistic); 8] = [
+        ("messages", 0, |latency| count(latency.count)),
+        ("p50", 9, |latency| stated(latency, 0.5, latency.p50_ns)),
+        ("p90", 3, |latency| stated(latency, 0.9, latency.p90_ns)),
+        ("p99", 9, |latency| stated(latency, 0.99, latency.p99_ns)),
+        ("p99.9", 8, |latency| stated(latency, 0.999, latency.p99_9_ns)),
+        ("p99.99", 2, |latency| stated(latency, 0.9999, latency.p99_99_ns)),
+        ("max", 7, |latency| duration(latency.max_ns as f64)),
+        ("mean", 1, |latency| duration(latency.mean_ns)),
+    ];
+    columns.extend(statistics.map(|(title, rank, statistic)| {
+        let cells = rows.iter().map(|(name, latency)| (tone(name), statistic(latency)));
+        Column::toned(&format!("{title:>8}"), Align::Right, rank, cells)
+    }));
+    if rows.iter().any(|(_, latency)| latency.beyond_range > 0) {
+        let cells = rows.iter().map(|(_, latency)| (Tone::Bad, count(latency.beyond_range)));
+        columns.push(Column::toned("beyond range", Align::Right, Column::KEEP, cells));
+    }
+    (!rows.is_empty()).then(|| Table { columns, ..Table::default() })
+}
+
+/// The width of a table's first column, so that the figures of several tables stand below each other.
+const FIRST_COLUMN: usize = 15;
+
+/// What the words and signs of [`latency_table`] mean.
+pub fn latency_words(record: &Record) -> Vec<&'static str> {
+    let all: Vec<&Latency> = latencies(record).into_iter().map(|(_, latency)| latency).collect();
+    let is_of_few =
+        |latency: &&Latency| latency.high_percentiles().any(|(quantile, _)| latency.is_of_few_events(quantile));
+    let headline = match record.headline {
+        Headline::Response => {
+            "response: from when a message was due to its acknowledgement, whatever held it back; service: from when it was sent; \
+             schedule delay: from when it was due to when it was sent"
+        }
+        Headline::Service => {
+            "service: from when a message was sent to its acknowledgement; without a schedule, what held it back before is unknown"
+        }
+    };
+    let said = [
+        (all.iter().any(is_of_few), super::FEW_EVENTS),
+        (true, headline),
+        (
+            all.iter().any(|latency| latency.beyond_range > 0),
+            "beyond range: longer than the histogram can hold, so the upper percentiles and the maximum are too low",
+        ),
+        (
+            record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew),
+            "end to end: consumers fell further and further behind, so it tells how long the trial lasted",
+        ),
+    ];
+    said.into_iter().filter(|(is_said, _)| *is_said).map(|(_, words)| words).collect()
+}
+
+/// The parts of a schedule that changes its rate; `None` of any other.
+pub fn parts_table(record: &Record) -> Option<Table> {
+    let each = |text: fn(&SchedulePart) -> String| record.parts.iter().map(text);
+    let latency = |figure: fn(&Latency) -> String| {
+        record.parts.iter().map(move |part| or_dash(part.response.as_ref().map(figure)))
+    };
+    let names = record.parts.iter().map(|part| format!("{:<width$}", part.kind, width = FIRST_COLUMN));
+    let columns = vec![
+        Column::new("schedule", Align::Left, Column::KEEP, names),
+        Column::new("begins at", Align::Right, 5, each(|part| duration(part.begin_ns as f64))),
+        Column::new("lasts", Align::Right, 4, each(|part| duration(part.duration_ns as f64))),
+        Column::new("wanted/s", Align::Right, 8, each(|part| rate(part.target_per_second))),
+        Column::new("sent/s", Align::Right, 3, each(|part| rate(part.sent_per_second))),
+        Column::new("acknowledged/s", Align::Right, Column::KEEP, each(|part| rate(part.messages_per_second))),
+        Column::new("p50", Align::Right, 6, latency(|latency| stated(latency, 0.5, latency.p50_ns))),
+        Column::new("p99", Align::Right, 7, latency(|latency| stated(latency, 0.99, latency.p99_ns))),
+    ];
+    (!record.parts.is_empty()).then(|| Table { title: "Parts of the schedule".to_owned(), columns, ..Table::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{SinkRecord, sample};
+
+    #[test]
+    fn sinks_that_got_the_same_are_told_together() {
+        let pipeline = |rates: &[(&str, f64)]| {
+            let sinks = rates.iter().map(|(name, rate)| SinkRecord {
+                name: (*name).to_owned(),
+                written_per_second: *rate,
+                ..SinkRecord::default()
+            });
+            worked_off(&Pipeline { sinks: sinks.collect(), consumed_per_second: 12.0, ..Pipeline::default() })
+        };
+        let same = [("redis", 1000.1), ("mongodb", 1000.2), ("redis-2", 1000.3)];
+        assert_eq!(pipeline(&same), "The pipeline wrote 1,000 rows/s to each of redis, mongodb and redis-2");
+        assert_eq!(pipeline(&same[..1]), "The pipeline wrote 1,000 rows/s to redis");
+        let differ = [("redis", 1000.0), ("mongodb", 900.0)];
+        assert_eq!(pipeline(&differ), "The pipeline wrote 1,000 rows/s to redis, 900 rows/s to mongodb");
+        assert_eq!(pipeline(&[]), "The pipeline consumed 12.0 messages/s");
+    }
+
+    #[test]
+    fn unsent_messages_are_told_from_unanswered_ones() {
+        let mut record = sample::record();
+        (record.counts.unsent, record.counts.failed, record.counts.unresolved) = (7, 2, 1);
+        let text = sentence(&record);
+        assert!(text.contains("7 messages never sent, 3 messages not acknowledged"), "{text}");
+    }
+}
