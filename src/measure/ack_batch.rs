@@ -49,8 +49,7 @@ struct SlowestOfBatch {
 }
 
 impl<'a> AckBatch<'a> {
-    pub(super) fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>) -> Self {
-        let now_ns = shared.clock.now_ns();
+    pub(super) fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>, now_ns: u64) -> Self {
         let shard = shard.lock();
         AckBatch {
             now_ns,
