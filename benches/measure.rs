@@ -70,7 +70,7 @@ fn outcomes(criterion: &mut Criterion) {
     {
         let clock = Clock::start();
         let names = PartitionNames::new(std::iter::once(Arc::from("orders")));
-        let recorder = Acks::of_partitions(clock, 1, false, None, Some(names)).recorder();
+        let recorder = Acks::with_partitions(clock, 1, false, None, Some(names)).recorder();
         let partitions: Vec<_> = (0..8).map(|partition| recorder.partition("orders", Some(partition))).collect();
         let sent_ns = clock.now_ns();
         let tags: Vec<SendTag> =
@@ -185,7 +185,7 @@ fn arrivals(criterion: &mut Criterion) {
             index += 1;
         })
     });
-    let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
+    let mut partitions = Partitions::new(Budget::new(PARTITION_BYTES));
     let mut next = 0;
     group.bench_function("order of a partition", |bencher| {
         bencher.iter(|| {

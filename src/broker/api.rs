@@ -6,33 +6,47 @@
 //! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
 use std::future::{Future, Ready, ready};
-use std::iter::Sum;
-use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
-use super::Durability;
 use super::error::{BrokerError, ReceiveError, SubmitError};
+use super::info::{BrokerInfo, Durability, Telemetry};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Received, SendTag};
-use crate::scenario::{BrokerConfig, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
     /// Its name and abilities, known without connecting.
     const DESCRIPTOR: Descriptor;
 
+    /// Its own table, `[broker.<kind>]`.
+    type Options: BrokerOptions;
     type Producer: Producer;
     type Consumer: Consumer;
+
+    /// Why this client cannot do what a configuration asks for, in words that name the key in backticks. Asked before anything connects.
+    fn refusal(config: &BrokerConfig, options: &Self::Options) -> Option<String> {
+        let _ = (config, options);
+        None
+    }
+
+    /// The command of the broker's own tools that gives what is needed, if there is one. For `brokermark doctor`.
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &Self::Options) -> Option<String> {
+        let _ = (need, config, options);
+        None
+    }
 
     /// Connects `setup.config.connections` client instances and proves that the broker answers.
     ///
     /// # Errors
     /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
-    fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
+    fn connect(setup: Setup<Self::Options>) -> impl Future<Output = Result<Self, BrokerError>> + Send;
 
     /// Creates a topic unless it exists. A failed call leaves nothing behind, unless the broker's answer was lost.
     ///
@@ -153,6 +167,17 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn close(self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
+/// A broker's own table. The registry reads and checks it, before anything connects and again for [`Broker::connect`].
+pub trait BrokerOptions: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static {
+    /// Refuses settings that do not go together.
+    ///
+    /// # Errors
+    /// A sentence that names the keys.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// A logical sender: one task of the engine owns it.
 pub trait Producer: Send + 'static {
     /// Hands messages to the client in order; resolves when it has accepted at least the first, with how many it took.
@@ -270,8 +295,10 @@ impl Offsets for NoOffsets {
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a broker is given to connect with.
-pub struct Setup {
+pub struct Setup<Options> {
     pub config: BrokerConfig,
+    /// The broker's own table.
+    pub options: Options,
     /// Where outcomes go: one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that receives them.
     pub acks: Acks,
     /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
@@ -295,7 +322,7 @@ pub struct Setup {
     pub timeout: Duration,
 }
 
-impl Setup {
+impl<Options> Setup<Options> {
     /// What every message has beside its own headers, on brokers that give all messages the same.
     pub fn headers(&self) -> &[(String, String)] {
         &self.header_sets[0]
@@ -379,105 +406,4 @@ pub struct Attributes {
     pub partition: Option<u32>,
     /// It has no payload, not even an empty one: `payload` is empty and is not sent.
     pub null_payload: bool,
-}
-
-/// Names and versions for the record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokerInfo {
-    /// The client library and its version, `librdkafka 2.12.1`.
-    pub client: String,
-    /// The broker's own name and version, if it reports them.
-    pub broker: Option<String>,
-    /// The endpoint runs in this process: its throughput does not describe a broker.
-    pub embedded: bool,
-}
-
-/// The client library's view of its queues and of the broker. `None`: the library does not report it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Telemetry {
-    /// Most messages seen waiting in the client's queues.
-    pub queue_messages: Option<u64>,
-    /// Broker round trip in nanoseconds: 50th and 99th percentile of the library's last window.
-    pub round_trip_p50_ns: Option<u64>,
-    pub round_trip_p99_ns: Option<u64>,
-    /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
-    pub queue_full_ns: u64,
-    /// Connections that carry messages to the broker, and the time for which they took no request although there was one to send: as many
-    /// as may be on their way had no response, or the broker did not read. Summed over the connections, in nanoseconds, since the last
-    /// call. Both 0 where the client does not tell.
-    pub connections: u64,
-    pub connections_full_ns: u64,
-    /// Answers of the broker to messages that awaited none any more, since the last call: a receipt that came after the message's
-    /// deadline, or a second one.
-    pub unmatched_answers: u64,
-    /// What crossed the wire since the last call, where brokermark's own client sends it.
-    pub wire: Option<Wire>,
-}
-
-/// What crossed the wire on the way to the broker. Bytes are of messages that the broker took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wire {
-    /// Requests sent, repeated ones included.
-    pub requests: u64,
-    /// Requests that are sent again after a temporary error of the broker or of the network.
-    pub retried: u64,
-    /// Requests that the broker refused, or responses with which it delayed the client, because a quota was used up.
-    pub quota_refusals: u64,
-    /// What messages weigh before they are encoded, as the broker's own clients count it.
-    pub raw_bytes: u64,
-    /// Encoded, before compression.
-    pub body_bytes: u64,
-    /// As they were sent.
-    pub sent_bytes: u64,
-    /// Requests for messages that were answered, where a consumer asks for them.
-    pub fetches: u64,
-    /// Of `fetches`, those whose response delayed the consumer because a quota was used up.
-    pub throttled_fetches: u64,
-}
-
-impl AddAssign for Telemetry {
-    /// Adds what another client of the trial has seen. Round trips are those of the slower one.
-    fn add_assign(&mut self, other: Telemetry) {
-        self.queue_messages = known_sum(self.queue_messages, other.queue_messages);
-        self.wire = known_sum(self.wire, other.wire);
-        self.round_trip_p50_ns = self.round_trip_p50_ns.max(other.round_trip_p50_ns);
-        self.round_trip_p99_ns = self.round_trip_p99_ns.max(other.round_trip_p99_ns);
-        self.queue_full_ns += other.queue_full_ns;
-        self.connections += other.connections;
-        self.connections_full_ns += other.connections_full_ns;
-        self.unmatched_answers += other.unmatched_answers;
-    }
-}
-
-impl Sum for Telemetry {
-    fn sum<I: Iterator<Item = Telemetry>>(clients: I) -> Telemetry {
-        clients.fold(Telemetry::default(), |mut sum, one| {
-            sum += one;
-            sum
-        })
-    }
-}
-
-/// The sum of what is known of both.
-pub fn known_sum<T: AddAssign>(one: Option<T>, other: Option<T>) -> Option<T> {
-    match (one, other) {
-        (Some(mut one), Some(other)) => {
-            one += other;
-            Some(one)
-        }
-        (one, other) => one.or(other),
-    }
-}
-
-impl AddAssign for Wire {
-    fn add_assign(&mut self, other: Wire) {
-        self.requests += other.requests;
-        self.retried += other.retried;
-        self.quota_refusals += other.quota_refusals;
-        self.raw_bytes += other.raw_bytes;
-        self.body_bytes += other.body_bytes;
-        self.sent_bytes += other.sent_bytes;
-        self.fetches += other.fetches;
-        self.throttled_fetches += other.throttled_fetches;
-    }
 }

@@ -18,21 +18,21 @@ pub struct ReceiveError {
     pub message: String,
 }
 
-/// Why a broker could not be used at all.
+/// Why a broker could not be used at all. The engine adds which kind of broker it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
-    #[error("{broker} at {address} cannot be reached: {reason}")]
-    Unreachable { broker: &'static str, address: String, reason: String },
-    #[error("{broker} at {address} refused the credentials: {reason}")]
-    Authorisation { broker: &'static str, address: String, reason: String },
-    #[error("{broker} does not accept this configuration: {reason}")]
-    Configuration { broker: &'static str, reason: String },
+    #[error("{address} cannot be reached: {reason}")]
+    Unreachable { address: String, reason: String },
+    #[error("{address} refused the credentials: {reason}")]
+    Authorisation { address: String, reason: String },
+    #[error("this configuration is not accepted: {0}")]
+    Configuration(String),
     #[error(
         "topic '{topic}' exists with {found}, but the scenario asks for {wanted}: change `topology`, or name another topic"
     )]
     TopicMismatch { topic: String, found: String, wanted: String },
     #[error("topic '{topic}' cannot be {action}: {reason}")]
     Topic { topic: String, action: &'static str, reason: String },
-    #[error("{broker}: {reason}")]
-    Client { broker: &'static str, reason: String },
+    #[error("{0}")]
+    Client(String),
 }

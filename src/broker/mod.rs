@@ -3,22 +3,19 @@
 #[cfg(feature = "pulsar-rs")]
 mod adapter;
 mod api;
-mod durability;
+#[cfg(any(feature = "kafka", feature = "kafka-native", feature = "rabbitmq-stream"))]
+pub mod compression;
 mod error;
+mod fraction;
+mod info;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
-mod kafka_acks;
-#[cfg(any(feature = "kafka", feature = "kafka-native"))]
-mod kafka_assignment;
-#[cfg(any(feature = "kafka", feature = "kafka-native"))]
-mod kafka_durability;
-#[cfg(any(feature = "kafka", feature = "kafka-native"))]
-mod kafka_identity;
+mod kafka_cluster;
 #[cfg(feature = "kafka-native")]
 pub mod kafka_native;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
-mod kafka_transactions;
+mod kafka_options;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
 #[cfg(feature = "nsq")]
@@ -29,14 +26,12 @@ pub mod pulsar;
 #[cfg(feature = "rabbitmq-stream")]
 pub mod rabbitmq_stream;
 pub mod registry;
-#[cfg(any(feature = "nsq", feature = "pulsar"))]
-mod share;
 #[cfg(feature = "sls")]
 pub mod sls;
 
 pub use api::*;
-pub use durability::{Durability, DurabilityLevel};
 pub use error::{BrokerError, ReceiveError, SubmitError};
+pub use info::*;
 
 pub use crate::limits::TRACE_HEADER_NAME;
 pub use crate::measure::{Details, FailureClass, NoDetails, Received, UNORDERED_PARTITION};

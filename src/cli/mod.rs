@@ -78,11 +78,14 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of records
+    /// Print the JSON Schema of records, or of scenarios
     Schema {
         /// The schema of a line of series.jsonl instead
-        #[arg(long)]
+        #[arg(long, conflicts_with = "scenario")]
         series: bool,
+        /// The schema of a scenario instead, with which editors complete and check it
+        #[arg(long)]
+        scenario: bool,
     },
     /// Run an endpoint that other clients may use, until interrupted
     Emulate(emulate::EmulateArguments),
@@ -110,8 +113,9 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),
         Verb::Report(arguments) => report::report(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
-        Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
-        Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),
+        Verb::Schema { scenario: true, .. } => Exit::from_result(schema::scenario_schema(&mut out)),
+        Verb::Schema { series: true, .. } => Exit::from_result(schema::series_schema(&mut out)),
+        Verb::Schema { .. } => Exit::from_result(schema::schema(&mut out)),
         Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
         Verb::Completions { shell } => Exit::from_result(command_line::completions(shell, &mut out)),
         Verb::ManualPage => Exit::from_result(command_line::manual_page(&mut out)),

@@ -98,7 +98,8 @@ pub fn new(kind: &str, out: &mut dyn Write) -> Exit {
 fn write(descriptor: &Descriptor, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "# {}.\n#\n#   brokermark run THIS-FILE\n#\n# docs/SCENARIO.md explains every key.\n",
+        "#:schema ./scenario.schema.json\n# {}.\n#\n#   brokermark run THIS-FILE\n#\n# docs/SCENARIO.md explains every key. With the schema of the \
+         first line, editors complete and check them:\n#\n#   brokermark schema --scenario > scenario.schema.json\n",
         descriptor.summary
     )?;
     out.write_all(descriptor.example.as_bytes())?;

@@ -1,10 +1,16 @@
 //! What the processes of all shares used, on each machine and together.
+//!
+//! A share takes the others on its machine for processes that have nothing to do with the load: what they say together is a
+//! [`SharedMachine`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{KeptShare, saturating_sum};
+use super::{KeptShare, saturating_sum, sections};
+use crate::evaluate;
 use crate::measure::host::CoreSet;
-use crate::record::{Client, HostLoad, Lateness, Pauses};
+use crate::record::ReasonKind::{ClientBound, HostContended};
+use crate::record::{Client, HostLoad, Lateness, LimitedBy, Limiter, Pauses, Reason, Status, Verdict};
+use crate::scenario::Scenario;
 
 /// Where a share runs: shares of one machine have the same. Without both, that is not known.
 pub(super) fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
@@ -52,7 +58,7 @@ fn cores_available(of_machine: &[&KeptShare]) -> f64 {
 #[derive(Default)]
 struct CoresOfHost {
     allowed: CoreSet,
-    /// Of one share.
+    /// Cores of the share that has the most.
     most: f64,
     /// Whether a quota is below what the affinity allows, or the affinity is not known.
     is_limited: bool,
@@ -151,6 +157,76 @@ pub(super) fn host_load(shares: &[KeptShare]) -> Option<HostLoad> {
     })
 }
 
+/// A machine on which several shares ran.
+pub(super) struct SharedMachine {
+    /// The numbers of its shares, in their order.
+    numbers: Vec<usize>,
+    /// The verdict on what they used together.
+    verdict: Verdict,
+}
+
+impl SharedMachine {
+    /// The machines that several of these shares had at one time, as far as it is known where they ran. `scenario`: the one that all ran.
+    pub fn all(shares: &[KeptShare], scenario: &Scenario) -> Vec<Self> {
+        if sections::overlap(shares) < sections::MIN_OVERLAP {
+            return Vec::new();
+        }
+        let known = shares.iter().filter(|share| machine(share) != (None, None));
+        let several = by_machine(known).into_iter().filter(|shares| shares.len() > 1);
+        several.map(|shares| SharedMachine::new(&shares, scenario)).collect()
+    }
+
+    fn new(shares: &[&KeptShare], scenario: &Scenario) -> Self {
+        let mut numbers: Vec<usize> = shares.iter().map(|share| share.number()).collect();
+        numbers.sort_unstable();
+        // The load that they put on the broker together is judged with the whole record.
+        let has_measured =
+            |share: &KeptShare| (share.record.status != Status::Failed, share.record.counts.acknowledged);
+        let loader = shares.iter().max_by_key(|share| has_measured(share)).unwrap_or(&shares[0]);
+        let mut record = loader.record.clone();
+        record.client = client(shares.iter().copied(), 0.0);
+        evaluate::evaluate(&mut record, scenario, &loader.series);
+        SharedMachine { numbers, verdict: record.verdict }
+    }
+
+    /// What its shares say only together, of one list of their verdicts.
+    pub fn findings<'a>(
+        &'a self,
+        shares: &'a [KeptShare],
+        list: fn(&Verdict) -> &Vec<Reason>,
+    ) -> impl Iterator<Item = &'a Reason> {
+        let mut own = shares.iter().filter(|share| self.has(share)).flat_map(|share| &share.record.verdict.reasons);
+        let is_bound_alone = own.any(|reason| reason.kind == ClientBound);
+        list(&self.verdict).iter().filter(move |reason| match reason.kind {
+            ClientBound => !is_bound_alone,
+            kind => kind == HostContended,
+        })
+    }
+
+    /// What limited the shares, if it is the CPU.
+    pub fn limited_by(&self) -> Option<&LimitedBy> {
+        Some(&self.verdict.limited_by).filter(|limit| matches!(limit.limiter, Limiter::Client | Limiter::Machine))
+    }
+
+    /// Whether this share ran on it.
+    pub fn has(&self, share: &KeptShare) -> bool {
+        self.numbers.binary_search(&share.number()).is_ok()
+    }
+
+    /// How many shares ran on it.
+    pub fn shares(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Its shares in words: "1 to 4", or "1, 3".
+    pub fn numbers(&self) -> String {
+        match self.numbers.as_slice() {
+            [first, .., last] if last - first + 1 == self.numbers.len() => format!("{first} to {last}"),
+            numbers => numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_are_bound_to_cores_have_those_of_all_and_containers_their_quotas() {
+    fn shares_bound_to_cores_have_those_of_all() {
         let told = |places: [(&str, &str, f64); 3]| {
             let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
             for (share, (host, cores, available)) in shares.iter_mut().zip(places) {

@@ -1,20 +1,27 @@
-//! Latencies of several shares as one: histograms are added bucket by bucket.
+//! Latencies of several shares as one: histograms are added bucket by bucket. What single consumers received: each consumer ran in one of the
+//! shares.
+
+use std::collections::BTreeMap;
 
 use super::{KeptShare, MergeError, saturating_sum};
-use crate::record::{HistogramError, Latencies, Latency, Record, SchedulePart, SlowestMessages, Tail, Transactions};
+use crate::evaluate::listed_consumers;
+use crate::record::{
+    ConsumerFigures, ConsumerSpread, Consumers, Extent, HistogramError, Latencies, Latency, Record, SchedulePart,
+    SlowestMessages, Tail, Transactions,
+};
 
 /// All four latencies.
 pub(super) fn latencies(shares: &[KeptShare]) -> Result<Latencies, MergeError> {
     Ok(Latencies {
-        response: of(shares, |record| record.latency.response.as_ref())?,
-        service: of(shares, |record| record.latency.service.as_ref())?,
-        schedule_delay: of(shares, |record| record.latency.schedule_delay.as_ref())?,
-        end_to_end: of(shares, |record| record.latency.end_to_end.as_ref())?,
+        response: merged_latency(shares, |record| record.latency.response.as_ref())?,
+        service: merged_latency(shares, |record| record.latency.service.as_ref())?,
+        schedule_delay: merged_latency(shares, |record| record.latency.schedule_delay.as_ref())?,
+        end_to_end: merged_latency(shares, |record| record.latency.end_to_end.as_ref())?,
     })
 }
 
 /// One latency of all shares that have it; `None`: none has.
-pub(super) fn of<'a>(
+pub(super) fn merged_latency<'a>(
     shares: &'a [KeptShare],
     choose: impl Fn(&'a Record) -> Option<&'a Latency>,
 ) -> Result<Option<Latency>, MergeError> {
@@ -45,19 +52,19 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
     let latency = latency.map(tailed).transpose().map_err(|error| damaged(origin, error.to_string()))?;
     // Its consumers fell behind in partitions of their own, which those of other shares do not make up for.
     let has_fallen_behind = latencies.iter().any(|(_, latency)| latency.lag_grew);
-    Ok(if has_fallen_behind { latency.map(Latency::of_growing_lag) } else { latency })
+    Ok(if has_fallen_behind { latency.map(Latency::with_growing_lag) } else { latency })
 }
 
 /// A safe bound for how many values of all shares are independent of each other. A moment at which the broker answered is one moment, however
 /// many shares saw it, and records do not tell which moments of two shares are the same. So moments are not added: the share with the most
-/// counts, as in [`SlowestMessages::of_all`]. `None` where no share counted them.
+/// counts, as in [`SlowestMessages::merged`]. `None` where no share counted them.
 fn independent_of_all(latencies: &[(&str, &Latency)]) -> Option<u64> {
     latencies.iter().filter_map(|(_, latency)| latency.independent).max()
 }
 
 /// The latency with how many events made its tails, of all shares together.
 fn with_tails(latency: Latency, of_shares: &[&SlowestMessages]) -> Result<Latency, HistogramError> {
-    let Some(slowest) = SlowestMessages::of_all(of_shares)? else { return Ok(latency) };
+    let Some(slowest) = SlowestMessages::merged(of_shares)? else { return Ok(latency) };
     let tail = |(quantile, value_ns): (f64, u64)| {
         let exceedances = slowest.exceedances(value_ns)?;
         let (tenths, seconds) = (exceedances.tenths, exceedances.seconds);
@@ -88,7 +95,7 @@ fn part(shares: &[KeptShare], index: usize) -> Result<Option<SchedulePart>, Merg
         target_per_second: per_second(|part| part.target_per_second),
         sent_per_second: per_second(|part| part.sent_per_second),
         messages_per_second: per_second(|part| part.messages_per_second),
-        response: of(shares, |record| record.parts.get(index)?.response.as_ref())?,
+        response: merged_latency(shares, |record| record.parts.get(index)?.response.as_ref())?,
     }))
 }
 
@@ -101,15 +108,41 @@ pub(super) fn transactions(shares: &[KeptShare]) -> Result<Option<Transactions>,
     Ok(Some(Transactions {
         committed: saturating_sum(of_shares().map(|found| found.committed)),
         aborted: saturating_sum(of_shares().map(|found| found.aborted)),
-        commit: of(shares, |record| record.transactions.as_ref()?.commit.as_ref())?,
+        commit: merged_latency(shares, |record| record.transactions.as_ref()?.commit.as_ref())?,
     }))
+}
+
+/// `None`: no group had two of them.
+pub(super) fn consumers(shares: &[KeptShare]) -> Option<Consumers> {
+    let found = || shares.iter().filter_map(|share| share.record.consumers.as_ref());
+    let mut groups: BTreeMap<usize, ConsumerSpread> = BTreeMap::new();
+    for spread in found().flat_map(|consumers| &consumers.groups) {
+        groups.entry(spread.group).and_modify(|sum| *sum = both(sum, spread)).or_insert_with(|| spread.clone());
+    }
+    groups.retain(|_, spread| spread.consumers > 1);
+    let mut listed: Vec<ConsumerFigures> = found().flat_map(|consumers| consumers.listed.iter().cloned()).collect();
+    listed.sort_by(|one, other| (one.group, &one.topic, one.member).cmp(&(other.group, &other.topic, other.member)));
+    (!groups.is_empty()).then(|| Consumers { groups: groups.into_values().collect(), listed: listed_consumers(listed) })
+}
+
+fn both(one: &ConsumerSpread, other: &ConsumerSpread) -> ConsumerSpread {
+    let known = |of: fn(&ConsumerSpread) -> Option<Extent>| Some(of(one)?.plus(of(other)?));
+    ConsumerSpread {
+        group: one.group,
+        consumers: one.consumers.saturating_add(other.consumers),
+        consumed: one.consumed.plus(other.consumed),
+        end_to_end_p50_ns: known(|of| of.end_to_end_p50_ns),
+        end_to_end_p99_ns: known(|of| of.end_to_end_p99_ns),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hdrhistogram::Histogram;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::distributed::merge::made_up::share;
 
     fn histogram() -> Histogram<u64> {
         // As the recorders have it.
@@ -177,5 +210,32 @@ mod tests {
         let damaged = Latency { histogram: "AAAA".to_owned(), ..latency.clone() };
         let error = sum(&[("a", &latency), ("b", &damaged)]).unwrap_err();
         assert!(error.to_string().starts_with("b: "), "{error}");
+    }
+
+    #[test]
+    fn consumers_of_all_shares_stand_side_by_side() {
+        let with = |number: usize, consumed: u64, p99_ns: Option<u64>| {
+            let mut share = share(number, 3, 0, 1_000_000_000, 1.0);
+            let extent = Extent { smallest: consumed, largest: consumed * 2 };
+            let one = ConsumerFigures { member: 9 - number, consumed, ..ConsumerFigures::default() };
+            let spread = ConsumerSpread {
+                consumers: 2,
+                consumed: extent,
+                end_to_end_p50_ns: Some(extent),
+                end_to_end_p99_ns: p99_ns.map(|ns| Extent { smallest: ns, largest: ns }),
+                ..ConsumerSpread::default()
+            };
+            share.record.consumers = Some(Consumers { groups: vec![spread], listed: vec![one] });
+            share
+        };
+        let mut shares = vec![with(1, 10, Some(1)), with(2, 40, None), share(3, 3, 0, 1_000_000_000, 1.0)];
+        shares[2].record.consumers = None;
+        let merged = consumers(&shares).unwrap();
+        let [group] = merged.groups.as_slice() else { panic!("{merged:?}") };
+        assert_eq!((group.consumers, group.consumed), (4, Extent { smallest: 10, largest: 80 }));
+        assert_eq!(group.end_to_end_p50_ns, Some(Extent { smallest: 10, largest: 80 }));
+        assert_eq!(group.end_to_end_p99_ns, None, "what is not known of one is not known of all");
+        assert_eq!(merged.listed.iter().map(|of| of.member).collect::<Vec<_>>(), [7, 8]);
+        assert_eq!(consumers(&shares[2..]), None);
     }
 }

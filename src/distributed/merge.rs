@@ -1,14 +1,13 @@
-//! The record of all shares, from what each of them kept.
+//! The record of all shares, from what each of them kept, and what they must have in common: the scenario, the build, the run, and what an
+//! acknowledgement meant.
 
 use std::path::Path;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
-use super::agreement::agree;
-use super::machine::SharedMachine;
-use super::{
-    KeptShare, MergeError, client, consumers, interval_log, latencies, sections, series, verdict, verification,
-};
+use super::client::{self, SharedMachine};
+use super::{KeptShare, MergeError, latencies, sections, series, verdict};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
 use crate::scenario::{Kinds, Scenario, parse_for};
@@ -31,12 +30,12 @@ pub struct Merged {
 pub fn merge(shares: Vec<KeptShare>, lost: Vec<LostRank>, kinds: Kinds<'_>) -> Result<Merged, MergeError> {
     let shares = agree(shares)?;
     let scenario = scenario(&shares[0], kinds)?;
-    let series = series::merged(&shares);
+    let series = series::merged_series(&shares);
     let mut record = Record { lost_ranks: lost, ..record(&shares)? };
     evaluate::evaluate(&mut record, &scenario, &series);
     verdict::complete(&mut record, &shares, &SharedMachine::all(&shares, &scenario));
     let logs: Vec<&str> = shares.iter().map(|share| share.interval_log.as_str()).collect();
-    Ok(Merged { record, series, interval_log: interval_log::merged(&logs), scenario })
+    Ok(Merged { record, series, interval_log: series::merged_logs(&logs), scenario })
 }
 
 /// The figures, without a verdict.
@@ -60,10 +59,10 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         outages: Vec::new(),
         errors: sections::errors(shares, |record| &record.errors),
         receive_errors: sections::errors(shares, |record| &record.receive_errors),
-        verification: verification::verification(shares)?,
+        verification: sections::verification(shares)?,
         // Percentiles of shares do not give those of all.
         partitions: None,
-        consumers: consumers::consumers(shares),
+        consumers: latencies::consumers(shares),
         transactions: latencies::transactions(shares)?,
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
         host_load: client::host_load(shares),
@@ -120,7 +119,7 @@ fn scenario(share: &KeptShare, kinds: Kinds<'_>) -> Result<Scenario, MergeError>
     let mut document = share.record.scenario.clone();
     if let Some(table) = document.as_object_mut() {
         table.remove("payload");
-        if let Some(broker) = table.get_mut("broker").and_then(serde_json::Value::as_object_mut) {
+        if let Some(broker) = table.get_mut("broker").and_then(Value::as_object_mut) {
             broker.remove("security");
         }
     }
@@ -183,6 +182,75 @@ pub(super) mod made_up {
     }
 }
 
+/// Sorts the shares by their numbers.
+///
+/// # Errors
+/// When one is not a share, is there twice, or differs from the others in what all must have in common.
+pub(super) fn agree(mut shares: Vec<KeptShare>) -> Result<Vec<KeptShare>, MergeError> {
+    if let Some(other) = shares.iter().find(|share| share.record.share.is_none()) {
+        return Err(MergeError::NotAShare { origin: other.origin.clone() });
+    }
+    shares.sort_by_key(KeptShare::number);
+    for pair in shares.windows(2) {
+        let [one, other] = pair else { continue };
+        if one.number() == other.number() {
+            let (one_origin, other) = (one.origin.clone(), other.origin.clone());
+            return Err(MergeError::Twice { number: one.number(), one: one_origin, other });
+        }
+        if let Some((what, left, right)) = difference(one, other) {
+            let (one, other) = (one.origin.clone(), other.origin.clone());
+            return Err(MergeError::Differ { one, other, what, left, right });
+        }
+    }
+    agree_in_durability(&shares)?;
+    Ok(shares)
+}
+
+/// A broker under load may answer one share and not another in time. Those that were answered were told the same.
+fn agree_in_durability(shares: &[KeptShare]) -> Result<(), MergeError> {
+    let text = |share: &KeptShare| share.record.durability.to_string();
+    let told: Vec<&KeptShare> =
+        shares.iter().filter(|share| share.record.durability != Durability::default()).collect();
+    let differing = told.windows(2).find(|pair| text(pair[0]) != text(pair[1]));
+    differing.map_or(Ok(()), |pair| {
+        let (one, other) = (pair[0].origin.clone(), pair[1].origin.clone());
+        let [left, right] = [pair[0], pair[1]].map(text);
+        Err(MergeError::Differ { one, other, what: "durability".to_owned(), left, right })
+    })
+}
+
+/// What differs, and the value of either side.
+fn difference(one: &KeptShare, other: &KeptShare) -> Option<(String, String, String)> {
+    let (left, right) = (&one.record, &other.record);
+    let count = |share: &KeptShare| share.record.share.as_ref().map_or(0, |share| share.count).to_string();
+    let of_text = |what: &str, left: String, right: String| (left != right).then(|| (what.to_owned(), left, right));
+    of_text("the build", left.environment.build(), right.environment.build())
+        .or_else(|| {
+            value_difference("", &left.scenario, &right.scenario)
+                .map(|(path, a, b)| (format!("the scenario's `{path}`"), a, b))
+        })
+        .or_else(|| of_text("the number of shares", count(one), count(other)))
+        .or_else(|| of_text("the run", left.run_id.clone(), right.run_id.clone()))
+}
+
+/// The first place at which two documents differ, with both values.
+fn value_difference(path: &str, left: &Value, right: &Value) -> Option<(String, String, String)> {
+    if left == right {
+        return None;
+    }
+    let (Value::Object(left_table), Value::Object(right_table)) = (left, right) else {
+        return Some((path.to_owned(), left.to_string(), right.to_string()));
+    };
+    let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    let absent = Value::String("absent".to_owned());
+    let keys = left_table.keys().chain(right_table.keys().filter(|key| !left_table.contains_key(*key)));
+    keys.map(|key| {
+        value_difference(&join(key), left_table.get(key).unwrap_or(&absent), right_table.get(key).unwrap_or(&absent))
+    })
+    .find(Option::is_some)
+    .flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::made_up::share;
@@ -212,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_share_was_not_told_of_durability_is_unknown_and_the_others_must_agree() {
+    fn durability_unknown_to_one_share_is_unknown() {
         let mut shares: Vec<KeptShare> = (1..=3).map(|number| share(number, 3, 0, SECOND, 1.0)).collect();
         assert_ne!(shares[0].record.durability, Durability::default());
         shares[1].record.durability = Durability::default();

@@ -1,33 +1,27 @@
 //! One scenario that several processes or machines ran at once, as one record.
 //!
-//! - `agreement`: what the shares must have in common, and where they do not.
-//! - `merge`: the record of all shares. `client`, `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it;
-//!   `machine`: what the shares of one machine used together; `together`: what only all shares together show.
-//! - `series`, `interval_log`: the seconds, aligned by the wall clock.
+//! - `merge`: what the shares must have in common, and the record of all of them. `client`, `latencies`, `sections`: its parts.
+//! - `verdict`: what speaks against it. `together`: what only all shares together show.
+//! - `series`: the seconds and the interval logs, aligned by the wall clock.
 //!
 //! Counts are added, histograms are added bucket by bucket, so quantiles are those of one histogram of all values; nothing is
 //! averaged. A figure that cannot be put together exactly is left out, or is that of the worst share; the record's documentation
 //! says which.
 
-mod agreement;
 mod client;
-mod consumers;
-mod interval_log;
 mod latencies;
-mod machine;
 mod merge;
 mod sections;
 mod series;
 mod together;
 mod verdict;
-mod verification;
 
 use std::sync::Arc;
 
+pub use merge::{Merged, merge};
+
 use crate::measure::MessageSets;
 use crate::record::{RankClock, Record, SeriesRow};
-
-pub use merge::{Merged, merge};
 
 /// What one process kept of its share.
 #[derive(Debug, Clone)]

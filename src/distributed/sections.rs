@@ -1,11 +1,15 @@
-//! The sections of a merged record that are sums, or the worst of the shares.
+//! The sections of a merged record that are sums, or the worst of the shares; and what became of single messages over all shares.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{KeptShare, saturating_sum};
-use crate::measure::FailureClass;
-use crate::record::{Completion, Counts, ErrorCount, ProducerShares, Record, Throughput, WarmUpCounts, Wire};
+use super::{KeptShare, MergeError, saturating_sum};
+use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
+use crate::record::{
+    Completion, Counts, ErrorCount, GroupVerification, ProducerShares, Record, Throughput, Verification, WarmUpCounts,
+    Wire,
+};
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
 pub(super) const MIN_OVERLAP: f64 = 0.95;
@@ -100,11 +104,11 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
         consumed_per_second: consumed_per_second(shares, window_ns),
         in_flight_by_littles_law: None,
         until_last_acknowledgement: last(shares, |of| of.until_last_acknowledgement)
-            .and_then(|ns| Completion::of(ns.saturating_sub(begin_ns), counts.acknowledged, payload_bytes)),
+            .and_then(|ns| Completion::new(ns.saturating_sub(begin_ns), counts.acknowledged, payload_bytes)),
         until_last_arrival: last(shares, |of| of.until_last_arrival).and_then(|ns| {
             let bytes = all().filter_map(|of| of.until_last_arrival);
             let bytes = bytes.map(|of| of.payload_bytes_per_second * of.duration_ns as f64 / 1e9).sum();
-            Completion::of(ns.saturating_sub(begin_ns), counts.consumed.unwrap_or(0), bytes)
+            Completion::new(ns.saturating_sub(begin_ns), counts.consumed.unwrap_or(0), bytes)
         }),
         longest_gap_ns: None,
         producer_shares: producer_shares(shares),
@@ -199,6 +203,69 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     })
 }
 
+/// The verification of all shares; `None`: nothing was verified. What arrived is added; what is missing follows from the messages that
+/// each share kept.
+pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>, MergeError> {
+    let Some(first) = shares.iter().find_map(|share| share.record.verification.as_ref()) else { return Ok(None) };
+    let messages: Option<Vec<Arc<MessageSets>>> = shares.iter().map(|share| share.messages.clone()).collect();
+    let Some(messages) = messages else {
+        let without = shares.iter().find(|share| share.messages.is_none()).map_or("", |share| share.origin.as_str());
+        let reason = "its messages.json is missing, without which it is not known what was lost".to_owned();
+        return Err(MergeError::Damaged { origin: without.to_owned(), reason });
+    };
+    let groups =
+        merge_groups(&messages).map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
+    let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
+    let total = |count: fn(&Verification) -> u64| saturating_sum(of_shares().map(count));
+    let mut sum = Verification {
+        unordered: total(|found| found.unordered),
+        order_unchecked: total(|found| found.order_unchecked),
+        foreign: total(|found| found.foreign),
+        saturated: groups.iter().any(|group| group.account.saturated),
+        ..Verification::default()
+    };
+    for (number, merged) in groups.iter().enumerate().take(first.groups.len()) {
+        let found: Vec<&GroupVerification> = of_shares().filter_map(|found| found.groups.get(number)).collect();
+        add(&mut sum, group(&found, merged));
+    }
+    Ok(Some(sum))
+}
+
+fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &MergedGroup) -> GroupVerification {
+    let total = |count: fn(&GroupVerification) -> u64| saturating_sum(found.iter().map(|group| count(group)));
+    let received_something = found.iter().filter(|group| group.received > 0);
+    GroupVerification {
+        group: found[0].group,
+        task: found[0].task.clone(),
+        received: total(|group| group.received),
+        consumed: total(|group| group.consumed),
+        lost: account.lost,
+        unread: account.unread,
+        undecided: account.undecided,
+        not_acknowledged_but_stored: account.not_acknowledged_but_stored,
+        // Two shares took the same message for its first delivery.
+        duplicated: total(|group| group.duplicated).saturating_add(*repeated),
+        redelivered: total(|group| group.redelivered),
+        reordered: total(|group| group.reordered),
+        corrupt: total(|group| group.corrupt),
+        consumer_lag_at_load_end: None,
+        catch_up_ns: received_something.filter_map(|group| group.catch_up_ns).max().filter(|_| account.unread == 0),
+    }
+}
+
+fn add(sum: &mut Verification, group: GroupVerification) {
+    sum.received = sum.received.saturating_add(group.received);
+    sum.lost = sum.lost.saturating_add(group.lost);
+    sum.unread = sum.unread.saturating_add(group.unread);
+    sum.undecided = sum.undecided.saturating_add(group.undecided);
+    sum.not_acknowledged_but_stored = sum.not_acknowledged_but_stored.saturating_add(group.not_acknowledged_but_stored);
+    sum.duplicated = sum.duplicated.saturating_add(group.duplicated);
+    sum.redelivered = sum.redelivered.saturating_add(group.redelivered);
+    sum.reordered = sum.reordered.saturating_add(group.reordered);
+    sum.corrupt = sum.corrupt.saturating_add(group.corrupt);
+    sum.groups.push(group);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,16 +312,16 @@ mod tests {
     }
 
     #[test]
-    fn the_fairness_of_all_producers_follows_from_that_of_the_shares() {
+    fn fairness_of_producers_follows_from_the_shares() {
         let mut shares = [share(1, 2, 0, 1, 1.0), share(2, 2, 0, 1, 1.0)];
         let messages: [&[u64]; 2] = [&[10, 20, 30], &[40, 5]];
         for (share, messages) in shares.iter_mut().zip(messages) {
             share.record.counts.attempted = messages.iter().sum();
-            share.record.throughput.producer_shares = ProducerShares::of(messages.iter().copied());
+            share.record.throughput.producer_shares = ProducerShares::from_counts(messages.iter().copied());
             share.record.share.as_mut().unwrap().producers = messages.len();
         }
         let merged = producer_shares(&shares).unwrap();
-        let expected = ProducerShares::of(messages.concat().into_iter()).unwrap();
+        let expected = ProducerShares::from_counts(messages.concat().into_iter()).unwrap();
         assert!((merged.jain_index - expected.jain_index).abs() < 1e-12, "{merged:?}");
         assert_eq!((merged.smallest_messages, merged.largest_messages), (5, 40));
     }

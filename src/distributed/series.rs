@@ -1,12 +1,13 @@
-//! The seconds of all shares as one series. Rows are aligned by the wall clock, to the second: shares that began together agree in
-//! every row.
+//! The seconds of all shares as one series, and their interval logs as one log. Rows are aligned by the wall clock, to the second: shares that
+//! began together agree in every row.
 
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-use super::{KeptShare, interval_log, saturating_sum};
-use crate::record::{GroupRow, Phase, SeriesRow};
+use super::{KeptShare, saturating_sum};
+use crate::record::{GroupRow, Phase, SeriesRow, decode_histogram};
 
 /// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
 type Place = (u64, u8, usize);
@@ -18,7 +19,7 @@ type Found<'a> = (&'a SeriesRow, Option<Histogram<u64>>);
 type Latest<'a> = BTreeMap<usize, &'a [GroupRow]>;
 
 /// One series of all shares.
-pub(super) fn merged(shares: &[KeptShare]) -> Vec<SeriesRow> {
+pub(super) fn merged_series(shares: &[KeptShare]) -> Vec<SeriesRow> {
     let began = |share: &KeptShare| share.record.start.as_ref().map_or(0, |start| start.began_at.as_nanosecond());
     let first = shares.iter().map(began).min().unwrap_or(0);
     let mut rows: BTreeMap<Place, Vec<(usize, Found<'_>)>> = BTreeMap::new();
@@ -74,7 +75,7 @@ fn order(phase: Phase) -> u8 {
 /// The log has a histogram for each row in which a message was acknowledged.
 fn with_histograms(share: &KeptShare) -> Vec<Found<'_>> {
     let tag = share.record.headline.to_string();
-    let logged = interval_log::histograms(&share.interval_log, &tag).unwrap_or_default();
+    let logged = histograms(&share.interval_log, &tag).unwrap_or_default();
     let rows_with_values = share.series.iter().filter(|row| row.p50_ns.is_some()).count();
     let mut logged = logged.into_iter().take(if logged_all(rows_with_values, share, &tag) { usize::MAX } else { 0 });
     share.series.iter().map(|row| (row, if row.p50_ns.is_some() { logged.next() } else { None })).collect()
@@ -82,7 +83,7 @@ fn with_histograms(share: &KeptShare) -> Vec<Found<'_>> {
 
 /// Whether the log has one histogram for each of these rows.
 fn logged_all(rows: usize, share: &KeptShare, tag: &str) -> bool {
-    interval_log::histograms(&share.interval_log, tag).is_some_and(|logged| logged.len() == rows)
+    histograms(&share.interval_log, tag).is_some_and(|logged| logged.len() == rows)
 }
 
 fn row(second: u64, found: &[Found<'_>], shares: usize) -> SeriesRow {
@@ -125,6 +126,37 @@ fn quantiles(found: &[Found<'_>]) -> (Option<u64>, Option<u64>) {
     (at(0.5), at(0.99))
 }
 
+/// All lines of several logs in the order of their times, under the head of the one that begins first. What reads such a log adds up
+/// the intervals of all shares.
+pub(super) fn merged_logs(logs: &[&str]) -> String {
+    let mut lines: Vec<(f64, &str)> = logs.iter().flat_map(|log| log.lines()).filter_map(timed).collect();
+    lines.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let begins = |log: &&&str| log.lines().filter_map(timed).map(|(begin, _)| begin).next().unwrap_or(f64::INFINITY);
+    let first = logs.iter().min_by(|one, other| begins(one).total_cmp(&begins(other)));
+    let head = first.iter().flat_map(|log| log.lines()).filter(|line| timed(line).is_none());
+    head.chain(lines.iter().map(|(_, line)| *line)).map(|line| format!("{line}\n")).collect()
+}
+
+/// When the interval of a line begins, in seconds since 1970; `None`: it has none.
+fn timed(line: &str) -> Option<(f64, &str)> {
+    let mut columns = line.split(',');
+    let first = columns.next()?;
+    let begin = if first.starts_with("Tag=") { columns.next()? } else { first };
+    Some((begin.parse().ok()?, line))
+}
+
+/// The histograms of one tag in the order of the log, one for each second in which there was a value; `None`: the log cannot be read.
+pub(super) fn histograms(log: &str, tag: &str) -> Option<Vec<Histogram<u64>>> {
+    let mut found = Vec::new();
+    for entry in IntervalLogIterator::new(log.as_bytes()) {
+        let LogEntry::Interval(interval) = entry.ok()? else { continue };
+        if interval.tag().is_some_and(|of| of.as_str() == tag) {
+            found.push(decode_histogram(interval.encoded_histogram()).ok()?);
+        }
+    }
+    Some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_time_are_added_and_their_quantiles_are_those_of_all_values() {
+    fn rows_of_one_second_merge_counts_and_quantiles() {
         let (low, high) = ([1_000_000, 2_000_000, 3_000_000, 4_000_000], [8_000_000, 9_000_000]);
         let shares = [share(1, 0, &low), share(2, 1_000, &high)];
-        let merged = merged(&shares);
+        let merged = merged_series(&shares);
         assert_eq!(merged.len(), shares[0].series.len());
         let mut all = crate::measure::Distribution::default();
         low.iter().chain(&high).for_each(|value| all.record(*value));
@@ -170,7 +202,7 @@ mod tests {
     #[test]
     fn a_share_that_began_later_has_its_rows_later_and_none_is_lost() {
         let shares = [share(1, 0, &[1_000]), share(2, 2 * SECOND + 40_000_000, &[1_000])];
-        let merged = merged(&shares);
+        let merged = merged_series(&shares);
         let sum = |rows: &[SeriesRow]| rows.iter().map(|row| row.acknowledged).sum::<u64>();
         assert_eq!(sum(&merged), sum(&shares[0].series) + sum(&shares[1].series));
         assert!(!merged[0].full && merged[0].second == 0, "only one share had begun");
@@ -192,17 +224,17 @@ mod tests {
         shares[0].series.iter_mut().for_each(|row| row.groups = vec![group(Some(90_000), None)]);
         shares[1].series.iter_mut().for_each(|row| row.groups = vec![group(Some(-89_000), Some(5))]);
         shares[0].series.truncate(4);
-        let rows = merged(&shares);
+        let rows = merged_series(&shares);
         assert_eq!(rows[0].groups, [GroupRow { consumed: 14, ..group(Some(1_000), Some(5)) }]);
         assert_eq!(rows.last().unwrap().groups, [group(Some(1_000), Some(5))]);
         shares[0].series.iter_mut().for_each(|row| row.groups = vec![group(None, Some(4))]);
-        assert_eq!(merged(&shares)[0].groups, [GroupRow { consumed: 14, ..group(None, None) }]);
+        assert_eq!(merged_series(&shares)[0].groups, [GroupRow { consumed: 14, ..group(None, None) }]);
     }
 
     #[test]
     fn without_its_histograms_the_quantiles_of_a_row_are_not_known() {
         let mut shares = [share(1, 0, &[1_000]), share(2, 0, &[2_000])];
         shares[1].interval_log.clear();
-        assert!(merged(&shares).iter().all(|row| row.p50_ns.is_none() && row.p99_ns.is_none()));
+        assert!(merged_series(&shares).iter().all(|row| row.p50_ns.is_none() && row.p99_ns.is_none()));
     }
 }

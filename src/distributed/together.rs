@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_overlap_too_little_and_a_missing_share_are_reasons() {
+    fn small_overlap_and_a_missing_share_are_reasons() {
         assert_eq!(kinds(&pair(200_000_000)), [], "9.8 s of 10.2 s");
         assert_eq!(kinds(&pair(300_000_000)), [SharesApart]);
         assert_eq!(kinds(&pair(20 * SECOND)), [SharesApart]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_arrived_early_are_told_with_the_most_that_they_did() {
+    fn early_arrivals_are_told_with_the_largest_lead() {
         let mut shares = pair(0);
         for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
             let of = share.record.share.as_mut().unwrap();

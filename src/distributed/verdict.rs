@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::machine::SharedMachine;
+use super::client::SharedMachine;
 use super::{KeptShare, together};
-use crate::record::ReasonKind::*;
+use crate::record::ReasonKind::{self, *};
 use crate::record::readable::{duration, percent};
-use crate::record::{LimitedBy, Limiter, Reason, ReasonKind, Record, Together, Verdict};
+use crate::record::{LimitedBy, Limiter, Reason, Record, Together, Verdict};
 
 /// What a share's own record says of its process or machine, and the figures of the whole do not show better than those of the
 /// shares: a rate over windows that begin a little apart is lower than the target, though every share kept its own.
@@ -29,8 +29,8 @@ const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
 pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[SharedMachine]) {
     let verdict = std::mem::replace(&mut record.verdict, Verdict::pending());
     let has_grown = verdict.notes.iter().any(|note| note.kind == LagGrew);
-    let mut reasons = of_shares(shares, machines, has_grown, |verdict| &verdict.reasons);
-    let mut notes = of_shares(shares, machines, has_grown, |verdict| &verdict.notes);
+    let mut reasons = share_reasons(shares, machines, has_grown, |verdict| &verdict.reasons);
+    let mut notes = share_reasons(shares, machines, has_grown, |verdict| &verdict.notes);
     let found = |list: &[Reason], kind| list.iter().any(|reason| reason.kind == kind);
     for reason in verdict.reasons {
         if !NOT_OF_THE_WHOLE.contains(&reason.kind) && !found(&reasons, reason.kind) {
@@ -55,15 +55,15 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[Sh
 }
 
 /// What the shares' own records say, and those of a machine together, each kind once. `has_grown`: whether lag of the whole grew.
-fn of_shares<'a>(
+fn share_reasons<'a>(
     shares: &'a [KeptShare],
     machines: &'a [SharedMachine],
     has_grown: bool,
     list: fn(&Verdict) -> &Vec<Reason>,
 ) -> Vec<Reason> {
-    let mut by_kind: BTreeMap<ReasonKind, Vec<(Speaker, &Reason)>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<ReasonKind, Vec<(FindingScope, &Reason)>> = BTreeMap::new();
     let mut add =
-        |speaker: Speaker, reason: &'a Reason| by_kind.entry(reason.kind).or_default().push((speaker, reason));
+        |speaker: FindingScope, reason: &'a Reason| by_kind.entry(reason.kind).or_default().push((speaker, reason));
     for share in shares {
         let of_share = list(&share.record.verdict).iter().filter(|reason| match reason.kind {
             HostContended => !machines.iter().any(|machine| machine.has(share)),
@@ -72,12 +72,12 @@ fn of_shares<'a>(
             LagGrew => !has_grown,
             kind => NOT_OF_THE_WHOLE.contains(&kind),
         });
-        of_share.for_each(|reason| add(Speaker::of_share(share), reason));
+        of_share.for_each(|reason| add(FindingScope::from_share(share), reason));
     }
     for machine in machines {
-        machine.findings(shares, list).for_each(|reason| add(Speaker::of_machine(machine), reason));
+        machine.findings(shares, list).for_each(|reason| add(FindingScope::from_machine(machine), reason));
     }
-    let one = |(kind, found): (ReasonKind, Vec<(Speaker, &Reason)>)| {
+    let one = |(kind, found): (ReasonKind, Vec<(FindingScope, &Reason)>)| {
         let (first, reason) = &found[0];
         let evidence = format!("{}: {}{}", first.subject, reason.evidence, also(&found[1..]));
         let mut figures = reason.figures.clone();
@@ -88,7 +88,7 @@ fn of_shares<'a>(
 }
 
 /// For whom else a finding holds.
-fn also(others: &[(Speaker, &Reason)]) -> String {
+fn also(others: &[(FindingScope, &Reason)]) -> String {
     const NAMED: usize = 7;
     let names: Vec<&str> = others.iter().map(|(speaker, _)| speaker.name.as_str()).collect();
     match others.len() {
@@ -102,23 +102,23 @@ fn also(others: &[(Speaker, &Reason)]) -> String {
 }
 
 /// Whose finding it is: that of a share, or of several on one machine.
-struct Speaker {
-    /// At the begin of a sentence: "Share 2", "Shares 1 to 4 together".
+struct FindingScope {
+    /// Its name at the begin of a sentence: "Share 2", "Shares 1 to 4 together".
     subject: String,
-    /// In a list: "2", "(1 to 4 together)".
+    /// Its name in a list: "2", "(1 to 4 together)".
     name: String,
     shares: usize,
 }
 
-impl Speaker {
-    fn of_share(share: &KeptShare) -> Self {
+impl FindingScope {
+    fn from_share(share: &KeptShare) -> Self {
         let number = share.number();
-        Speaker { subject: format!("Share {number}"), name: number.to_string(), shares: 1 }
+        FindingScope { subject: format!("Share {number}"), name: number.to_string(), shares: 1 }
     }
 
-    fn of_machine(machine: &SharedMachine) -> Self {
+    fn from_machine(machine: &SharedMachine) -> Self {
         let numbers = machine.numbers();
-        Speaker {
+        FindingScope {
             subject: format!("Shares {numbers} together"),
             name: format!("({numbers} together)"),
             shares: machine.shares(),
@@ -150,8 +150,9 @@ fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
     let of_shares = shares
         .iter()
         .filter(|share| !is_told_together(share))
-        .map(|share| (Speaker::of_share(share), &share.record.verdict.limited_by));
-    let of_machines = machines.iter().filter_map(|machine| Some((Speaker::of_machine(machine), machine.limited_by()?)));
+        .map(|share| (FindingScope::from_share(share), &share.record.verdict.limited_by));
+    let of_machines =
+        machines.iter().filter_map(|machine| Some((FindingScope::from_machine(machine), machine.limited_by()?)));
     match of_shares.chain(of_machines).min_by_key(|(_, limit)| gravity(limit.limiter)) {
         Some((speaker, LimitedBy { limiter, evidence })) => {
             LimitedBy { limiter: *limiter, evidence: format!("{}: {evidence}", speaker.subject) }
@@ -268,7 +269,7 @@ mod tests {
 
     /// The one that carried the most kept its schedule.
     #[test]
-    fn a_share_that_missed_its_rate_on_a_full_machine_says_so_for_all() {
+    fn missed_rate_on_a_full_machine_is_said_for_all_shares() {
         let mut shares = [share(1, 2, 0, 10 * SECOND, 500.0), share(2, 2, 0, 10 * SECOND, 1_000.0)];
         shares.iter_mut().for_each(|share| {
             share_of_a_full_machine(share, 0.5);

@@ -25,7 +25,7 @@ pub(super) struct BacklogWatch<'a> {
 
 impl<'a> BacklogWatch<'a> {
     /// Of a trial whose consumers are to find a backlog; they begin at `start`.
-    pub fn of(context: &'a TrialContext<'a>, load_start_ns: u64, start: StartSignal) -> Option<Self> {
+    pub fn new(context: &'a TrialContext<'a>, load_start_ns: u64, start: StartSignal) -> Option<Self> {
         let backlog = context.scenario.consumers.as_ref()?.backlog?;
         let Load::Open(schedule) = &context.scenario.load else { return None };
         Some(BacklogWatch { context, backlog, schedule, load_start_ns, start, is_drained: false, outcome: None })
@@ -128,7 +128,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_group_has_caught_up_when_it_misses_no_more_than_was_due_lately() {
+    fn group_has_caught_up_when_it_misses_only_the_latest() {
         let backlog = Backlog { messages: 5_000, caught_up_within: Duration::from_millis(100) };
         let schedule = Schedule::Constant { rate: 1_000.0 };
         let caught_up_at = tail(&schedule, 6 * SECOND, &backlog);

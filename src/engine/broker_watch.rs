@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::observer::Phase;
-use crate::measure::host::{OtherUsage, ProcessFamily, exposition};
+use crate::measure::host::{OtherUsage, ProcessFamily, parse_metrics};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::scenario::{Watch, WatchedProcess};
 
@@ -103,7 +103,7 @@ fn family(process: &WatchedProcess) -> Result<ProcessFamily, String> {
         WatchedProcess::Id(id) => *id,
         WatchedProcess::File(path) => id_in(path)?,
     };
-    ProcessFamily::of(id).ok_or_else(|| format!("no process {id} runs on this machine"))
+    ProcessFamily::from_id(id).ok_or_else(|| format!("no process {id} runs on this machine"))
 }
 
 fn id_in(path: &Path) -> Result<u32, String> {
@@ -162,7 +162,7 @@ struct Meter {
     latest: Option<Reading>,
     /// Between the last two readings.
     cores: Option<f64>,
-    /// Of the measured window.
+    /// CPU time in the measured window.
     cpu: Duration,
     elapsed: Duration,
     memory_bytes_max: Option<u64>,
@@ -231,8 +231,8 @@ async fn scrape(url: &str) -> Result<Reading, String> {
         HttpResponse { status: 200, text, .. } => text,
         HttpResponse { status, .. } => return Err(format!("it answered with status {status}")),
     };
-    let usage = exposition::parse(&text)
-        .ok_or("it has no metric with the CPU time of its process (process_cpu_seconds_total)")?;
+    let usage =
+        parse_metrics(&text).ok_or("it has no metric with the CPU time of its process (process_cpu_seconds_total)")?;
     Ok(Reading { at: Instant::now(), usage })
 }
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_started_again_leaves_a_gap_and_no_negative_time() {
+    fn restarted_server_leaves_a_gap_without_negative_time() {
         let meter = readings(&[(0, 9000, 1, true), (1000, 10_000, 1, true), (2000, 100, 1, true)]);
         assert_eq!((meter.cores, meter.mean_cores()), (None, Some(1.0)));
     }

@@ -1,4 +1,5 @@
-//! Adds up the figures of all recorders, sample by sample.
+//! Adds up the figures of all recorders, sample by sample: for the whole trial, and for stretches of the measured window, which are parts of
+//! the schedule or phases of a backlog.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -6,11 +7,10 @@ use std::time::Duration;
 
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
-use super::stretch::Stretch;
 use crate::broker::{Telemetry, Wire, known_sum};
-use crate::load::Part;
+use crate::load::ScheduleSegment;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
-use crate::measure::{Acks, Arrivals, GroupLap, Interval, Reception};
+use crate::measure::{Acks, Arrivals, Distribution, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
 /// Groups of consumers that a second lists.
@@ -46,9 +46,9 @@ pub struct Collector {
     /// When nothing more is intended, since the load began.
     nominal_end_ns: Option<u64>,
     /// What is left of the schedule's parts, in their order.
-    parts: VecDeque<Part>,
+    parts: VecDeque<ScheduleSegment>,
     /// The first part of each result.
-    first_parts: Vec<Part>,
+    first_parts: Vec<ScheduleSegment>,
 }
 
 /// Whether it is known how far groups of consumers are behind.
@@ -79,20 +79,20 @@ pub struct Totals {
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
-    /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
+    /// Totals of a schedule that changes its rate: one for each result that its parts belong to, in their order.
     pub parts: Vec<PartTotals>,
     /// What was watched of the broker.
     pub broker: Vec<WatchedUsage>,
     /// The phases of a backlog, as far as they have begun.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<Segment>,
 }
 
 /// What happened while the schedule was in one of its parts, and how long the messages took that were intended in it.
 #[derive(Debug, Clone)]
 pub struct PartTotals {
     /// The first of the parts that belong to this result.
-    pub part: Part,
-    pub stretch: Stretch,
+    pub part: ScheduleSegment,
+    pub stretch: Segment,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -104,7 +104,7 @@ pub struct WindowTotals {
     /// Messages handed over, acknowledged and received for the first time, and their payload.
     pub attempted: u64,
     pub acknowledged: u64,
-    /// Of these, messages of the warm-up.
+    /// Messages of the warm-up among the acknowledged ones.
     pub acknowledged_of_warm_up: u64,
     pub payload_bytes: u64,
     pub consumed: u64,
@@ -143,7 +143,7 @@ impl Collector {
         acks: Acks,
         arrivals: Option<Arrivals>,
         load: &Load,
-        parts: Vec<Part>,
+        parts: Vec<ScheduleSegment>,
         load_start_ns: u64,
         nominal_end_ns: Option<u64>,
     ) -> Self {
@@ -224,7 +224,7 @@ impl Collector {
 
     /// From the last sample on, what happens belongs to a new stretch of the window.
     pub fn begin_stretch(&mut self) {
-        self.totals.stretches.push(Stretch::beginning_at(self.last_ns - self.load_start_ns));
+        self.totals.stretches.push(Segment::beginning_at(self.last_ns - self.load_start_ns));
     }
 
     fn account(
@@ -350,15 +350,16 @@ impl Collector {
     }
 }
 
-fn first_of_each_result(parts: &[Part]) -> Vec<Part> {
-    let is_first = |(index, part): &(usize, &Part)| parts[..*index].iter().all(|before| before.result != part.result);
+fn first_of_each_result(parts: &[ScheduleSegment]) -> Vec<ScheduleSegment> {
+    let is_first =
+        |(index, part): &(usize, &ScheduleSegment)| parts[..*index].iter().all(|before| before.result != part.result);
     parts.iter().enumerate().filter(is_first).map(|(_, part)| *part).collect()
 }
 
 /// The totals of the result that this part belongs to.
-fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &Part) -> &'a mut PartTotals {
+fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &ScheduleSegment) -> &'a mut PartTotals {
     let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
-        totals.push(PartTotals { part: *part, stretch: Stretch::beginning_at(part.begin_ns) });
+        totals.push(PartTotals { part: *part, stretch: Segment::beginning_at(part.begin_ns) });
         totals.len() - 1
     });
     &mut totals[index]
@@ -375,5 +376,47 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         connections_full_ns: sum.connections_full_ns + latest.connections_full_ns,
         unmatched_answers: sum.unmatched_answers + latest.unmatched_answers,
         wire: if phase == Phase::WarmUp { sum.wire } else { known_sum(sum.wire, latest.wire) },
+    }
+}
+
+/// The sum of the samples that belong to a stretch.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// When it began, in nanoseconds since the load began.
+    pub begin_ns: u64,
+    pub length_ns: u64,
+    /// Messages due, handed over, acknowledged and received for the first time.
+    pub due: u64,
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub consumed: u64,
+    /// Response times of measured messages: of a phase of a backlog, those that were acknowledged meanwhile; of a part of the schedule, those
+    /// that were intended in it.
+    pub response: Distribution,
+    /// Moments at which such messages were acknowledged, as in [`Interval::moments`].
+    pub moments: u64,
+}
+
+impl Segment {
+    /// Nothing has happened in it yet.
+    pub fn beginning_at(begin_ns: u64) -> Self {
+        let response = Distribution::new();
+        Segment { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
+    }
+
+    /// Adds a second with the response times of what was acknowledged in it.
+    pub fn add(&mut self, second: &Second, interval: &Interval) {
+        self.count(second);
+        self.response.merge(&interval.response);
+        self.moments += interval.moments;
+    }
+
+    /// Adds a second without its response times.
+    pub fn count(&mut self, second: &Second) {
+        self.length_ns += second.end_ns - second.begin_ns;
+        self.due += second.due.unwrap_or(0);
+        self.attempted += second.attempted;
+        self.acknowledged += second.acknowledged;
+        self.consumed += second.consumed;
     }
 }

@@ -62,10 +62,7 @@ pub async fn examine_scenario(scenario: &Scenario, identity: &TrialIdentity) -> 
     let (kind, client) = (&scenario.broker.kind, scenario.broker.client);
     match registry::dispatch(kind, client, Examination { scenario, identity }) {
         Some(examined) => examined.await,
-        None => {
-            let reason = format!("this build has no broker of kind '{kind}': see `brokermark brokers`");
-            Err(BrokerError::Configuration { broker: "brokermark", reason }.into())
-        }
+        None => Err(EngineError::unknown_kind(kind)),
     }
 }
 

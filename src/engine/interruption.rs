@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_has_a_moment_after_the_second_signal_and_no_more() {
+    async fn remaining_work_has_a_moment_after_the_second_signal() {
         let (sender, signals) = watch::channel(1);
         let interruption = Interruption::new(signals);
         let grace = Duration::from_millis(1);

@@ -1,4 +1,7 @@
 //! The load: warm-up and measured window, from the first intended message until every producer has ended.
+//!
+//! In a process that only consumes, others send the load, and it goes on for as long as they do. A load that comes to a standstill which no time
+//! limit would end is noticed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +9,22 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::appointment;
 use super::backlog::BacklogWatch;
-use super::checkpoint::Checkpoints;
 use super::collector::{Collector, LagRule};
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
-use super::listening::Listening;
 use super::observer::{Observer, Phase};
-use super::outcome::BacklogOutcome;
-use super::outcome::End;
-use super::part;
+use super::outcome::{BacklogOutcome, End};
 use super::receive::StartSignal;
-use super::sampler::{Rhythm, Sampler};
-use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
+use super::sampler::{Checkpoints, Sampler, SamplingTimes};
+use super::send::{self, Closing, Pacer, Sent, TrialWindow};
+use super::{part, start_barrier};
 use crate::broker::{Broker, Producer};
-use crate::load::{Part, due_by};
+use crate::load::{ScheduleSegment, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
 use crate::measure::{Arrivals, PartEnds};
 use crate::pipeline::Pipeline;
-use crate::scenario::{Load, ProducerMode};
+use crate::scenario::{Load, ProducerMode, RunLimits, Schedule};
 
 /// Between starting the tasks and the first intended message.
 const RUN_UP: Duration = Duration::from_millis(20);
@@ -39,8 +38,8 @@ pub(super) struct LoadPhase<'a> {
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
-    /// Those of the schedule, if it changes its rate.
-    parts: Vec<Part>,
+    /// The schedule's parts, if it changes its rate.
+    parts: Vec<ScheduleSegment>,
     /// Where there are no producers to wait for.
     listening: Option<Listening>,
     phase: Phase,
@@ -53,8 +52,8 @@ pub(super) struct LoadPhase<'a> {
     crash: Option<String>,
 }
 
-/// Those of the schedule within the measured window, since the load began.
-fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<Part> {
+/// The schedule's parts within the measured window, since the load began.
+fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<ScheduleSegment> {
     let since_begin = |at_ns: u64| at_ns - window.load_start_ns;
     match (&context.scenario.load, window.nominal_end_ns()) {
         (Load::Open(schedule), Some(end_ns)) => {
@@ -86,7 +85,7 @@ pub(super) struct Loaded {
     /// Why a producer could send nothing more.
     pub failure: Option<String>,
     pub sent: Vec<Sent>,
-    /// Of the measured window.
+    /// Resources used in the measured window.
     pub usage: HostUsage,
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,
@@ -112,9 +111,9 @@ impl<'a> LoadPhase<'a> {
             }
             _ => None,
         };
-        let quota = part::quota_of_part(context.scenario, quota, due_by_ns);
+        let quota = part::process_quota(context.scenario, quota, due_by_ns);
         let clock = context.acks.clock();
-        let load_start_ns = appointment::load_start_ns(context.identity, clock, RUN_UP);
+        let load_start_ns = start_barrier::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);
         let acks = context.acks.clone();
         let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
@@ -135,10 +134,10 @@ impl<'a> LoadPhase<'a> {
             sent: Vec::with_capacity(tasks.len()),
             tasks,
             parts,
-            listening: Listening::of(context),
+            listening: Listening::from_context(context),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
-            backlog: BacklogWatch::of(context, load_start_ns, start),
+            backlog: BacklogWatch::new(context, load_start_ns, start),
             host_sampler: HostSampler::begin(context.identity.host_share, clock),
             usage: None,
             end: End::Completed,
@@ -163,7 +162,8 @@ impl<'a> LoadPhase<'a> {
         let at = |offset_ns| context.acks.clock().instant(offset_ns);
         let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
         let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();
-        let rhythm = Rhythm::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
+        let sampling_times =
+            SamplingTimes::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
         let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
         let load = context.scenario.own_load();
@@ -172,7 +172,7 @@ impl<'a> LoadPhase<'a> {
         collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
         collector.lag = lag_rule(context, broker);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
-        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
+        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], sampling_times)
     }
 
     /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, even if
@@ -246,7 +246,7 @@ impl<'a> LoadPhase<'a> {
 
     fn begin_window<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
         sampler.sample(self.phase);
-        sampler.rhythm.begin_window();
+        sampler.sampling_times.begin_window();
         BacklogWatch::begin(self.backlog.as_ref(), sampler);
         self.phase = Phase::Measure;
         self.host_sampler.begin_anew();
@@ -303,5 +303,132 @@ impl<'a> LoadPhase<'a> {
             pacer: self.pacer,
             backlog: self.backlog.and_then(BacklogWatch::outcome),
         }
+    }
+}
+
+/// What a process without producers waits for, instead of for its producers.
+#[derive(Debug)]
+struct Listening {
+    /// How long nothing may arrive before the others are taken to have ended, where no time ends the load.
+    silence: Duration,
+    received: u64,
+    since: Instant,
+}
+
+impl Listening {
+    /// For a process that only consumes; `None`: this process has producers to wait for.
+    fn from_context(context: &TrialContext<'_>) -> Option<Self> {
+        let silence = context.scenario.run.drain_deadline;
+        context.scenario.only_consumes().then(|| Listening { silence, received: 0, since: Instant::now() })
+    }
+
+    /// Whether more may come; `received` only grows.
+    pub fn goes_on(&mut self, received: u64, now: Instant) -> bool {
+        if received > self.received {
+            (self.received, self.since) = (received, now);
+        }
+        now < self.since + self.silence
+    }
+
+    /// The load begins only now: nothing can have come before.
+    pub fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+}
+
+/// Watches a load that is bounded by messages or bytes. One that is bounded by time ends by itself, and may sit out a broker's
+/// absence until then.
+pub struct StallWatch<'a> {
+    /// `None`: the load ends by itself.
+    deadline_ns: Option<u64>,
+    schedule: Option<&'a Schedule>,
+    last_moved: u64,
+    /// When something moved last, in nanoseconds since the load began.
+    since_ns: u64,
+}
+
+impl<'a> StallWatch<'a> {
+    pub fn new(load: &'a Load, limits: &RunLimits) -> Self {
+        let deadline_ns = limits.stop.duration.is_none().then_some(limits.stall_deadline.as_nanos() as u64);
+        let schedule = match load {
+            Load::Open(schedule) => Some(schedule),
+            Load::Closed => None,
+        };
+        StallWatch { deadline_ns, schedule, last_moved: 0, since_ns: 0 }
+    }
+
+    /// Whether nothing has moved for the whole deadline, although something should have. `moved` grows with every message that
+    /// is handed over or has its outcome.
+    pub fn is_stalled(&mut self, moved: u64, now_ns: u64) -> bool {
+        if moved != self.last_moved {
+            (self.last_moved, self.since_ns) = (moved, now_ns);
+        }
+        let Some(deadline_ns) = self.deadline_ns else { return false };
+        now_ns.saturating_sub(self.since_ns) >= deadline_ns && self.was_due_since()
+    }
+
+    /// A schedule may leave pauses that are longer than the deadline.
+    fn was_due_since(&self) -> bool {
+        let Some(schedule) = self.schedule else { return true };
+        let due_by = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+        let until_ns = self.since_ns.saturating_add(self.deadline_ns.unwrap_or(0));
+        due_by(until_ns) > due_by(self.since_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Stop;
+
+    #[test]
+    fn others_are_listened_to_until_they_are_silent() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut listening = Listening { silence: Duration::from_secs(10), received: 0, since: start };
+        listening.begin(after(100));
+        assert!(listening.goes_on(0, after(109)));
+        assert!(listening.goes_on(5, after(109)));
+        assert!(listening.goes_on(5, after(118)));
+        assert!(!listening.goes_on(5, after(119)));
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn limits(duration: Option<Duration>) -> RunLimits {
+        RunLimits {
+            warm_up: Duration::ZERO,
+            stop: Stop { duration, ..Stop::default() },
+            drain_deadline: Duration::from_secs(1),
+            catch_up_deadline: Duration::from_secs(1),
+            stall_deadline: Duration::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn stall_is_noticed_at_its_deadline_and_restarts_on_movement() {
+        let mut watch = StallWatch::new(&Load::Closed, &limits(None));
+        assert!(!watch.is_stalled(5, SECOND));
+        assert!(!watch.is_stalled(5, 60 * SECOND));
+        assert!(!watch.is_stalled(6, 61 * SECOND));
+        assert!(!watch.is_stalled(6, 120 * SECOND));
+        assert!(watch.is_stalled(6, 121 * SECOND));
+    }
+
+    #[test]
+    fn a_load_limited_in_time_may_stand_still() {
+        let mut watch = StallWatch::new(&Load::Closed, &limits(Some(Duration::from_secs(3600))));
+        assert!(!watch.is_stalled(1, SECOND) && !watch.is_stalled(1, 3000 * SECOND));
+    }
+
+    #[test]
+    fn a_pause_of_the_schedule_is_no_standstill() {
+        let load = Load::Open(Schedule::Constant { rate: 0.01 });
+        let mut watch = StallWatch::new(&load, &limits(None));
+        assert!(!watch.is_stalled(2, SECOND));
+        assert!(!watch.is_stalled(2, 90 * SECOND), "the next one is due after 100 s");
+        let mut watch = StallWatch::new(&load, &limits(None));
+        assert!(!watch.is_stalled(2, 50 * SECOND));
+        assert!(watch.is_stalled(2, 120 * SECOND), "one was due after 100 s");
     }
 }

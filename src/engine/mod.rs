@@ -1,25 +1,22 @@
 //! Runs one trial: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
 //!
-//! - `appointment`: a load that begins at a set time.
+//! - [`run_scenario`]: from the kind that a scenario names to the code compiled for it: the only dynamic call of a trial.
+//! - `start_barrier`: a load that begins at a set time.
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
 //! - `topics`: created, found and deleted, for every broker alike.
 //! - `send`: producers. `receive`: consumers and pipelines.
-//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
+//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result, or a checkpoint: the trial as if
+//!   it had ended now.
 //! - `backlog`: a backlog that is built and drained during the load.
-//! - `checkpoint`: the trial as if it had ended now, for an observer that keeps it.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
 
-mod appointment;
 mod backlog;
 mod broker_watch;
-mod checkpoint;
 mod collector;
 mod context;
-mod dispatch;
 mod examine;
 mod interruption;
-mod listening;
 mod load_phase;
 mod observer;
 mod outcome;
@@ -29,16 +26,18 @@ mod receive;
 mod remove;
 mod sampler;
 mod send;
-mod stretch;
+mod start_barrier;
 mod topics;
 mod trial;
 
-pub use appointment::{Preparation, Rendezvous};
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;
-pub use collector::{PartTotals, Totals, WindowTotals};
-pub use dispatch::{kinds, run_scenario};
+pub use collector::{PartTotals, Segment, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
@@ -47,14 +46,15 @@ pub use outcome::{
 };
 pub use remove::remove_topics;
 pub use send::{Attempted, FirstSent, Sent, WakeUpDelays};
-pub use stretch::Stretch;
+pub use start_barrier::{Preparation, StartBarrier};
 pub use trial::run;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use crate::broker::BrokerError;
+use crate::broker::registry::{self, Visitor};
+use crate::broker::{Broker, BrokerError};
 use crate::load::LoadError;
 use crate::measure::host::HostShare;
+use crate::pipeline::sink;
+use crate::scenario::{Kinds, Scenario};
 
 /// Identifies one trial.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ pub struct TrialIdentity {
     /// When its load is to begin, in nanoseconds since 1970; `None`: once everything is prepared.
     pub load_start_unix_ns: Option<u64>,
     /// Where the processes that run the trial together agree on that time.
-    pub rendezvous: Option<Rendezvous>,
+    pub start_barrier: Option<StartBarrier>,
     /// What is added to this machine's wall clock to get the time that all processes of the trial go by.
     pub clock_shift_ns: i64,
     /// What was found out about that clock before the trial, where the processes compare theirs. Otherwise only its kernel knows how far it is off.
@@ -93,7 +93,7 @@ impl TrialIdentity {
             run_id,
             tag,
             load_start_unix_ns: None,
-            rendezvous: None,
+            start_barrier: None,
             clock_shift_ns: 0,
             compared: None,
             host_share: HostShare::ALONE,
@@ -108,7 +108,19 @@ impl TrialIdentity {
 
     /// When its load is to begin, in nanoseconds since 1970, as far as that is known.
     pub fn begins_at_unix_ns(&self) -> Option<u64> {
-        self.load_start_unix_ns.or_else(|| self.rendezvous.as_ref()?.start_unix_ns())
+        self.load_start_unix_ns.or_else(|| self.start_barrier.as_ref()?.start_unix_ns())
+    }
+}
+
+impl EngineError {
+    /// An error of broker `B`.
+    pub(crate) fn from_broker<B: Broker>(error: BrokerError) -> Self {
+        EngineError::Broker { kind: B::DESCRIPTOR.kind, error }
+    }
+
+    /// The scenario names a kind of broker that this build does not have.
+    fn unknown_kind(kind: &str) -> Self {
+        EngineError::Refused(format!("this build has no broker of kind '{kind}': see `brokermark brokers`"))
     }
 }
 
@@ -117,12 +129,52 @@ impl TrialIdentity {
 pub enum EngineError {
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
+    #[error("{kind}: {error}")]
+    Broker { kind: &'static str, error: BrokerError },
+    /// The scenario asks for what brokermark itself does not do.
+    #[error("{0}")]
+    Refused(String),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
     #[error("rank {rank}: {reason}")]
     Rank { rank: usize, reason: String },
     #[error("it was interrupted before its load began")]
     Interrupted,
+}
+
+/// The kinds of brokers and sinks of this build.
+pub fn kinds() -> Kinds<'static> {
+    Kinds { brokers: registry::descriptors(), sinks: sink::descriptors(), absent: registry::ABSENT }
+}
+
+struct Trial<'a> {
+    scenario: &'a Scenario,
+    identity: &'a TrialIdentity,
+    interruption: &'a Interruption,
+    observer: &'a mut dyn Observer,
+}
+
+impl<'a> Visitor for Trial<'a> {
+    type Output = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
+
+    fn visit<B: Broker>(self) -> Self::Output {
+        Box::pin(run::<B>(self.scenario, self.identity, self.interruption, self.observer))
+    }
+}
+
+/// [`run`] with the broker that the scenario names.
+///
+/// # Errors
+/// As [`run`], and when this build has no such broker.
+pub async fn run_scenario(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    interruption: &Interruption,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, EngineError> {
+    let (kind, client) = (&scenario.broker.kind, scenario.broker.client);
+    match registry::dispatch(kind, client, Trial { scenario, identity, interruption, observer }) {
+        Some(trial) => trial.await,
+        None => Err(EngineError::unknown_kind(kind)),
+    }
 }

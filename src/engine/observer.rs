@@ -64,7 +64,7 @@ pub struct GroupSecond {
     /// Messages that had been acknowledged and had not arrived at the end of the interval: of a part of a scenario, of its own producers
     /// and consumers, so that only the sum over all parts is one, and this may be negative. `None`: not known.
     pub consumer_lag: Option<i64>,
-    /// As in [`GroupLap`](crate::measure::GroupLap).
+    /// Quantiles as in [`GroupLap`](crate::measure::GroupLap).
     pub end_to_end_p50_ns: Option<u64>,
     pub end_to_end_p99_ns: Option<u64>,
 }

@@ -45,7 +45,7 @@ pub struct Outcome {
     pub started_at: SystemTime,
     /// When the load was to begin, in nanoseconds since 1970; `None` where no time was set.
     pub planned_unix_ns: Option<u64>,
-    /// As the scenario describes them, or as they were found.
+    /// Topics as the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
     /// Messages that the topics had been written to before the trial; `None` where they are new or the broker does not tell.
     pub messages_before: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Outcome {
     pub backlog: Option<BacklogOutcome>,
     /// How late wake-ups made messages; `None` in a closed loop, which has none.
     pub wake_up_delays: Option<WakeUpDelays>,
-    /// Of the measured window.
+    /// Resources used in the measured window.
     pub usage: HostUsage,
     pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
@@ -110,7 +110,7 @@ pub struct PayloadSizes {
 }
 
 impl PayloadSizes {
-    pub(super) fn of(pool: &PayloadPool) -> Self {
+    pub(super) fn from_pool(pool: &PayloadPool) -> Self {
         PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() }
     }
 }
@@ -123,7 +123,7 @@ pub struct BacklogOutcome {
     /// Messages that were acknowledged by then, and their payload.
     pub messages: u64,
     pub payload_bytes: u64,
-    /// In the order of the groups.
+    /// How each group drained it, in the order of the groups.
     pub groups: Vec<GroupDrain>,
 }
 

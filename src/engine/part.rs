@@ -6,7 +6,7 @@ use crate::scenario::{Load, Part, Scenario};
 
 /// What this process may send of `quota`: in an open loop, the messages that its producers have due until `due_by_ns`, when all are due;
 /// in a closed loop, or where that time is unknown, as much as its share of the producers.
-pub(super) fn quota_of_part(scenario: &Scenario, quota: Quota, due_by_ns: Option<u64>) -> Quota {
+pub(super) fn process_quota(scenario: &Scenario, quota: Quota, due_by_ns: Option<u64>) -> Quota {
     let Some(part) = &scenario.part else { return quota };
     let messages = match (&scenario.load, due_by_ns) {
         (Load::Open(schedule), Some(due_by_ns)) => {
@@ -18,13 +18,13 @@ pub(super) fn quota_of_part(scenario: &Scenario, quota: Quota, due_by_ns: Option
             };
             Some(part.producers.clone().map(due).sum())
         }
-        _ => quota.messages().map(|messages| of_part(part, messages)),
+        _ => quota.messages().map(|messages| part_of(part, messages)),
     };
-    quota.of_part(messages, |bytes| of_part(part, bytes))
+    quota.for_process(messages, |bytes| part_of(part, bytes))
 }
 
 /// As much of `all` as this part has of the producers; the parts of all shares add up to it.
-fn of_part(part: &Part, all: u64) -> u64 {
+fn part_of(part: &Part, all: u64) -> u64 {
     let until = |producer: usize| (u128::from(all) * producer as u128 / part.all_producers as u128) as u64;
     until(part.producers.end) - until(part.producers.start)
 }
@@ -50,7 +50,7 @@ mod tests {
                 Load::Open(schedule) => due_by(schedule, part.all_producers(), 1_000_000_000, MESSAGES),
                 Load::Closed => None,
             };
-            quota_of_part(&part, Quota::new(&part.run.stop, None), due_by_ns).messages().unwrap()
+            process_quota(&part, Quota::new(&part.run.stop, None), due_by_ns).messages().unwrap()
         };
         (1..=3).map(of).collect()
     }

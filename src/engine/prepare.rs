@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, place_of, topic_of};
 use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity, topics};
-use crate::broker::{Broker, BrokerError, Setup, Topic};
+use crate::broker::{Broker, BrokerError, Setup, Topic, registry};
 use crate::load::PayloadPool;
 use crate::measure::host::WallClock;
 use crate::measure::{Acks, Arrivals, Clock, PartitionNames, TRACE_HEADER_BYTES, Verification};
@@ -37,8 +37,10 @@ pub(super) async fn prepare<'a, B: Broker>(
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let (acks, arrivals) = records_of(scenario, identity);
     let wall_clock = WallClock::now();
-    let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
-    let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
+    let of_broker = EngineError::from_broker::<B>;
+    let connecting = B::connect(setup::<B>(scenario, identity, &acks, &payloads).map_err(of_broker)?);
+    let connected = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)?;
+    let broker = connected.map_err(of_broker)?;
     // A signal does not end this: the engine must know which topics were created.
     let mut created = Vec::new();
     let topics = match prepare_topics(scenario, identity, &broker, interruption, &mut created).await {
@@ -46,7 +48,7 @@ pub(super) async fn prepare<'a, B: Broker>(
         Err(error) => {
             // An error while closing would hide the cause.
             let _ = topics::close(broker, &created).await;
-            return Err(error.into());
+            return Err(of_broker(error));
         }
     };
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
@@ -104,11 +106,11 @@ fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Ar
     let verification = consumers
         .filter(|consumers| consumers.verify)
         .map(|consumers| consumers.groups.len())
-        .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
+        .map(|groups| Verification::for_process(scenario.all_producers(), groups, scenario.first_producer()))
         .map(Arc::new);
     let open_loop = matches!(scenario.load, Load::Open(_));
     let partitions = partitions_of(scenario, identity);
-    let acks = Acks::of_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
+    let acks = Acks::with_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
     let (offset_ns, timed) = (header_offset_ns(scenario, clock), scenario.timed_producers());
     let arrivals = consumers.map(|consumers| {
         Arrivals::across_processes(clock, offset_ns, timed, identity.tag, consumers.groups.len(), verification)
@@ -137,11 +139,22 @@ async fn messages_in<B: Broker>(broker: &B, topics: impl Iterator<Item = &Topic>
     sum
 }
 
-pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
+/// What the broker is given to connect with.
+///
+/// # Errors
+/// When its own table cannot be read.
+pub(super) fn setup<B: Broker>(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    acks: &Acks,
+    payloads: &Arc<PayloadPool>,
+) -> Result<Setup<B::Options>, BrokerError> {
+    let options = registry::options::<B>(scenario.broker.options.clone());
     let first_producer = scenario.first_producer();
     let producers = first_producer..first_producer + scenario.producers.count;
-    Setup {
+    Ok(Setup {
         config: scenario.broker.clone(),
+        options: options.map_err(|error| BrokerError::Configuration(error.to_string()))?,
         acks: acks.clone(),
         payloads: payloads.clone(),
         run_id: identity.run_id.clone(),
@@ -152,7 +165,7 @@ pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, 
         places_on_topics: producers.map(|number| place_of(scenario, scenario.topology.topics, number)).collect(),
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,
-    }
+    })
 }
 
 /// `name` for a single topic, else `name0`, `name1`, …; unique to the trial unless the scenario names them.

@@ -37,17 +37,13 @@ pub async fn remove_topics(
     identity: &TrialIdentity,
     is_dry: bool,
 ) -> Result<Vec<String>, EngineError> {
-    let refused = |reason: &str| {
-        Err(EngineError::from(BrokerError::Configuration { broker: "brokermark", reason: reason.to_owned() }))
-    };
     if !scenario.topology.is_named_by_run() {
-        return refused(
-            "the scenario names its topics, so they are not brokermark's to remove: remove them with the broker's own tools",
-        );
+        let reason = "the scenario names its topics, so they are not brokermark's to remove: remove them with the broker's own tools";
+        return Err(EngineError::Refused(reason.to_owned()));
     }
     match registry::dispatch(&scenario.broker.kind, scenario.broker.client, Removal { scenario, identity, is_dry }) {
         Some(removal) => removal.await,
-        None => refused("this build has no broker of this kind: see `brokermark brokers`"),
+        None => Err(EngineError::unknown_kind(&scenario.broker.kind)),
     }
 }
 
@@ -60,7 +56,9 @@ async fn remove<B: Broker>(
     let content = Content::Zeros { size: Size::Fixed(1) };
     let payloads = Arc::new(PayloadPool::build(&Payload { content, pool: 1, seed: 0, tombstones: 0.0 }, 0)?);
     let acks = Acks::verified(Clock::start(), scenario.producers.count, false, None);
-    let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
+    let of_broker = EngineError::from_broker::<B>;
+    let setup = setup::<B>(scenario, identity, &acks, &payloads).map_err(of_broker)?;
+    let broker = B::connect(setup).await.map_err(of_broker)?;
     let wanted = topics_of(scenario, identity);
     let found = topics::find(&broker, &wanted).await.and_then(|found| agree(&wanted, &found).map(|()| found));
     let delete = match &found {
@@ -68,8 +66,8 @@ async fn remove<B: Broker>(
         Ok(_) | Err(_) => &[],
     };
     let closed = topics::close(broker, delete).await;
-    let names = found?.into_iter().map(|topic| topic.name).collect();
-    closed?;
+    let names = found.map_err(of_broker)?.into_iter().map(|topic| topic.name).collect();
+    closed.map_err(of_broker)?;
     Ok(names)
 }
 

@@ -1,6 +1,9 @@
 //! Samples the recorders once a second, or more often in a short trial, while other things are waited for.
+//!
+//! A checkpoint is the trial as if it had ended now: what is left of it when the process is killed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -8,11 +11,16 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
 use super::broker_watch::BrokerWatch;
-use super::checkpoint::Checkpoints;
 use super::collector::{Collector, PipelineProgress, Totals};
-use super::observer::{Observer, Phase};
+use super::context::TrialContext;
+use super::observer::{Observer, Phase, TopicProgress};
+use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
+use super::send::{Attempted, Pacer, Sent, TrialWindow};
 use crate::broker::{Broker, Topic};
+use crate::measure::host::HostSampler;
+use crate::measure::{Arrivals, Arrived, Errors};
 use crate::pipeline::Pipeline;
+use crate::scenario::Watch;
 
 /// Time between samples, and how long the broker has to answer with a topic's end offsets.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,7 +39,7 @@ pub(super) async fn end_offsets(broker: &impl Broker, topic: &Topic) -> Option<V
 
 /// When samples are taken.
 #[derive(Debug, Clone)]
-pub(super) struct Rhythm {
+pub(super) struct SamplingTimes {
     next: Instant,
     /// Where the schedule's parts end, in their order: a sample is taken at each.
     ends_of_parts: VecDeque<Instant>,
@@ -40,7 +48,7 @@ pub(super) struct Rhythm {
     window: Option<Duration>,
 }
 
-impl Rhythm {
+impl SamplingTimes {
     /// Of a load that begins at `load_start` and is measured from `measure_start` on.
     pub fn new(
         load_start: std::time::Instant,
@@ -50,9 +58,10 @@ impl Rhythm {
     ) -> Self {
         let measure_start = Instant::from_std(measure_start);
         let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
-        let mut rhythm = Rhythm { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
-        rhythm.next += rhythm.pause_after(rhythm.next);
-        rhythm
+        let mut sampling_times =
+            SamplingTimes { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+        sampling_times.next += sampling_times.pause_after(sampling_times.next);
+        sampling_times
     }
 
     fn pause_after(&self, now: Instant) -> Duration {
@@ -103,7 +112,7 @@ pub(super) struct Sampler<'a, B> {
     checkpoints: Checkpoints<'a>,
     broker: &'a B,
     watch: BrokerWatch,
-    pub rhythm: Rhythm,
+    pub sampling_times: SamplingTimes,
     /// What the pipeline reads.
     topic: &'a Topic,
     /// A question for the topic's ends that has not been answered.
@@ -115,7 +124,7 @@ pub(super) struct Sampler<'a, B> {
 }
 
 impl<'a, B: Broker> Sampler<'a, B> {
-    /// Takes samples in this rhythm.
+    /// Takes samples in this sampling_times.
     pub fn begin(
         collector: Collector,
         broker: &'a B,
@@ -123,7 +132,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         pipeline: Option<Pipeline>,
         checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
-        rhythm: Rhythm,
+        sampling_times: SamplingTimes,
     ) -> Self {
         let watch = BrokerWatch::begin(checkpoints.watch());
         Sampler {
@@ -133,7 +142,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
             checkpoints,
             broker,
             watch,
-            rhythm,
+            sampling_times,
             topic,
             asked: None,
             ends: None,
@@ -145,7 +154,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn sample(&mut self, phase: Phase) {
         let progress = self.progress();
         self.look_at_broker(phase);
-        self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
+        self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
         if self.observer.wants_topics() {
             self.observer.topics(&self.checkpoints.topics());
@@ -173,7 +182,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     /// second later. Cancel-safe.
     pub async fn is_due(&mut self) {
         if self.asked.is_none() {
-            self.rhythm.due().await;
+            self.sampling_times.due().await;
             if self.pipeline.is_none() {
                 return;
             }
@@ -182,7 +191,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         tokio::select! {
             biased;
             ends = asked => self.answered(ends),
-            () = self.rhythm.due() => {}
+            () = self.sampling_times.due() => {}
         }
     }
 
@@ -225,4 +234,113 @@ impl<'a, B: Broker> Sampler<'a, B> {
         self.ends = ends;
         self.consumer_lag = self.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag(self.ends.as_deref()));
     }
+}
+
+/// What is needed besides the collector's totals.
+pub(super) struct Checkpoints<'a> {
+    trial: &'a TrialContext<'a>,
+    trial_window: Arc<TrialWindow>,
+    pacer: Option<Arc<Pacer>>,
+    /// Resources used in the measured phase and what follows.
+    usage: HostSampler,
+    /// When the load was last seen going on, in nanoseconds since the trial's epoch.
+    loaded_until_ns: u64,
+}
+
+impl<'a> Checkpoints<'a> {
+    pub fn new(trial: &'a TrialContext<'a>, trial_window: Arc<TrialWindow>, pacer: Option<Arc<Pacer>>) -> Self {
+        let loaded_until_ns = trial_window.load_start_ns;
+        Checkpoints { trial, trial_window, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
+    }
+
+    /// A second of `phase` has passed.
+    pub fn passed(&mut self, phase: Phase) {
+        if phase == Phase::WarmUp {
+            // The last second of the warm-up ends when the measured phase begins.
+            self.usage = HostSampler::begin_without_probe();
+        }
+        if matches!(phase, Phase::WarmUp | Phase::Measure) {
+            self.loaded_until_ns = self.trial_window.clock().now_ns();
+        }
+    }
+
+    /// What is watched of the broker.
+    pub fn watch(&self) -> &Watch {
+        &self.trial.scenario.watch
+    }
+
+    /// Where each topic is.
+    pub fn topics(&self) -> Vec<TopicProgress> {
+        self.trial.progress_by_topic()
+    }
+
+    /// Lends the trial so far to `report`.
+    pub fn take<B: Broker>(
+        &self,
+        collector: &mut Collector,
+        pipeline: Option<&Pipeline>,
+        broker: &B,
+        report: impl FnOnce(&Outcome),
+    ) {
+        collector.lend_totals(|totals| {
+            let outcome = self.outcome(totals, pipeline, broker);
+            report(&outcome);
+            outcome.totals
+        });
+    }
+
+    fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
+        let (trial, trial_window) = (self.trial, &self.trial_window);
+        let sent = Sent::by_windows(&trial.acks);
+        let mut attempted = Attempted::default();
+        sent.iter().for_each(|sent| attempted.add(sent.attempted));
+        Outcome {
+            end: End::Running,
+            started_at: trial.started_at,
+            planned_unix_ns: trial.identity.begins_at_unix_ns(),
+            topics: trial.topics.clone(),
+            messages_before: trial.messages_before,
+            payload_sizes: PayloadSizes::from_pool(&trial.payloads),
+            durability: trial.durability.clone(),
+            ledger: Ledger::so_far(attempted, &totals.outcomes),
+            sent,
+            times: Times {
+                load_start_ns: trial_window.load_start_ns,
+                first_sent: trial_window.first_sent(),
+                measure_start_ns: trial_window.measure_start_ns,
+                load_ended_ns: self.loaded_until_ns,
+                load_end_ns: trial_window.nominal_end_ns(),
+                epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
+            },
+            totals,
+            // A share does not know what others sent.
+            groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
+            // Recorders would have to wait while it is read.
+            partitions: None,
+            consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
+            part: None,
+            // Consumers hand over what they met when they end.
+            receive_errors: Errors::default(),
+            consumer_crashes: Vec::new(),
+            crash: None,
+            failure: None,
+            pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
+            backlog: None,
+            wake_up_delays: self.pacer.as_ref().map(|pacer| pacer.delays()),
+            usage: self.usage.usage(),
+            identity: broker.identity(),
+            close_error: None,
+        }
+    }
+}
+
+/// What the groups have so far: what is still on its way is unread.
+fn groups(arrivals: &Arrivals) -> Vec<GroupOutcome> {
+    let Some(verification) = arrivals.verification() else { return Vec::new() };
+    let so_far = |(group, arrived): (usize, Arrived)| GroupOutcome {
+        arrived,
+        account: verification.account(group, |_| 0),
+        consumer_lag_at_load_end: None,
+    };
+    arrivals.groups().into_iter().enumerate().map(so_far).collect()
 }

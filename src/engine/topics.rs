@@ -146,12 +146,12 @@ pub async fn close<B: Broker>(broker: B, delete: &[Topic]) -> Result<(), BrokerE
         Err(_) => {
             let reason = format!("topics were not removed within {limit:?}: {}", names(delete));
             // A broker that is gone is not waited for twice.
-            (Err(BrokerError::Client { broker: B::DESCRIPTOR.kind, reason }), Duration::ZERO)
+            (Err(BrokerError::Client(reason)), Duration::ZERO)
         }
     };
     let closed = timeout(closing_limit, broker.close()).await.unwrap_or_else(|_| {
         let reason = format!("it was not disconnected within {CONTROL_TIMEOUT:?}");
-        Err(BrokerError::Client { broker: B::DESCRIPTOR.kind, reason })
+        Err(BrokerError::Client(reason))
     });
     deleted.and(closed)
 }

@@ -12,7 +12,7 @@ use super::outcome::{End, Ledger, Outcome, PayloadSizes, Times};
 use super::prepare::{Prepared, prepare};
 use super::receive::{Received, Receiving};
 use super::sampler::Sampler;
-use super::{EngineError, TrialIdentity, appointment, send, topics};
+use super::{EngineError, TrialIdentity, send, start_barrier, topics};
 use crate::broker::{Broker, Topic};
 use crate::measure::Arrivals;
 use crate::measure::host::{self, HostUsage};
@@ -39,8 +39,8 @@ pub async fn run<B: Broker>(
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
     let Prepared { context, broker, created } = prepare::<B>(scenario, identity, interruption).await?;
-    if let Some(rendezvous) = &identity.rendezvous {
-        rendezvous.topics_exist();
+    if let Some(start_barrier) = &identity.start_barrier {
+        start_barrier.topics_exist();
     }
     if let Some(messages) = context.messages_before.filter(|messages| *messages > 0) {
         observer.warning(&format!(
@@ -57,7 +57,7 @@ pub async fn run<B: Broker>(
     let closed = interruption.finish(topics::close(broker, &remove), LAST_REMOVAL).await;
     let mut outcome = result?;
     let of_broker = match closed {
-        Some(closed) => closed.err().map(|error| error.to_string()),
+        Some(closed) => closed.err().map(|error| EngineError::from_broker::<B>(error).to_string()),
         None => Some(format!("the run was ended before the broker had removed its topics: {}", topics::names(&remove))),
     };
     let of_sinks = outcome.pipeline.iter().flat_map(|pipeline| pipeline.removal_errors.iter().cloned());
@@ -79,7 +79,7 @@ async fn run_prepared<B: Broker>(
     let making = send::producers(context, broker);
     let producers = signals.unless_over(making).await.ok_or(EngineError::Interrupted)??;
 
-    appointment::wait(context.identity, &signals).await?;
+    start_barrier::wait(context.identity, &signals).await?;
     let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
     let mut sampler = load.sampler(broker, observer, pipeline);
     let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
@@ -119,7 +119,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         planned_unix_ns: context.identity.begins_at_unix_ns(),
         topics: context.topics.clone(),
         messages_before: context.messages_before,
-        payload_sizes: PayloadSizes::of(&context.payloads),
+        payload_sizes: PayloadSizes::from_pool(&context.payloads),
         durability: context.durability.clone(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,

@@ -2,17 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::environment::environment;
-use super::figures::{errors_by_class, independent, latency, per_second};
+use super::environment::{broker_usage, client, environment, host_load, wire};
 use super::outage::{longest_gap_ns, outages};
-use super::series::series_row;
-use super::tail::with_tails;
+use super::sections::{errors_by_class, independent, latency, per_second, series_row, with_tails};
 use super::threshold::evaluate as thresholds;
-use super::used::{broker_usage, client, host_load, wire};
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
-use crate::load::PartKind;
+use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
     Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
@@ -20,6 +17,9 @@ use crate::record::{
     SchedulePartKind, SeriesRow, Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
+
+/// Most names of topics that a record carries.
+const MAX_TOPIC_NAMES: usize = 100;
 
 /// The record of a trial that ran, or still runs.
 pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
@@ -56,7 +56,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.consumers = super::spread::consumers(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
-    (record.start, record.share) = super::share::share(outcome);
+    (record.start, record.share) = super::sections::share(outcome);
     topics_and_payloads(&mut record, trial, outcome);
     record.transactions = transactions(outcome);
     record.wire = wire(outcome, &record);
@@ -89,7 +89,7 @@ fn status(outcome: &Outcome) -> (Status, Option<String>) {
 /// What messages were sent to, and what they carried.
 fn topics_and_payloads(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.found_topics = found_topics(trial, outcome);
-    record.topics = super::defaults::names(outcome.topics.iter().map(|topic| topic.name.as_str()));
+    record.topics = outcome.topics.iter().take(MAX_TOPIC_NAMES).map(|topic| topic.name.clone()).collect();
     record.messages_before = outcome.messages_before;
     record.payload_sizes = Some(PayloadSizes {
         mean_bytes: outcome.payload_sizes.mean,
@@ -101,7 +101,7 @@ fn topics_and_payloads(record: &mut Record, trial: &Trial, outcome: &Outcome) {
 /// What happened in single stretches of the window.
 fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
-    record.backlog = super::backlog::backlog(trial, outcome);
+    record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
 }
 
@@ -192,15 +192,15 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         lost_ranks: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
-        defaults: super::defaults::defaults(trial),
+        defaults: trial.defaults.clone(),
     }
 }
 
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 pub fn evaluate(record: &mut Record, scenario: &Scenario, rows: &[SeriesRow]) {
-    record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(scenario)));
+    record.verdict = judge(&Evidence::from_record(record, rows, LoadShape::from_scenario(scenario)));
     if record.verdict.notes.iter().any(|note| note.kind == ReasonKind::LagGrew) {
-        record.latency.end_to_end = record.latency.end_to_end.take().map(Latency::of_growing_lag);
+        record.latency.end_to_end = record.latency.end_to_end.take().map(Latency::with_growing_lag);
         record.consumers = record.consumers.take().map(Consumers::without_latencies);
     }
     // A group that others may join is owed no message: they receive a part.
@@ -250,16 +250,16 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
         sent_per_second: per_second(window.attempted),
         target_per_second: outcome.due().map(|due| due as f64 * 1e9 / due_ns.max(1) as f64),
         consumed_per_second: consumers.map(|_| per_second(window.consumed)),
-        until_last_acknowledgement: Completion::of(
+        until_last_acknowledgement: Completion::new(
             since_begin(outcome.totals.outcomes.last_acknowledged_ns),
             measured.acknowledged,
             measured.payload_bytes as f64,
         ),
         until_last_arrival: consumers
-            .and_then(|_| Completion::of(since_begin(arrivals.last_consumed_ns), arrivals.consumed, received_bytes)),
+            .and_then(|_| Completion::new(since_begin(arrivals.last_consumed_ns), arrivals.consumed, received_bytes)),
         in_flight_by_littles_law: None,
         longest_gap_ns: longest_gap_ns(outcome),
-        producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
+        producer_shares: ProducerShares::from_counts(outcome.sent.iter().map(|sent| sent.attempted.measured)),
     }
 }
 
@@ -268,10 +268,10 @@ fn part(totals: &PartTotals) -> SchedulePart {
     let per_second = |count| per_second(count, stretch.length_ns);
     SchedulePart {
         kind: match totals.part.kind {
-            PartKind::Step => SchedulePartKind::Step,
-            PartKind::Ramp => SchedulePartKind::Ramp,
-            PartKind::Burst => SchedulePartKind::Burst,
-            PartKind::Base => SchedulePartKind::Base,
+            SegmentKind::Step => SchedulePartKind::Step,
+            SegmentKind::Ramp => SchedulePartKind::Ramp,
+            SegmentKind::Burst => SchedulePartKind::Burst,
+            SegmentKind::Base => SchedulePartKind::Base,
         },
         begin_ns: totals.part.begin_ns,
         duration_ns: stretch.length_ns,
@@ -296,7 +296,7 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
         let caught_up = account.unread == 0 && consumer_lag_at_load_end.is_some();
         let one = GroupVerification {
             group,
-            task: super::backlog::task(&consumers.groups[group]),
+            task: super::sections::task(&consumers.groups[group]),
             received: arrived.received,
             consumed: arrived.consumed,
             lost: account.lost,

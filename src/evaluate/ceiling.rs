@@ -55,6 +55,8 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
     topology.config.clear();
     trial.document["broker"] = json!({ "kind": "null", "connections": broker.connections });
     trial.document["load"] = json!({ "model": "closed" });
+    trial.defaults.retain(|key, _| !key.starts_with("broker.") && !key.starts_with("load."));
+    trial.defaults.insert("run.scheduling_policy".to_owned(), json!(SchedulingPolicy::of(&Load::Closed)));
     trial.scenario = Scenario {
         broker,
         topology,

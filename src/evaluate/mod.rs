@@ -1,32 +1,25 @@
 //! Turns the outcome of a trial into its record: every figure of a record is computed here, and the verdict from those figures.
 
 mod assemble;
-mod backlog;
 mod ceiling;
 pub mod comparison;
-mod defaults;
 mod environment;
-mod figures;
 mod outage;
 mod pipeline;
 mod probe;
-mod series;
-mod share;
+mod sections;
 #[cfg(test)]
 #[path = "../../tests/unit/evaluate/simulation.rs"]
 mod simulation;
-mod sink;
 mod spread;
-mod tail;
 mod threshold;
 mod until;
-mod used;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};
 pub use ceiling::{ceiling_machine, ceiling_shape, ceiling_trial, mention_ceiling};
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
-pub use series::series_row;
+pub use sections::series_row;
 pub use spread::listed_consumers;
 pub use until::{is_enough, not_known};

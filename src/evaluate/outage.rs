@@ -31,21 +31,21 @@ const RATE_FROM_NS: u64 = 5_000_000_000;
 pub(super) fn outages(load: &Load, outcome: &Outcome) -> Vec<Outage> {
     let begin_ns = outcome.times.measure_start_ns;
     let measured = |outage: &Found| outage.gap_end_ns > begin_ns;
-    let outages = Course::of(load, outcome).outages();
+    let outages = AckTimeline::new(load, outcome).outages();
     outages.into_iter().filter(measured).map(|outage| outage.record(begin_ns)).collect()
 }
 
 /// The longest time without an acknowledgement that ends in the window, if it is longer than a bin.
 pub(super) fn longest_gap_ns(outcome: &Outcome) -> Option<u64> {
     let times = &outcome.times;
-    let course = Course::of(&Load::Closed, outcome);
-    let in_window = |gap: &Gap| gap.end_ns > times.measure_start_ns && gap.begin_ns < course.load_end_ns;
-    let gaps = course.gaps().into_iter().filter(in_window);
+    let timeline = AckTimeline::new(&Load::Closed, outcome);
+    let in_window = |gap: &Gap| gap.end_ns > times.measure_start_ns && gap.begin_ns < timeline.load_end_ns;
+    let gaps = timeline.gaps().into_iter().filter(in_window);
     gaps.map(|gap| gap.end_ns - gap.begin_ns).max().filter(|longest_ns| *longest_ns >= BIN_NS)
 }
 
 /// A load and its acknowledgements over time; times are in nanoseconds since the trial's epoch.
-struct Course<'a> {
+struct AckTimeline<'a> {
     bins: &'a [Bin],
     /// `None` in a closed loop.
     schedule: Option<&'a Schedule>,
@@ -56,7 +56,7 @@ struct Course<'a> {
     pauses: &'a [LongPause],
 }
 
-/// From one acknowledgement to the next.
+/// The time from one acknowledgement to the next.
 #[derive(Clone, Copy)]
 struct Gap {
     begin_ns: u64,
@@ -67,10 +67,10 @@ struct Gap {
 
 struct Found {
     begin_ns: u64,
-    /// Of its first gap.
+    /// End of its first gap.
     gap_end_ns: u64,
     longest_gap_ns: u64,
-    /// For how much of the longest gap the client stood still.
+    /// Part of the longest gap in which the client stood still.
     client_paused_ns: u64,
     /// Whether a gap would be long enough without the pauses of the client.
     lasts_without_pauses: bool,
@@ -113,10 +113,10 @@ enum Expected<'a> {
     PerSecond(f64),
 }
 
-impl<'a> Course<'a> {
-    fn of(load: &'a Load, outcome: &'a Outcome) -> Self {
+impl<'a> AckTimeline<'a> {
+    fn new(load: &'a Load, outcome: &'a Outcome) -> Self {
         let times = &outcome.times;
-        Course {
+        AckTimeline {
             bins: outcome.totals.outcomes.timeline.bins(),
             schedule: match load {
                 Load::Open(schedule) => Some(schedule),
@@ -278,14 +278,14 @@ mod tests {
         moments.sort_unstable();
         moments.iter().for_each(|at_ms| timeline.add(load_start_ns + at_ms * MILLISECOND, 1, Slowest::default()));
         let load_end_ns = load_start_ns + 10_000 * MILLISECOND;
-        let course = Course { bins: timeline.bins(), schedule, load_start_ns, load_end_ns, pauses: &[] };
+        let timeline = AckTimeline { bins: timeline.bins(), schedule, load_start_ns, load_end_ns, pauses: &[] };
         let figures = |outage: Found| {
             let outage = outage.record(load_start_ns);
             let [begin, gap] = [outage.begin_ns, outage.longest_gap_ns].map(|ns| ns / MILLISECOND);
             let since = |ns: Option<u64>| ns.map(|ns| ns / MILLISECOND);
             (begin, gap, since(outage.first_acknowledgement_ns), since(outage.recovered_ns))
         };
-        course.outages().into_iter().map(figures).collect()
+        timeline.outages().into_iter().map(figures).collect()
     }
 
     const CONSTANT: Schedule = Schedule::Constant { rate: 1000.0 };
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_lasts_from_the_last_acknowledgement_before_it_to_the_first_one_after() {
+    fn outage_lasts_between_two_acknowledgements() {
         let outages = found(Some(&CONSTANT), stalled(&[(3000, 4500), (7000, 7300)]));
         assert_eq!(outages, [(2999, 1501, Some(1501), Some(1501)), (6999, 301, Some(301), Some(301))]);
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_the_schedule_and_acknowledgements_in_large_batches_are_not_outages() {
+    fn schedule_pauses_and_large_batches_are_not_outages() {
         let second = Duration::from_secs(1);
         let bursts = Schedule::Bursts { base: 0.5, burst: 1000.0, every: 2 * second, length: second };
         let in_bursts = |sent_ms: u64| (sent_ms % 2000 < 1000).then_some(sent_ms + 2);
@@ -383,13 +383,13 @@ mod tests {
             };
             let pauses: Vec<LongPause> = pauses.iter().map(pause).collect();
             let (bins, schedule) = (timeline.bins(), Some(&CONSTANT));
-            let course =
-                Course { bins, schedule, load_start_ns: 0, load_end_ns: 10_000 * MILLISECOND, pauses: &pauses };
+            let timeline =
+                AckTimeline { bins, schedule, load_start_ns: 0, load_end_ns: 10_000 * MILLISECOND, pauses: &pauses };
             let told = |outage: Found| {
                 let outage = outage.record(0);
                 (outage.client_paused_ns / MILLISECOND, outage.caused_by_client)
             };
-            course.outages().into_iter().map(told).collect::<Vec<_>>()
+            timeline.outages().into_iter().map(told).collect::<Vec<_>>()
         };
         assert_eq!(caused(&[]), [(0, false), (0, false)]);
         assert_eq!(caused(&[(3020, 3247), (9000, 9500)]), [(227, true), (0, false)]);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::figures::per_second;
+use super::sections::per_second;
 use crate::broker::Topic;
 use crate::engine::Outcome;
 use crate::measure::{CompactDistribution, ConsumerTally, MAX_PARTITIONS, PartitionTally};
@@ -32,7 +32,7 @@ pub(super) fn partitions(outcome: &Outcome) -> Option<Partitions> {
     Some(Partitions {
         partitions: all.len() as u64,
         unknown: found.unknown,
-        acknowledged: Extent::of(all.iter().map(|of| of.acknowledged)).filter(|_| all.len() > 1)?,
+        acknowledged: Extent::from_values(all.iter().map(|of| of.acknowledged)).filter(|_| all.len() > 1)?,
         p50_ns: known(all.iter().map(|of| (of.acknowledged, of.p50_ns))),
         p99_ns: known(all.iter().map(|of| (of.acknowledged, of.p99_ns))),
         listed: listed(all, |of| (of.p99_ns, of.p50_ns), |of| of.acknowledged),
@@ -92,7 +92,7 @@ fn spread(group: usize, consumers: &[&ConsumerFigures]) -> Option<ConsumerSpread
     Some(ConsumerSpread {
         group,
         consumers: consumers.len() as u64,
-        consumed: Extent::of(consumers.iter().map(|of| of.consumed))?,
+        consumed: Extent::from_values(consumers.iter().map(|of| of.consumed))?,
         end_to_end_p50_ns: known(consumers.iter().map(|of| (of.consumed, of.end_to_end_p50_ns))),
         end_to_end_p99_ns: known(consumers.iter().map(|of| (of.consumed, of.end_to_end_p99_ns))),
     })
@@ -101,7 +101,7 @@ fn spread(group: usize, consumers: &[&ConsumerFigures]) -> Option<ConsumerSpread
 /// Of those with messages; `None` if one of them lacks the figure.
 fn known(figures: impl Iterator<Item = (u64, Option<u64>)>) -> Option<Extent> {
     let figures: Option<Vec<u64>> = figures.filter(|(messages, _)| *messages > 0).map(|(_, figure)| figure).collect();
-    Extent::of(figures?.into_iter())
+    Extent::from_values(figures?.into_iter())
 }
 
 /// Median and 99th percentile in nanoseconds, the latter if enough values are independent of each other.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_consumers_those_that_differ_the_most_are_listed_in_their_order() {
+    fn many_consumers_list_those_that_differ_the_most() {
         let all = (0..100).map(|member| figures(member, 1000 + member as u64, Some((member as u64 * 37) % 100)));
         let all: Vec<ConsumerFigures> = all.collect();
         let listed = listed_consumers(all.clone());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_nothing_was_written_to_is_named_where_the_others_are() {
+    fn partition_without_messages_is_listed() {
         let topic = |name: &str, partitions| Topic { name: name.to_owned(), partitions, replication: 1 };
         let written = |topic: &str, partition| PartitionFigures {
             topic: topic.to_owned(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_without_messages_has_no_latency_and_one_with_too_few_hides_the_extent() {
+    fn consumer_with_few_messages_hides_the_extent() {
         let spread = |of: &[ConsumerFigures]| spread(0, &of.iter().collect::<Vec<_>>()).unwrap();
         let idle = spread(&[figures(0, 0, None), figures(1, 50, Some(7)), figures(2, 50, Some(9))]);
         assert_eq!(idle.consumed, Extent { smallest: 0, largest: 50 });

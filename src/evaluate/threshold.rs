@@ -56,7 +56,7 @@ pub(super) fn estimate(threshold: &Threshold, record: &Record) -> Option<f64> {
     let latency = latency_of(record, kind).filter(|latency| !latency.lag_grew)?;
     let population = Population { missing: missing(record, kind, 1), latency };
     if population.independent() < independent_values_needed(quantile) / 5 {
-        return population.of_all(|latency| latency.max_ns as f64).ok();
+        return population.over_all(|latency| latency.max_ns as f64).ok();
     }
     population.value_at(quantile).ok()
 }
@@ -136,8 +136,8 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
     let population = Population { missing: missing(record, kind, groups), latency };
     match statistic {
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
-        LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.of_all(|latency| latency.max_ns as f64),
-        LatencyStatistic::Mean => population.of_all(|latency| latency.mean_ns),
+        LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.over_all(|latency| latency.max_ns as f64),
+        LatencyStatistic::Mean => population.over_all(|latency| latency.mean_ns),
     }
 }
 
@@ -224,7 +224,7 @@ impl Population<'_> {
     }
 
     /// A figure that depends on every message; or why it is not known.
-    fn of_all(&self, figure: impl FnOnce(&Latency) -> f64) -> Result<f64, String> {
+    fn over_all(&self, figure: impl FnOnce(&Latency) -> f64) -> Result<f64, String> {
         if self.messages() == self.latency.count { Ok(figure(self.latency)) } else { Err(self.not_in_it()) }
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_an_acknowledgement_is_slower_than_every_other() {
+    fn unacknowledged_message_is_slower_than_every_other() {
         let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
         for value in 1..=1_500 {
             histogram.record(value).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_with_fewer_than_ten_independent_messages_beyond_it_is_not_known() {
+    fn quantile_with_few_messages_beyond_it_is_unknown() {
         let mut record = sample::record();
         record.counts.failed = 0;
         let mut of = |independent, quantile| {
@@ -374,14 +374,14 @@ mod tests {
             let metrics = all.map(|statistic| Metric::Latency(LatencyKind::EndToEnd, statistic));
             metrics.filter(|metric| outcome(*metric, Comparison::Less, 1e15, record).held).count()
         };
-        record.latency.end_to_end = Some(end_to_end.clone().of_growing_lag());
+        record.latency.end_to_end = Some(end_to_end.clone().with_growing_lag());
         assert_eq!(held(&record), 0);
         record.latency.end_to_end = Some(end_to_end);
         assert!(held(&record) > 0);
     }
 
     #[test]
-    fn a_percentile_that_one_event_made_is_judged_and_said_to_be_that() {
+    fn percentile_made_by_one_event_is_judged_and_named() {
         let mut record = sample::record();
         record.counts.failed = 0;
         let p99_9_ns = record.latency.response.as_ref().unwrap().p99_9_ns.unwrap();

@@ -64,16 +64,18 @@ fn standing(figures: &[f64], share: f64, least_trials: u32) -> Standing {
     let interval = centre_after_looks(figures).filter(|_| figures.len() >= least_trials as usize);
     let Some(Interval { estimate, low, high }) = interval else { return Standing::TooFew };
     let half = (high - estimate).max(estimate - low) / estimate;
-    match has_changed(figures) {
-        true => Standing::Changed,
-        false if half <= share => Standing::Known,
-        false => Standing::Wide(half),
+    if has_changed(figures) {
+        Standing::Changed
+    } else if half <= share {
+        Standing::Known
+    } else {
+        Standing::Wide(half)
     }
 }
 
 /// Whether the figures have a trend, or follow each other more closely than chance makes them.
 fn has_changed(figures: &[f64]) -> bool {
-    let trend = Trend::of(&[figures.to_vec()]);
+    let trend = Trend::new(&[figures.to_vec()]);
     trend.is_some_and(|trend| trend.score.abs() >= TREND) || likeness_of_neighbours(figures) >= ALIKE
 }
 

@@ -10,26 +10,40 @@
 //! - [`SendSchedule`] computes when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
-mod curve;
-mod digits;
-mod draft;
-mod error;
 mod keys;
 mod live;
-mod part;
 mod payload;
 mod pool;
 mod random;
 mod schedule;
 mod send_schedule;
-mod tombstones;
 mod work;
 
-pub use error::LoadError;
-pub use keys::KeySource;
+use std::io;
+use std::path::PathBuf;
+
+pub use keys::{KeySource, TombstoneSource};
 pub use live::LiveFields;
-pub use part::{Part, PartKind};
 pub use pool::{PayloadPlace, PayloadPool};
+pub use schedule::{ScheduleSegment, SegmentKind};
 pub use send_schedule::{SendSchedule, due_by};
-pub use tombstones::TombstoneSource;
 pub use work::WorkTimes;
+
+/// Why a load could not be prepared, and what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("payload file '{}' cannot be read: {reason}; check `payload.file`", file.display())]
+    Unreadable {
+        file: PathBuf,
+        #[source]
+        reason: io::Error,
+    },
+    #[error("payload file '{}' has no line that is not empty; put one payload on each line", file.display())]
+    NoLines { file: PathBuf },
+    #[error(
+        "the payload pool would take {bytes} bytes, more than the {limit} it may: lower `payload.pool` or the payload size"
+    )]
+    PoolTooLarge { bytes: u128, limit: usize },
+    #[error("payload sizes cannot be drawn: {reason}; correct `payload.size`")]
+    Size { reason: String },
+}

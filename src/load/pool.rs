@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::draft::ENTRY_BYTES;
-use super::error::LoadError;
 use super::live::{LiveFields, Slot};
-use super::payload;
+use super::payload::draft::ENTRY_BYTES;
+use super::{LoadError, payload};
 use crate::scenario::Payload;
 
 /// Every payload of a trial, in one allocation that never moves.
@@ -184,10 +183,11 @@ fn checksum_beyond(overlaid: usize, payload: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::scenario::template::Template;
     use crate::scenario::{Content, Size};
-    use std::path::PathBuf;
 
     fn build(content: Content, pool: usize, seed: u64) -> PayloadPool {
         PayloadPool::build(&Payload { content, pool, seed, tombstones: 0.0 }, 32).unwrap()
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_payloads_and_another_gives_others() {
+    fn payloads_depend_on_the_seed_alone() {
         for content in [
             Content::Random { size: Size::Uniform { min: 10, max: 100 }, compressibility: 0.3 },
             Content::MessagePack { size: Size::Fixed(10) },

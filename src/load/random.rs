@@ -39,7 +39,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn streams_differ_by_seed_purpose_and_index_and_repeat_themselves() {
+    fn random_streams_differ_by_seed_purpose_and_index() {
         let mut first_words = HashSet::new();
         for seed in 0..8 {
             let purposes = [

@@ -3,8 +3,8 @@
 use rand::RngExt;
 use rand_distr::Exp1;
 
-use super::curve::Curve;
 use super::random::{Generator, Purpose, generator};
+use super::schedule::Curve;
 use crate::scenario::Schedule;
 
 /// The intended times of one producer's messages, as a pure function of the schedule: no clock is read.
@@ -155,9 +155,11 @@ fn nth_arrival(mut send_schedules: Vec<SendSchedule>, number: u64, end_ns: u64) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_stays_exact_over_thousands_of_millions_of_messages() {
+    fn constant_rate_stays_exact_over_billions_of_messages() {
         for rate in [3_u64, 7, 999_983, 1_000_000] {
             let curve = Schedule::Constant { rate: rate as f64 }.curve();
             for number in [0, 1, rate, 1_000_000_000, 1_000_000_007, 10_000_000_000] {
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_exponential_gaps_and_the_schedules_rate() {
+    fn poisson_arrivals_have_exponential_gaps_and_the_rate() {
         let schedule = Schedule::Poisson { rate: 1000.0, seed: 1 };
         let producers = 4;
         let mut all = Vec::new();

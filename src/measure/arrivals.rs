@@ -1,26 +1,25 @@
-//! What consumers record. Each has a recorder of its own; a group's verification finds which arrivals are the first.
+//! What consumers record, a batch at a time. Each has a recorder of its own; a group's verification finds which arrivals are the first.
 
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::arrival_state::{Consumer, Group, GroupLap, GroupProgress, Shard, Shared};
 use super::budget::Budget;
 use super::clock::Clock;
-use super::consumer_tally::SubscriptionIndex;
-use super::consumer_tally::{ConsumerTally, MAX_TIMED};
-use super::partitions::{PARTITION_BYTES, Partitions};
-use super::receiving::ArrivalRecorder;
-use super::reception::{Arrived, Reception};
+use super::histogram::{CompactDistribution, Slowest};
+use super::partitions::{Order, PARTITION_BYTES, Partitions};
+use super::reception::{Arrived, ConsumerTally, MAX_TIMED, Received, Reception, SubscriptionIndex};
+use super::sequences::Mark;
+use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 use super::verification::Verification;
 
 /// One trial's consumption: hands out recorders and holds each group's account.
 #[derive(Clone)]
 pub struct Arrivals {
-    shared: Arc<Shared>,
+    shared: Arc<ArrivalState>,
 }
 
 impl Arrivals {
@@ -40,9 +39,9 @@ impl Arrivals {
         verification: Option<Arc<Verification>>,
     ) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
-        let (partition_budget, consumers) = (Budget::of_bytes(PARTITION_BYTES), Mutex::default());
+        let (partition_budget, consumers) = (Budget::new(PARTITION_BYTES), Mutex::default());
         let shared =
-            Shared { clock, header_offset_ns, timed, run_tag, verification, groups, partition_budget, consumers };
+            ArrivalState { clock, header_offset_ns, timed, run_tag, verification, groups, partition_budget, consumers };
         Arrivals { shared: Arc::new(shared) }
     }
 
@@ -54,7 +53,7 @@ impl Arrivals {
     /// A recorder for one consumer: the subscription's member of this number, from 0.
     pub fn recorder_of(&self, subscription: SubscriptionIndex, member: usize) -> ArrivalRecorder {
         let partitions = Partitions::new(self.shared.partition_budget.clone());
-        let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), partitions }));
+        let shard = Arc::new(Mutex::new(ArrivalShard { reception: Reception::default(), partitions }));
         let mut consumers = self.shared.consumers.lock();
         let tally = ConsumerTally::new(subscription, member, consumers.len() < MAX_TIMED);
         consumers.push(Consumer { shard: shard.clone(), tally });
@@ -151,6 +150,298 @@ impl Arrivals {
             if tally.subscription == subscription {
                 each(&shard.lock().partitions);
             }
+        }
+    }
+}
+
+/// Payload after which the clock is read again: a fraction of a millisecond to check and unpack. A client may hand over tens of MB at once,
+/// and what it hands over last has waited for all before it.
+const BYTES_A_READING: usize = 256 << 10;
+
+/// Records what one consumer receives.
+pub struct ArrivalRecorder {
+    shared: Arc<ArrivalState>,
+    group: usize,
+    shard: Arc<Mutex<ArrivalShard>>,
+}
+
+impl ArrivalRecorder {
+    pub(super) fn new(shared: Arc<ArrivalState>, group: usize, shard: Arc<Mutex<ArrivalShard>>) -> Self {
+        ArrivalRecorder { shared, group, shard }
+    }
+
+    /// Begins a batch of messages. They arrive when the first of them is handed over, which is when the time is taken: not now, as they may
+    /// still be fetched. While many are handed over, it is taken again.
+    pub fn batch(&mut self) -> ArrivalBatch<'_> {
+        ArrivalBatch {
+            now_ns: 0,
+            bytes_left: 0,
+            shared: &self.shared,
+            group: self.group,
+            before: GroupProgress::default(),
+            consumed_before: 0,
+            shard: self.shard.lock(),
+        }
+        .begun()
+    }
+
+    /// Receiving failed: the group may not have been offered what is there.
+    pub fn failed(&self) {
+        if let Some(group) = self.shared.groups.get(self.group) {
+            group.errors.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Messages that are handed over together.
+pub struct ArrivalBatch<'a> {
+    /// 0 before the first message.
+    now_ns: u64,
+    /// Payload until the clock is read again.
+    bytes_left: usize,
+    shared: &'a ArrivalState,
+    group: usize,
+    /// What the shard held when the batch began.
+    before: GroupProgress,
+    consumed_before: u64,
+    shard: MutexGuard<'a, ArrivalShard>,
+}
+
+impl ArrivalBatch<'_> {
+    fn begun(mut self) -> Self {
+        self.before = self.counted();
+        self.consumed_before = self.shard.reception.arrived.consumed;
+        self
+    }
+
+    fn counted(&self) -> GroupProgress {
+        let Arrived { messages: deliveries, first, corrupt, .. } = self.shard.reception.arrived;
+        GroupProgress { deliveries, first, corrupt, errors: 0 }
+    }
+
+    /// When the latest messages of this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The messages that follow arrived at `now_ns`, which need not be now.
+    pub fn arrived_at(&mut self, now_ns: u64) {
+        (self.now_ns, self.bytes_left) = (now_ns, usize::MAX);
+    }
+
+    /// Counts, opens and verifies one message; returns its trace header if the message is of this trial and intact.
+    #[inline]
+    pub fn received(&mut self, message: Received<'_>) -> Option<TraceHeader> {
+        if self.bytes_left == 0 {
+            (self.now_ns, self.bytes_left) = (self.shared.clock.now_ns(), BYTES_A_READING);
+        }
+        self.bytes_left = self.bytes_left.saturating_sub(message.payload.len().max(1));
+        let arrived = &mut self.shard.reception.arrived;
+        arrived.messages += 1;
+        arrived.payload_bytes += message.payload.len() as u64;
+        let (sealed, content) = match message.trace_header {
+            Some(trace_header) => (trace_header, message.payload),
+            None => (message.payload, message.payload.get(TRACE_HEADER_BYTES..).unwrap_or_default()),
+        };
+        match TraceHeader::open(sealed, content, self.shared.run_tag) {
+            Opened::Intact(trace_header) => {
+                self.intact(&message, &trace_header);
+                return Some(trace_header);
+            }
+            Opened::Corrupt => {
+                arrived.received += 1;
+                arrived.corrupt += 1;
+            }
+            Opened::Foreign => arrived.foreign += 1,
+        }
+        self.shard.partitions.pass(message.partition, message.offset);
+        None
+    }
+
+    #[inline]
+    fn intact(&mut self, message: &Received<'_>, trace_header: &TraceHeader) {
+        let ArrivalShard { reception, partitions } = &mut *self.shard;
+        let arrived = &mut reception.arrived;
+        let Some(verification) = &self.shared.verification else {
+            arrived.received += 1;
+            return first(reception, trace_header, self.now_ns, self.shared);
+        };
+        let Some(mark) = verification.arrive(self.group, trace_header.producer, trace_header.sequence) else {
+            arrived.foreign += 1;
+            return partitions.pass(message.partition, message.offset);
+        };
+        arrived.received += 1;
+        match mark {
+            Mark::First => {
+                match partitions.arrived(
+                    message.partition,
+                    message.offset,
+                    trace_header.producer,
+                    trace_header.sequence,
+                ) {
+                    Order::Kept => {}
+                    Order::Broken => arrived.reordered += 1,
+                    Order::NotPromised => arrived.unordered += 1,
+                    Order::Unchecked => arrived.order_unchecked += 1,
+                }
+                return first(reception, trace_header, self.now_ns, self.shared);
+            }
+            Mark::Repeated if message.redelivered => arrived.redelivered += 1,
+            Mark::Repeated => arrived.duplicated += 1,
+            // Its range of sequences was abandoned: it counts only as `received`.
+            Mark::Unknown => {}
+        }
+        partitions.pass(message.partition, message.offset);
+    }
+}
+
+/// Only what arrived for the first time has a latency: that of a repetition would be about something else.
+#[inline]
+fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, shared: &ArrivalState) {
+    reception.arrived.first += 1;
+    reception.arrived.last_first_ns = now_ns;
+    if trace_header.measured {
+        reception.arrived.consumed += 1;
+        reception.arrived.last_consumed_ns = now_ns;
+        if !shared.timed.contains(&trace_header.producer) {
+            return;
+        }
+        let received_ns = now_ns + shared.header_offset_ns;
+        let since_intended_ns = received_ns.checked_sub(trace_header.intended_ns);
+        if since_intended_ns.is_none() {
+            let arrived = &mut reception.arrived;
+            arrived.before_intended += 1;
+            arrived.most_before_intended_ns =
+                arrived.most_before_intended_ns.max(trace_header.intended_ns - received_ns);
+        }
+        let since_intended_ns = since_intended_ns.unwrap_or(0);
+        reception.end_to_end.record(since_intended_ns);
+        reception.slowest_of_batch_ns = reception.slowest_of_batch_ns.max(since_intended_ns);
+    }
+}
+
+impl Drop for ArrivalBatch<'_> {
+    fn drop(&mut self) {
+        let now = self.counted();
+        let reception = &mut self.shard.reception;
+        let consumed = reception.arrived.consumed - self.consumed_before;
+        if consumed > 0 {
+            let end_to_end_ns = mem::take(&mut reception.slowest_of_batch_ns) as f32;
+            reception.moments += 1;
+            reception.timeline.add(self.now_ns, consumed, Slowest { end_to_end_ns, ..Slowest::default() });
+        }
+        if let Some(group) = self.shared.groups.get(self.group)
+            && now.deliveries > self.before.deliveries
+        {
+            group.corrupt.fetch_add(now.corrupt - self.before.corrupt, Ordering::Release);
+            group.first.fetch_add(now.first - self.before.first, Ordering::Release);
+            group.deliveries.fetch_add(now.deliveries - self.before.deliveries, Ordering::Release);
+        }
+    }
+}
+
+pub(super) struct ArrivalState {
+    pub(super) clock: Clock,
+    /// What is added to a time of this clock to get a time as trace headers carry it.
+    pub(super) header_offset_ns: u64,
+    /// The producers whose messages have an end-to-end latency.
+    pub(super) timed: Range<u32>,
+    pub(super) run_tag: u32,
+    /// `None` when nothing is verified.
+    pub(super) verification: Option<Arc<Verification>>,
+    pub(super) groups: Box<[Group]>,
+    pub(super) partition_budget: Budget,
+    pub(super) consumers: Mutex<Vec<Consumer>>,
+}
+
+/// What is known of a group at once, whenever its recorders were collected.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) deliveries: AtomicU64,
+    pub(super) first: AtomicU64,
+    pub(super) corrupt: AtomicU64,
+    pub(super) errors: AtomicU64,
+    /// What was collected.
+    pub(super) arrived: Mutex<Arrived>,
+    pub(super) latencies: Mutex<GroupLatencies>,
+}
+
+/// End-to-end latencies of a group, as they were collected.
+#[derive(Default)]
+pub(super) struct GroupLatencies {
+    /// Latencies of all that was collected.
+    pub(super) all: CompactDistribution,
+    /// Latencies since the last [`GroupLap`].
+    pub(super) lap: CompactDistribution,
+    /// First arrivals at the last [`GroupLap`].
+    pub(super) first: u64,
+    /// One of its consumers has no latencies of its own, so those of the group are not known.
+    pub(super) is_untimed: bool,
+}
+
+/// What a group received since the last lap, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupLap {
+    /// First arrivals since the last lap, as [`Arrived::first`].
+    pub consumed: u64,
+    /// Messages of the trial that have arrived so far, damaged ones included, without the repetitions that verification found.
+    pub arrived: u64,
+    /// Median and 99th percentile of the end-to-end latency since the last lap; `None`: no measured message arrived, or the trial has too
+    /// many consumers to keep it.
+    pub end_to_end_p50_ns: Option<u64>,
+    pub end_to_end_p99_ns: Option<u64>,
+}
+
+/// How far a group is now, warm-up included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupProgress {
+    /// Messages handed over.
+    pub deliveries: u64,
+    /// First arrivals, as [`Arrived::first`].
+    pub first: u64,
+    /// Damaged messages, as [`Arrived::corrupt`].
+    pub corrupt: u64,
+    /// Times that receiving failed.
+    pub errors: u64,
+}
+
+/// One consumer: what it records now, and what was collected of it.
+pub(super) struct Consumer {
+    pub(super) shard: Arc<Mutex<ArrivalShard>>,
+    pub(super) tally: ConsumerTally,
+}
+
+pub(super) struct ArrivalShard {
+    pub(super) reception: Reception,
+    pub(super) partitions: Partitions,
+}
+
+impl Group {
+    /// Adds what one of its consumers received; `None`: it has no latencies of its own.
+    pub(super) fn add_latencies(&self, latencies: Option<CompactDistribution>) {
+        let mut of_group = self.latencies.lock();
+        match latencies {
+            Some(latencies) if !latencies.is_empty() => {
+                of_group.all.merge(&latencies);
+                of_group.lap.merge(&latencies);
+            }
+            Some(_) => {}
+            None => of_group.is_untimed = true,
+        }
+    }
+
+    /// Ends a lap.
+    pub(super) fn lap(&self) -> GroupLap {
+        let arrived = *self.arrived.lock();
+        let mut latencies = self.latencies.lock();
+        let lap = mem::take(&mut latencies.lap);
+        let is_known = !lap.is_empty() && !latencies.is_untimed;
+        let at = |quantile| is_known.then(|| lap.value_at_quantile(quantile));
+        GroupLap {
+            consumed: arrived.first - mem::replace(&mut latencies.first, arrived.first),
+            arrived: arrived.first + arrived.corrupt,
+            end_to_end_p50_ns: at(0.5),
+            end_to_end_p99_ns: at(0.99),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 pub struct Budget(Arc<AtomicIsize>);
 
 impl Budget {
-    pub fn of_bytes(bytes: usize) -> Self {
+    pub fn new(bytes: usize) -> Self {
         Budget(Arc::new(AtomicIsize::new(isize::try_from(bytes).unwrap_or(isize::MAX))))
     }
 
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_missing_until_it_is_given_back() {
-        let budget = Budget::of_bytes(100);
+        let budget = Budget::new(100);
         assert!(budget.take(60) && !budget.take(60) && !budget.is_overdrawn());
         budget.clone().give_back(20);
         assert!(budget.take(60) && !budget.take(1));

@@ -1,4 +1,8 @@
-//! The histograms that latencies are counted in: nanoseconds, three significant digits.
+//! The histograms that latencies are counted in (nanoseconds, three significant digits), and the timeline of acknowledgements.
+//!
+//! A [`CompactDistribution`] is small enough to have many of: 7.5 KiB, instead of the 220 KiB of a [`Distribution`]. A [`Timeline`] tells how many
+//! messages were acknowledged in each tenth of a second, the first and the last moment in it, and the slowest of them. Outages are found in it,
+//! and how many events made a tail.
 
 use hdrhistogram::Histogram;
 
@@ -78,12 +82,204 @@ impl Default for Distribution {
     }
 }
 
+/// Values are counted in units of 2⁶ = 64 ns, as in [`Distribution`].
+const UNIT_BITS: u32 = 6;
+
+/// Each doubling of the value is divided into 2⁵ = 32 cells, so a cell is at most 1/32 of its values wide.
+const CELL_BITS: u32 = 5;
+const CELLS_PER_DOUBLING: usize = 1 << CELL_BITS;
+
+/// Smaller values, in units, have a cell each.
+const EXACT: u64 = 2 << CELL_BITS;
+
+/// The last doubling ends above [`MAX_LATENCY_NS`](crate::limits::MAX_LATENCY_NS): 2³⁴ units are 1,100 s.
+const DOUBLINGS: usize = 34 - CELL_BITS as usize - 1;
+
+const CELLS: usize = EXACT as usize + DOUBLINGS * CELLS_PER_DOUBLING;
+
+/// One latency's distribution in nanoseconds. A quantile of it errs by at most 1.6 %, or 32 ns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactDistribution {
+    cells: Box<[u64; CELLS]>,
+    count: u64,
+}
+
+impl CompactDistribution {
+    /// Bytes that one takes.
+    pub const BYTES: usize = CELLS * size_of::<u64>();
+
+    pub fn new() -> Self {
+        CompactDistribution { cells: Box::new([0; CELLS]), count: 0 }
+    }
+
+    /// Counts `count` messages that share one value in nanoseconds. Values beyond the last cell are counted in it.
+    #[inline]
+    pub fn record_n(&mut self, value_ns: u64, count: u64) {
+        self.cells[cell_of(value_ns)] += count;
+        self.count += count;
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &CompactDistribution) {
+        for (cell, more) in self.cells.iter_mut().zip(other.cells.iter()) {
+            *cell += more;
+        }
+        self.count += other.count;
+    }
+
+    /// Adds all of `other`, whose values beyond its range are slower than all others here as well.
+    pub fn add(&mut self, other: &Distribution) {
+        for value in other.histogram().iter_recorded() {
+            self.record_n(value.value_iterated_to(), value.count_since_last_iteration());
+        }
+        if other.beyond_range() > 0 {
+            self.record_n(u64::MAX, other.beyond_range());
+        }
+    }
+
+    /// Values in it.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The middle of the cell in which `quantile` (0 to 1) lies, in nanoseconds; 0 without values.
+    pub fn value_at_quantile(&self, quantile: f64) -> u64 {
+        let wanted = ((quantile * self.count as f64).ceil() as u64).max(1);
+        let mut counted = 0;
+        let found = self.cells.iter().position(|count| {
+            counted += count;
+            counted >= wanted
+        });
+        found.map_or(0, middle_of)
+    }
+}
+
+impl Default for CompactDistribution {
+    fn default() -> Self {
+        CompactDistribution::new()
+    }
+}
+
+#[inline]
+fn cell_of(value_ns: u64) -> usize {
+    let units = value_ns >> UNIT_BITS;
+    if units < EXACT {
+        return units as usize;
+    }
+    let shift = units.ilog2() - CELL_BITS;
+    let in_doubling = (units >> shift) as usize - CELLS_PER_DOUBLING;
+    (EXACT as usize + (shift as usize - 1) * CELLS_PER_DOUBLING + in_doubling).min(CELLS - 1)
+}
+
+fn middle_of(cell: usize) -> u64 {
+    let Some(above) = cell.checked_sub(EXACT as usize) else {
+        return ((cell as u64) << UNIT_BITS) + (1 << UNIT_BITS) / 2;
+    };
+    let shift = above / CELLS_PER_DOUBLING + 1;
+    let units = ((CELLS_PER_DOUBLING + above % CELLS_PER_DOUBLING) as u64) << shift;
+    (units << UNIT_BITS) + (1 << (shift + UNIT_BITS as usize)) / 2
+}
+
+/// How long a bin is, in nanoseconds. A gap of this length or longer always lies between two bins, so that its begin and its end
+/// are known exactly.
+pub const BIN_NS: u64 = 100_000_000;
+
+/// The longest latencies of measured messages, in nanoseconds: 0 without such messages. Rounded to 24 bits, which leaves each in its
+/// bucket of a [`Distribution`](super::Distribution).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Slowest {
+    pub response_ns: f32,
+    pub service_ns: f32,
+    pub schedule_delay_ns: f32,
+    pub end_to_end_ns: f32,
+}
+
+impl Slowest {
+    fn join(&mut self, other: Slowest) {
+        self.response_ns = self.response_ns.max(other.response_ns);
+        self.service_ns = self.service_ns.max(other.service_ns);
+        self.schedule_delay_ns = self.schedule_delay_ns.max(other.schedule_delay_ns);
+        self.end_to_end_ns = self.end_to_end_ns.max(other.end_to_end_ns);
+    }
+}
+
+/// What was acknowledged, or received, within one bin of the trial's clock.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bin {
+    /// The first and the last moment at which messages were acknowledged, in nanoseconds since the trial's epoch.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub messages: u64,
+    pub slowest: Slowest,
+}
+
+impl Bin {
+    /// Bins are counted from the trial's epoch.
+    pub fn number(&self) -> u64 {
+        self.first_ns / BIN_NS
+    }
+
+    fn join(&mut self, other: Bin) {
+        self.first_ns = self.first_ns.min(other.first_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.messages += other.messages;
+        self.slowest.join(other.slowest);
+    }
+}
+
+/// The bins in which something was acknowledged, in their order: 40 bytes each, 35 MB after a day.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    bins: Vec<Bin>,
+}
+
+impl Timeline {
+    /// `messages` were acknowledged at a moment, of which the measured ones took up to `slowest`.
+    pub fn add(&mut self, at_ns: u64, messages: u64, slowest: Slowest) {
+        self.insert(Bin { first_ns: at_ns, last_ns: at_ns, messages, slowest });
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Timeline) {
+        other.bins.iter().for_each(|bin| self.insert(*bin));
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bins.clear();
+    }
+
+    pub fn bins(&self) -> &[Bin] {
+        &self.bins
+    }
+
+    fn insert(&mut self, bin: Bin) {
+        match self.bins.last_mut() {
+            Some(last) if last.number() == bin.number() => last.join(bin),
+            Some(last) if last.number() > bin.number() => self.insert_before_the_last(bin),
+            _ => self.bins.push(bin),
+        }
+    }
+
+    /// Other recorders have passed on what is later than this.
+    fn insert_before_the_last(&mut self, bin: Bin) {
+        match self.bins.binary_search_by_key(&bin.number(), Bin::number) {
+            Ok(index) => self.bins[index].join(bin),
+            Err(index) => self.bins.insert(index, bin),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn merged_percentiles_are_those_of_all_values_and_nothing_beyond_is_lost() {
+    fn merged_percentiles_are_those_of_all_values() {
         let (mut fast, mut slow) = (Distribution::new(), Distribution::new());
         fast.record_n(1_000, 99);
         slow.record(1_000_000_000);
@@ -105,5 +301,83 @@ mod tests {
             let told = one.histogram().value_at_quantile(0.5);
             assert!(told.abs_diff(value) <= (value / 1000).max(64), "{told} for {value}");
         }
+    }
+
+    #[test]
+    fn every_value_is_found_again_within_two_percent() {
+        let mut value = 1u64;
+        while value <= MAX_LATENCY_NS {
+            for value in [value, value + value / 3, value * 2 - 1] {
+                let mut one = CompactDistribution::new();
+                one.record_n(value, 1);
+                let found = one.value_at_quantile(0.99);
+                assert!(found.abs_diff(value) <= (value / 60).max(33), "{found} for {value}");
+            }
+            value *= 2;
+        }
+        const { assert!(CompactDistribution::BYTES < 8 << 10) };
+    }
+
+    #[test]
+    fn cells_are_in_the_order_of_their_values() {
+        let cells: Vec<usize> = (0..2_000_000u64).step_by(7).map(cell_of).collect();
+        assert!(cells.is_sorted());
+        assert_eq!(cells.windows(2).map(|pair| pair[1] - pair[0]).max(), Some(1), "no cell is left out");
+    }
+
+    #[test]
+    fn quantiles_of_merged_ones_are_those_of_all_values() {
+        let (mut fast, mut slow) = (CompactDistribution::new(), Distribution::new());
+        assert_eq!((fast.value_at_quantile(0.5), fast.is_empty()), (0, true));
+        fast.record_n(1_000_000, 98);
+        slow.record(50_000_000);
+        slow.record(MAX_LATENCY_NS * 3);
+        let mut all = CompactDistribution::new();
+        all.add(&slow);
+        all.merge(&fast);
+        assert_eq!(all.len(), 100);
+        assert!(all.value_at_quantile(0.98).abs_diff(1_000_000) < 20_000);
+        assert!(all.value_at_quantile(0.99).abs_diff(50_000_000) < 1_000_000);
+        assert!(all.value_at_quantile(1.0) > MAX_LATENCY_NS, "what is beyond the range is slower than all others");
+    }
+
+    fn timeline(moments: &[(u64, u64)]) -> Timeline {
+        let mut timeline = Timeline::default();
+        moments.iter().for_each(|(at_ms, messages)| timeline.add(at_ms * 1_000_000, *messages, Slowest::default()));
+        timeline
+    }
+
+    fn bins(timeline: &Timeline) -> Vec<(u64, u64, u64)> {
+        timeline.bins().iter().map(|bin| (bin.first_ns / 1_000_000, bin.last_ns / 1_000_000, bin.messages)).collect()
+    }
+
+    #[test]
+    fn a_bin_has_the_first_and_the_last_moment_and_all_messages() {
+        assert_eq!(
+            bins(&timeline(&[(210, 1), (250, 2), (299, 3), (300, 4), (900, 5)])),
+            [(210, 299, 6), (300, 300, 4), (900, 900, 5)]
+        );
+    }
+
+    #[test]
+    fn timelines_of_recorders_merge_in_order_of_time() {
+        let mut all = timeline(&[(50, 1), (450, 1)]);
+        all.merge(&timeline(&[(20, 1), (120, 1), (480, 1)]));
+        all.merge(&timeline(&[(130, 1), (990, 1)]));
+        assert_eq!(bins(&all), [(20, 50, 2), (120, 130, 2), (450, 480, 2), (990, 990, 1)]);
+        all.clear();
+        assert_eq!(bins(&all), []);
+    }
+
+    #[test]
+    fn a_bin_has_the_slowest_messages_of_all_recorders() {
+        let slowest = |response_ns, service_ns| Slowest { response_ns, service_ns, ..Slowest::default() };
+        let (mut all, mut other) = (Timeline::default(), Timeline::default());
+        all.add(10_000_000, 1, slowest(7.0, 2.0));
+        other.add(20_000_000, 1, slowest(5.0, 4.0));
+        other.add(BIN_NS, 1, slowest(9.0, 9.0));
+        all.merge(&other);
+        let found: Vec<Slowest> = all.bins().iter().map(|bin| bin.slowest).collect();
+        assert_eq!(found, [slowest(7.0, 4.0), slowest(9.0, 9.0)]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
-use super::consumer_tally::SubscriptionIndex;
+use super::reception::SubscriptionIndex;
 use super::sequences::SequenceSet;
 use super::stored_set::{StoredSet, union};
 use super::verification::{GroupAccount, Verification, compare};
@@ -16,7 +16,7 @@ use super::verification::{GroupAccount, Verification, compare};
 pub struct MessageSets {
     /// The topic of each producer of all shares, as its position among the trial's topics.
     pub topic_of_producer: Vec<usize>,
-    /// By producer; sets of other shares' producers are empty.
+    /// Acknowledged messages of each producer; sets of other shares' producers are empty.
     pub acknowledged: Vec<StoredSet>,
     pub groups: Vec<GroupSets>,
     pub topics: Vec<TopicSets>,
@@ -25,17 +25,17 @@ pub struct MessageSets {
 /// What the share's consumers of one group received.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GroupSets {
-    /// By producer.
+    /// Messages of each producer that arrived.
     pub arrived: Vec<StoredSet>,
     /// Whether the share has consumers of the group.
     pub has_consumers: bool,
     /// Whether the order of every message was checked and kept, and the client keeps it.
     pub has_order: bool,
-    /// Of a broker without offsets: whether its consumers asked for messages until none had come for long enough.
+    /// Whether the consumers asked for messages until none had come for long enough: of a broker without offsets.
     pub was_offered_all: bool,
-    /// By topic, then by partition: the offset after the last message received.
+    /// The offset after the last message received, by topic, then by partition.
     pub next_offsets: Vec<Vec<u64>>,
-    /// By topic, then by partition, then by producer: the sequence after the latest message received.
+    /// The sequence after the latest message received, by topic, then by partition, then by producer.
     pub next_sequences: Vec<Vec<Vec<u64>>>,
 }
 
@@ -150,9 +150,10 @@ fn latest<'a>(offsets: impl Iterator<Item = &'a Vec<u64>>) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::measure::Span;
-    use proptest::prelude::*;
 
     const PRODUCERS: usize = 3;
 
@@ -163,7 +164,7 @@ mod tests {
         arrived: &[(u32, u64)],
         ends: Option<u64>,
     ) -> Arc<MessageSets> {
-        let verification = Verification::of_part(PRODUCERS, 1, first);
+        let verification = Verification::for_process(PRODUCERS, 1, first);
         let span = |(producer_index, begin, length): &(u32, u64, u64)| Span {
             producer_index: *producer_index,
             begin: *begin,

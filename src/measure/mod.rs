@@ -5,60 +5,40 @@
 //! batch; a producer's [`Window`] opens by one atomic addition per run of outcomes. Once a second the engine collects
 //! every recorder's [`Interval`] and merges their histograms.
 
-mod ack_batch;
-mod ack_state;
 mod acks;
-mod arrival_state;
 mod arrivals;
 mod budget;
 mod clock;
-mod compact;
-mod consumer_tally;
-mod failure;
 mod histogram;
 pub mod host;
 mod interval;
 mod message_sets;
-mod part_tally;
-mod partition_tally;
 mod partitions;
-mod receiving;
 mod reception;
-mod send_run;
 mod send_tag;
 mod sequences;
 mod stored_set;
-mod timeline;
 mod trace_header;
-mod transactions;
 mod verification;
 mod window;
 
-pub use ack_batch::AckBatch;
-pub use acks::{AckRecorder, Acks};
-pub use arrival_state::{GroupLap, GroupProgress};
-pub use arrivals::Arrivals;
+pub use acks::{AckBatch, AckRecorder, Acks};
+pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use budget::Budget;
 pub use clock::Clock;
-pub use compact::CompactDistribution;
-pub use consumer_tally::{ConsumerTally, SubscriptionIndex};
-pub use failure::FailureClass;
-pub use histogram::Distribution;
-pub use interval::{ErrorTally, Errors, Interval, Tally};
-pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
-pub use part_tally::{PartEnds, PartResponse, PartResponses};
-pub use partition_tally::{
-    Acknowledged, MAX_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
+pub use histogram::{BIN_NS, Bin, CompactDistribution, Distribution, Slowest, Timeline};
+pub use interval::{
+    ErrorTally, Errors, FailureClass, Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions,
 };
-pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
-pub use receiving::{ArrivalBatch, ArrivalRecorder};
-pub use reception::{Arrived, Details, NoDetails, Received, Reception};
-pub use send_run::{SendRun, SendRuns};
-pub use send_tag::{MAX_PRODUCERS, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
+pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
+pub use partitions::{
+    Acknowledged, MAX_PARTITIONS, Order, PARTITION_BYTES, PartitionIndex, PartitionName, PartitionNames,
+    PartitionTally, Partitions, UNORDERED_PARTITION,
+};
+pub use reception::{Arrived, ConsumerTally, Details, NoDetails, Received, Reception, SubscriptionIndex};
+pub use send_tag::{MAX_PRODUCERS, SendRun, SendRuns, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use stored_set::StoredSet;
-pub use timeline::{BIN_NS, Bin, Slowest, Timeline};
 pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
-pub use transactions::Transactions;
 pub use verification::{GroupAccount, Span, Verification};
 pub use window::Window;

@@ -269,7 +269,7 @@ mod tests {
         fn finds_exactly_what_a_set_finds(
             steps in proptest::collection::vec((0..5000u64, 0..3000u64, any::<bool>()), 0..400),
         ) {
-            let mut set = SequenceSet::new(Budget::of_bytes(1 << 20));
+            let mut set = SequenceSet::new(Budget::new(1 << 20));
             let mut model = BTreeSet::new();
             for (sequence, length, run) in steps {
                 if run {
@@ -294,8 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_bounded_when_every_chunk_has_a_gap_and_the_set_says_from_where_it_knows() {
-        let budget = Budget::of_bytes(16 * (CHUNK_BYTES + PLACE_BYTES));
+    fn sequence_set_with_gaps_everywhere_stays_within_memory() {
+        let budget = Budget::new(16 * (CHUNK_BYTES + PLACE_BYTES));
         let mut set = SequenceSet::new(budget.clone());
         for sequence in (0..100 * CHUNK_SEQUENCES).filter(|sequence| sequence % CHUNK_SEQUENCES != 7) {
             assert_eq!(set.mark(sequence), Mark::First);
@@ -309,8 +309,8 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_set_has_taken_is_given_back_when_its_gaps_are_filled() {
-        let budget = Budget::of_bytes(1 << 20);
+    fn sequence_set_returns_its_budget_when_gaps_are_filled() {
+        let budget = Budget::new(1 << 20);
         let mut set = SequenceSet::new(budget.clone());
         for step in [2, 1] {
             for sequence in (0..100 * CHUNK_SEQUENCES).step_by(step) {
@@ -322,8 +322,8 @@ mod tests {
     }
 
     #[test]
-    fn a_set_may_take_what_others_do_not_need_and_leaves_them_the_least() {
-        let budget = Budget::of_bytes(100 * (CHUNK_BYTES + PLACE_BYTES));
+    fn sequence_set_takes_spare_budget_and_leaves_others_a_minimum() {
+        let budget = Budget::new(100 * (CHUNK_BYTES + PLACE_BYTES));
         let mut hungry = SequenceSet::new(budget.clone());
         let mut modest = SequenceSet::new(budget.clone());
         for number in 0..1000 {
@@ -337,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_never_filled_does_not_let_the_table_of_full_chunks_grow_without_end() {
-        let mut set = SequenceSet::new(Budget::of_bytes(1 << 10));
+    fn unfilled_gap_keeps_the_table_of_full_chunks_bounded() {
+        let mut set = SequenceSet::new(Budget::new(1 << 10));
         for number in 1..10_000 {
             set.mark_all(number * CHUNK_SEQUENCES, (number + 1) * CHUNK_SEQUENCES);
         }
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_number_that_no_producer_can_have_reached_is_not_believed() {
-        let mut set = SequenceSet::new(Budget::of_bytes(1 << 10));
+        let mut set = SequenceSet::new(Budget::new(1 << 10));
         assert_eq!(set.mark(u64::MAX), Mark::Unknown);
         assert_eq!((set.chunks.len(), set.marked()), (0, 0));
     }

@@ -81,7 +81,7 @@ impl StoredSet {
     pub(super) fn restore(&self) -> Result<SequenceSet, String> {
         let damaged = |_| "a set of sequence numbers is damaged".to_owned();
         let bytes = STANDARD.decode(&self.chunks).map_err(|error| damaged(error.to_string()))?;
-        let mut set = SequenceSet::new(Budget::of_bytes(0));
+        let mut set = SequenceSet::new(Budget::new(0));
         let mut rest = bytes.as_slice();
         while let Some((kind, after)) = rest.split_first() {
             let cut_off = || damaged(String::new());
@@ -120,7 +120,7 @@ pub(super) fn union(sets: &[SequenceSet]) -> (SequenceSet, u64) {
     let known_from = sets.iter().map(SequenceSet::known_from).max().unwrap_or(0);
     let end = sets.iter().map(SequenceSet::end).max().unwrap_or(0);
     let before = sets.iter().map(|set| set.marked() - set.marked_from(known_from));
-    let mut all = SequenceSet::new(Budget::of_bytes(0));
+    let mut all = SequenceSet::new(Budget::new(0));
     (all.first_chunk, all.given_up_until) = (known_from, known_from);
     (all.marked, all.unknown) = (before.sum(), sets.iter().map(SequenceSet::unknown).sum());
     let mut repeated = 0;
@@ -164,7 +164,7 @@ mod tests {
     const MAX: u64 = 12_000;
 
     fn set(runs: &[(u64, u64)], step: u64) -> (SequenceSet, BTreeSet<u64>) {
-        let mut set = SequenceSet::new(Budget::of_bytes(1 << 20));
+        let mut set = SequenceSet::new(Budget::new(1 << 20));
         let mut model = BTreeSet::new();
         for (begin, length) in runs {
             for number in (*begin..begin + length).step_by(step as usize) {
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_gaps_takes_no_room_and_a_damaged_text_is_refused() {
-        let mut long = SequenceSet::new(Budget::of_bytes(1 << 20));
+    fn stored_set_without_gaps_is_small_and_damage_is_refused() {
+        let mut long = SequenceSet::new(Budget::new(1 << 20));
         long.mark_all(1, 100_000_000);
         let stored = long.store();
         assert!(stored.chunks.len() < 400, "{}", stored.chunks.len());

@@ -35,7 +35,7 @@ pub struct TraceHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
     Intact(TraceHeader),
-    /// Of this run by its tag, but the checksum is another.
+    /// A message of this run by its tag, with another checksum.
     Corrupt,
     /// Not of this run.
     Foreign,

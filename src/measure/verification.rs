@@ -16,9 +16,9 @@ const BYTES_PER_GROUP: usize = 64 << 20;
 
 /// What was acknowledged, and what arrived where.
 pub struct Verification {
-    /// By producer.
+    /// Acknowledged messages of each producer.
     pub(super) acknowledged: Sets,
-    /// By group, then by producer.
+    /// Messages that arrived, by group, then by producer.
     pub(super) arrived: Box<[Sets]>,
     /// The number of this process's first producer: spans count from it.
     pub(super) first_producer: usize,
@@ -72,12 +72,12 @@ impl Verification {
     }
 
     /// Of one of several processes whose `producers` are numbered together; its own begin at `first_producer`.
-    pub fn of_part(producers: usize, groups: usize, first_producer: usize) -> Self {
+    pub fn for_process(producers: usize, groups: usize, first_producer: usize) -> Self {
         Verification { first_producer, ..Verification::new(producers, groups) }
     }
 
     fn within(budget_bytes: usize, producers: usize, groups: usize) -> Self {
-        let budget = Budget::of_bytes(budget_bytes);
+        let budget = Budget::new(budget_bytes);
         let sets = || (0..producers).map(|_| Mutex::new(SequenceSet::new(budget.clone()))).collect();
         let arrived = (0..groups).map(|_| sets()).collect();
         Verification { acknowledged: sets(), arrived, first_producer: 0 }

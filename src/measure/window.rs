@@ -15,7 +15,7 @@ const NO_TARGET: u64 = u64::MAX;
 #[repr(align(64))]
 pub struct Window {
     submitted: AtomicU64,
-    /// Of them, those of the warm-up.
+    /// Messages of the warm-up among them.
     warm_up: AtomicU64,
     resolved: AtomicU64,
     awaited: AtomicU64,

@@ -4,9 +4,7 @@ pub mod address;
 pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
-pub mod foreign;
 pub mod http;
-pub mod in_turn;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
 pub mod tcp;

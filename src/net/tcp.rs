@@ -7,11 +7,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address;
-use super::in_turn::in_turn;
 
 /// How long an address is tried before the next one is tried as well: the "Connection Attempt Delay" that RFC 8305, section 5,
 /// recommends.
@@ -24,7 +25,7 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Connected {
     pub stream: TcpStream,
-    /// Those that refused, and those that had not answered yet when another one did.
+    /// Attempts that were refused, and attempts without an answer yet when another one had its own.
     pub passed: Vec<Attempt>,
 }
 
@@ -72,9 +73,8 @@ pub async fn reach(address: &str) -> Result<Connected, Unreachable> {
     let found = timeout_at(deadline, lookup_host(address)).await;
     let found = found.map_err(|_| unresolved(format!("no answer within {LIMIT:?}")))?;
     let found: Vec<SocketAddr> = found.map_err(|error| unresolved(error.to_string()))?.collect();
-    first_of(&found, deadline).await.map_err(|attempts| match attempts.is_empty() {
-        true => unresolved("it has no address".to_owned()),
-        false => Unreachable::Name { attempts },
+    first_of(&found, deadline).await.map_err(|attempts| {
+        if attempts.is_empty() { unresolved("it has no address".to_owned()) } else { Unreachable::Name { attempts } }
     })
 }
 
@@ -159,8 +159,37 @@ pub mod silent {
     }
 }
 
+/// Begins one attempt after the other, until one succeeds: the next when one fails, or when none has ended for `patience`. Attempts that
+/// were begun go on meanwhile, and end with the first success. Also returns the errors of those that had failed before.
+///
+/// # Errors
+/// Those of all attempts, in the order in which they failed.
+pub async fn in_turn<T, E>(
+    attempts: Vec<impl Future<Output = Result<T, E>>>,
+    patience: Duration,
+) -> Result<(T, Vec<E>), Vec<E>> {
+    let mut waiting = attempts.into_iter();
+    let (mut begun, mut errors) = (FuturesUnordered::new(), Vec::new());
+    loop {
+        let next = waiting.next();
+        let may_be_more = next.is_some();
+        begun.extend(next);
+        tokio::select! {
+            ended = begun.next() => match ended {
+                Some(Ok(result)) => return Ok((result, errors)),
+                Some(Err(error)) => errors.push(error),
+                None => return Err(errors),
+            },
+            () = sleep(patience), if may_be_more => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use futures_util::future::{Either, FutureExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -222,5 +251,25 @@ mod tests {
         let expected = addresses(&["[::1]:1", "127.0.0.1:1", "[::2]:1", "127.0.0.2:1"]);
         assert_eq!(interleaved(&sorted), expected);
         assert_eq!(interleaved(&addresses(&["127.0.0.1:1", "[::1]:1"])), addresses(&["127.0.0.1:1", "[::1]:1"]));
+    }
+
+    #[tokio::test]
+    async fn a_silent_attempt_does_not_hold_up_the_next() {
+        let attempts = vec![Either::Left(pending()), Either::Right(ready(Ok::<_, ()>(7)))];
+        assert_eq!(in_turn(attempts, Duration::from_millis(1)).await, Ok((7, vec![])));
+    }
+
+    #[tokio::test]
+    async fn a_failed_attempt_makes_room_for_the_next_at_once() {
+        let attempts = [Err("one"), Err("two"), Ok(3)].map(ready).into();
+        let ended = in_turn(attempts, Duration::from_secs(3600)).now_or_never();
+        assert_eq!(ended, Some(Ok((3, vec!["one", "two"]))));
+    }
+
+    #[tokio::test]
+    async fn every_error_is_returned_when_all_fail() {
+        let late = sleep(Duration::from_millis(20)).map(|()| Err::<(), _>("late"));
+        let attempts = vec![Either::Left(late), Either::Right(ready(Err("early")))];
+        assert_eq!(in_turn(attempts, Duration::from_millis(1)).await, Err(vec!["early", "late"]));
     }
 }

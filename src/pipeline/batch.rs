@@ -72,7 +72,7 @@ pub enum Field<'a> {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub number: u64,
-    /// Of the instance when the batch began to fill: outdated once the instance has revoked its partitions.
+    /// Generation of the instance when the batch began to fill: outdated once the instance has revoked its partitions.
     pub generation: u64,
     pub rows: Vec<Row>,
     /// Time spent waiting for its messages and taking them, and the moment it was closed.
@@ -154,7 +154,7 @@ impl Generation {
 #[cfg(test)]
 impl Batch {
     /// A batch of these payloads, at offsets from 0 of partition 0, parsed for `columns`.
-    pub fn of(payloads: &[&str], columns: &[&str]) -> Self {
+    pub fn from_payloads(payloads: &[&str], columns: &[&str]) -> Self {
         let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
         let mut batch = Batch::default();
         for (offset, payload) in payloads.iter().enumerate() {

@@ -19,7 +19,7 @@ pub struct Figures {
     pub last_received_ns: u64,
     /// Received − intended, of measured messages whose intended time is known.
     pub receipt: Distribution,
-    /// By class, in the order of [`Unparsable::ALL`].
+    /// Unparsable messages by class, in the order of [`Unparsable::ALL`].
     pub unparsable: [ErrorTally; Unparsable::ALL.len()],
     pub batches: u64,
     /// Waiting for messages and taking them.
@@ -58,7 +58,7 @@ pub struct SinkFigures {
     /// Rows with an outcome whose partitions were revoked before it could be committed: the group reads them again, so that each
     /// has a second outcome.
     pub repeated: u64,
-    /// From the first attempt to the acknowledgement, or until the batch was given up.
+    /// Time from the first attempt to the acknowledgement, or until the batch was given up.
     pub time: Stage,
     /// Acknowledged − intended.
     pub latency: Distribution,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_window_is_the_last_thousand_with_numpy_s_percentile() {
+    fn published_window_is_the_last_thousand_messages() {
         let mut latest = Latest::default();
         assert_eq!(latest.mean_and_p99(), None);
         for latency in 0..5_000 {

@@ -9,13 +9,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::assignment::InstanceProgress;
 use super::batch::{Batch, Row};
-use super::commit::Commits;
+use super::commit::{Commits, InstanceProgress};
 use super::parse::{Parser, Unparsable};
-use super::retry::{Delivery, Outlet};
-use super::writer::{Done, Writers};
-use super::{Order, Shared};
+use super::writer::{Delivery, Done, SinkConnection, Writers};
+use super::{Order, PipelineShared};
 use crate::broker::{CLOSE_TIMEOUT, Consumer, Offsets, ReceiveError, UNORDERED_PARTITION};
 use crate::measure::{ArrivalRecorder, Errors};
 use crate::net::backoff::Backoff;
@@ -31,7 +29,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 pub struct Instance<C> {
     consumer: C,
     recorder: ArrivalRecorder,
-    shared: Arc<Shared>,
+    shared: Arc<PipelineShared>,
     number: usize,
     parser: Option<Parser>,
     delivery: Delivery,
@@ -52,9 +50,9 @@ impl<C: Consumer> Instance<C> {
     pub fn new(
         consumer: C,
         recorder: ArrivalRecorder,
-        shared: Arc<Shared>,
+        shared: Arc<PipelineShared>,
         number: usize,
-        outlets: Vec<Vec<Outlet>>,
+        connections: Vec<Vec<SinkConnection>>,
     ) -> Self {
         let parser = match shared.config.parse {
             Parse::Json => Some(Parser::new(shared.columns.clone(), shared.config.timestamp.clone())),
@@ -67,7 +65,7 @@ impl<C: Consumer> Instance<C> {
             recorder,
             number,
             parser,
-            writers: Writers::start(outlets, shared.config.sinks_run, &delivery),
+            writers: Writers::start(connections, shared.config.sinks_run, &delivery),
             delivery,
             open: Batch::default(),
             closes: None,
@@ -158,12 +156,10 @@ impl<C: Consumer> Instance<C> {
         let taken = ready.and_then(|()| self.fill(&mut closed));
         let spent_ns = self.shared.clock.now_ns() - begin_ns;
         self.open.fetch_ns += spent_ns;
-        match self.open.rows.is_empty() {
-            true => self.closes = None,
-            false if self.closes.is_none() || !closed.is_empty() => {
-                self.closes = Some(Instant::now() + self.shared.config.linger);
-            }
-            false => {}
+        if self.open.rows.is_empty() {
+            self.closes = None;
+        } else if self.closes.is_none() || !closed.is_empty() {
+            self.closes = Some(Instant::now() + self.shared.config.linger);
         }
         for batch in closed {
             self.read(batch);

@@ -1,26 +1,20 @@
 //! Consumers that parse what they receive, gather it in batches and write it to databases.
 //!
 //! - `instance`: a member of the group. It receives, fills batches and commits.
-//! - `assignment`: which instance has which partition, and how far it is.
-//! - `writer`: the instance's writers, each with a connection to every sink.
+//! - `writer`: the instance's writers, each with a connection to every sink. A batch is written again until the sink has it, or the run ends.
 //! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
-//! - `commit`: up to which offset a partition is done, while batches end in any order.
-//! - `retry`: a batch is written again until the sink has it, or the run ends.
-//! - [`sink`]: the databases.
-//! - `proof`: whether a database can be written to, before any row.
+//! - `commit`: which instance has which partition, and up to which offset it is done, while batches end in any order.
+//! - [`sink`]: the databases, and whether one can be written to, before any row.
 //! - `figures`: what is measured.
 //!
 //! A message is committed after it was written (unless the scenario asks otherwise). If this process ends before, the next
 //! member of the group receives it again.
 
-mod assignment;
 mod batch;
 mod commit;
 mod figures;
 mod instance;
 mod parse;
-mod proof;
-mod retry;
 pub mod sink;
 mod writer;
 
@@ -34,13 +28,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use assignment::Assignment;
 pub use batch::{Batch, Field, Row};
+use commit::Assignment;
 pub use figures::{Figures, Latest, SinkFigures, Stage};
 pub use parse::{Parser, Unparsable};
-pub use proof::{ExaminedSink, Refusal, examine};
-use retry::Outlet;
 use sink::{Database, ReadBack, RowCount, Sink, SinkError};
+pub use sink::{ExaminedSink, Refusal, examine};
+use writer::SinkConnection;
 
 use crate::broker::Consumer;
 use crate::measure::host::ProcessUsage;
@@ -62,7 +56,7 @@ enum Order {
 }
 
 /// What all instances share.
-struct Shared {
+struct PipelineShared {
     clock: Clock,
     config: scenario::Pipeline,
     /// The fields that sinks need, each once.
@@ -76,7 +70,7 @@ struct Shared {
 
 /// A trial's pipeline.
 pub struct Pipeline {
-    shared: Arc<Shared>,
+    shared: Arc<PipelineShared>,
     orders: watch::Sender<Order>,
     row_counts_before: Vec<Counted>,
     durability: Vec<BTreeMap<String, String>>,
@@ -86,17 +80,17 @@ pub struct Pipeline {
 /// The outcome of a trial's pipeline.
 pub struct Outcome {
     pub figures: Figures,
-    /// Of each instance: messages received, when the last one was, and its latest.
+    /// Messages that each instance received, when the last one was, and its latest.
     pub instances: Vec<(u64, u64, Latest)>,
     /// The row counts of each sink's database, before and after.
     pub row_counts: Vec<(Counted, Counted)>,
     /// The settings that decide what each database's acknowledgements meant; empty where it does not tell them.
     pub durability: Vec<BTreeMap<String, String>>,
-    /// Of each sink, rows that were read after the last was written.
+    /// Rows of each sink that were read after the last was written.
     pub read_back: Vec<Result<Option<ReadBack>, String>>,
     /// Why rows are left that were to be removed.
     pub removal_errors: Vec<String>,
-    /// Of this process while the pipeline worked.
+    /// What this process used while the pipeline worked.
     pub usage: ProcessUsage,
     /// Messages it was behind at the end.
     pub consumer_lag: Option<u64>,
@@ -125,7 +119,7 @@ impl Pipeline {
         let open = |one| sink::open(one, &columns, topic, clock, connections);
         let databases = config.sinks.iter().map(open).collect::<Result<_, _>>()?;
         let figures = || Arc::new(Mutex::new(Figures::for_sinks(config.sinks.len())));
-        let shared = Shared {
+        let shared = PipelineShared {
             clock,
             columns,
             databases,
@@ -154,7 +148,7 @@ impl Pipeline {
     async fn prove(&self) -> Result<(), String> {
         let removes = self.shared.config.remove_rows;
         let proofs = self.shared.databases.iter().map(|database| async move {
-            proof::prove(&**database, removes).await.map_err(|refusal| match refusal {
+            sink::prove(&**database, removes).await.map_err(|refusal| match refusal {
                 Refusal::HoldsRows => refusal.to_string(),
                 _ => {
                     format!("{refusal}; correct the sink, or set `pipeline.wait_for_sinks = true` to begin without it")
@@ -181,13 +175,13 @@ impl Pipeline {
         recorder: ArrivalRecorder,
     ) -> impl Future<Output = Errors> + Send + 'static + use<C> {
         let writers = if self.shared.config.sinks.is_empty() { 0 } else { self.shared.config.writers };
-        let outlets = (0..writers).map(|_| self.outlets()).collect();
-        let instance = instance::Instance::new(consumer, recorder, self.shared.clone(), number, outlets);
+        let connections = (0..writers).map(|_| self.connections()).collect();
+        let instance = instance::Instance::new(consumer, recorder, self.shared.clone(), number, connections);
         instance.work(self.orders.subscribe())
     }
 
-    fn outlets(&self) -> Vec<Outlet> {
-        self.sinks().map(|sink| Outlet { sink, connected: false }).collect()
+    fn connections(&self) -> Vec<SinkConnection> {
+        self.sinks().map(|sink| SinkConnection { sink, connected: false }).collect()
     }
 
     /// The row count of each sink's database.
@@ -254,7 +248,7 @@ impl Pipeline {
     /// Whether the group has assigned every instance its partitions, or none of them. In a group of the trial, every partition has an
     /// instance then; in another one, members elsewhere may have some.
     pub fn is_assigned(&self) -> bool {
-        let Shared { assignment, config, .. } = &*self.shared;
+        let PipelineShared { assignment, config, .. } = &*self.shared;
         assignment.is_assigned() && (config.group.is_some() || assignment.is_complete())
     }
 

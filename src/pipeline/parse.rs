@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn poison_is_told_by_class_and_taken_out_and_the_rest_stays_in_place() {
+    fn unparsable_messages_are_classified_and_removed() {
         let (batch, unparsable) = parsed(
             &[
                 b"{\"a\": \"\\u00e9\"}",

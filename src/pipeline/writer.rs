@@ -1,14 +1,20 @@
-//! An instance's writers: each takes batches from the instance's queue and writes them to all sinks, in order or in parallel.
+//! An instance's writers: each takes batches from the instance's queue and writes them to all sinks, in order or in parallel. A batch is
+//! written again until the sink has it or the batch is outdated.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{Mutex, mpsc};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{self, mpsc};
 use tokio::task::JoinSet;
 
-use super::batch::Batch;
-use super::retry::{Delivery, Outlet};
+use super::batch::{Batch, Generation};
+use super::figures::Figures;
+use super::sink::{Sink, SinkError, WriteOutcome};
+use crate::measure::Clock;
+use crate::net::backoff::Backoff;
 use crate::scenario::SinksRun;
 
 /// A batch that a writer has finished.
@@ -32,14 +38,14 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts one writer for each of `outlets`.
-    pub fn start(outlets: Vec<Vec<Outlet>>, order: SinksRun, delivery: &Delivery) -> Self {
+    /// Starts one writer for each of `connections`.
+    pub fn start(connections: Vec<Vec<SinkConnection>>, order: SinksRun, delivery: &Delivery) -> Self {
         let (queue, next) = mpsc::channel(1);
-        let next = Arc::new(Mutex::new(next));
+        let next = Arc::new(sync::Mutex::new(next));
         let (finished, done) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
-        for outlets in outlets {
-            tasks.spawn(work(next.clone(), finished.clone(), outlets, order, delivery.clone()));
+        for connections in connections {
+            tasks.spawn(work(next.clone(), finished.clone(), connections, order, delivery.clone()));
         }
         Writers { queue, done, tasks, waiting: VecDeque::new(), outstanding: 0 }
     }
@@ -90,9 +96,9 @@ impl Writers {
 
 /// Works until the instance ends.
 async fn work(
-    queue: Arc<Mutex<mpsc::Receiver<Batch>>>,
+    queue: Arc<sync::Mutex<mpsc::Receiver<Batch>>>,
     done: mpsc::UnboundedSender<Done>,
-    mut outlets: Vec<Outlet>,
+    mut connections: Vec<SinkConnection>,
     order: SinksRun,
     delivery: Delivery,
 ) {
@@ -103,22 +109,191 @@ async fn work(
         delivery.lock().wait.record(waited_ns);
         let each: Vec<Option<u64>> = match order {
             SinksRun::InOrder => {
-                let mut each = Vec::with_capacity(outlets.len());
-                for (index, outlet) in outlets.iter_mut().enumerate() {
+                let mut each = Vec::with_capacity(connections.len());
+                for (index, connection) in connections.iter_mut().enumerate() {
                     let is_abandoned = each.contains(&None);
-                    each.push(if is_abandoned { None } else { delivery.deliver(index, outlet, &batch).await });
+                    each.push(if is_abandoned { None } else { delivery.deliver(index, connection, &batch).await });
                 }
                 each
             }
             SinksRun::InParallel => {
-                let all = outlets.iter_mut().enumerate();
-                join_all(all.map(|(index, outlet)| delivery.deliver(index, outlet, &batch))).await
+                let all = connections.iter_mut().enumerate();
+                join_all(all.map(|(index, connection)| delivery.deliver(index, connection, &batch))).await
             }
         };
         let written = each.iter().all(Option::is_some);
         let accounted = each.into_iter().map(Option::unwrap_or_default).collect();
         if done.send(Done { batch, written, accounted }).is_err() {
             return;
+        }
+    }
+}
+
+/// Between attempts to write to a database that does not respond.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+
+/// What an instance's deliveries need: clock, figures, and the generation of its partitions.
+#[derive(Clone)]
+pub struct Delivery {
+    pub clock: Clock,
+    pub figures: Arc<Mutex<Figures>>,
+    pub generation: Generation,
+}
+
+/// One connection to a sink, connected or not.
+pub struct SinkConnection {
+    pub sink: Box<dyn Sink>,
+    pub connected: bool,
+}
+
+impl Delivery {
+    /// Writes the batch to sink number `index`, and returns how many of its rows now have an outcome there; `None` if it was
+    /// abandoned because its partitions have been revoked. The run's deadline ends the task that waits here.
+    pub async fn deliver(&self, index: usize, connection: &mut SinkConnection, batch: &Batch) -> Option<u64> {
+        let begin_ns = self.clock.now_ns();
+        let _occupied = Occupied { delivery: self, index, begin_ns };
+        let mut backoff = BACKOFF;
+        loop {
+            if batch.generation != self.generation.current() {
+                return None;
+            }
+            let written = match self.attempt(connection, batch).await {
+                Ok(written) => written,
+                Err(error) if error.retriable => {
+                    connection.connected &= !error.disconnected;
+                    let at_ns = self.clock.now_ns();
+                    {
+                        let sink = &mut self.lock().sinks[index];
+                        sink.errors.record(error.class, at_ns, || error.message);
+                        sink.retries += 1;
+                    }
+                    backoff.pause().await;
+                    continue;
+                }
+                // The sink refuses all of them for good.
+                Err(error) => WriteOutcome {
+                    refused: vec![(error.class, error.message); batch.rows.len()],
+                    ..WriteOutcome::default()
+                },
+            };
+            let accounted = written.rows + written.duplicates + written.refused.len() as u64;
+            self.account(index, written, batch, begin_ns);
+            return Some(accounted);
+        }
+    }
+
+    async fn attempt(&self, connection: &mut SinkConnection, batch: &Batch) -> Result<WriteOutcome, SinkError> {
+        if !connection.connected {
+            connection.sink.connect().await?;
+            connection.connected = true;
+        }
+        connection.sink.write(batch).await
+    }
+
+    fn account(&self, index: usize, written: WriteOutcome, batch: &Batch, begin_ns: u64) {
+        let now_ns = self.clock.now_ns();
+        let sink = &mut self.lock().sinks[index];
+        sink.time.per_batch.record(now_ns - begin_ns);
+        sink.written += written.rows;
+        sink.duplicates += written.duplicates;
+        for (class, message) in written.refused {
+            sink.refused.record(class, now_ns, || message);
+        }
+        if written.rows > 0 {
+            sink.last_written_ns = now_ns;
+        }
+        let taken = written.rows + written.duplicates > 0;
+        for row in batch.rows.iter().filter(|row| taken && row.measured) {
+            if let Some(latency_ns) = row.latency_ns(now_ns) {
+                sink.latency.record(latency_ns);
+            }
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock()
+    }
+}
+
+/// A writer that is occupied with a sink. However that ends, the time counts: a sink that takes nothing is the one that takes the
+/// writers' time.
+struct Occupied<'a> {
+    delivery: &'a Delivery,
+    index: usize,
+    begin_ns: u64,
+}
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        let now_ns = self.delivery.clock.now_ns();
+        let sink = &mut self.delivery.lock().sinks[self.index];
+        sink.time.total_ns += now_ns - self.begin_ns;
+        sink.last_tried_ns = sink.last_tried_ns.max(now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::measure::FailureClass;
+    use crate::pipeline::sink::RowCount;
+
+    /// A sink that fails, or never answers.
+    struct Broken {
+        answers: bool,
+    }
+
+    impl Sink for Broken {
+        fn connect(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+            if self.answers {
+                async { Err(SinkError::disconnected(FailureClass::ConnectionLost, "gone")) }.boxed()
+            } else {
+                std::future::pending().boxed()
+            }
+        }
+
+        fn write<'a>(&'a mut self, _batch: &'a Batch) -> BoxFuture<'a, Result<WriteOutcome, SinkError>> {
+            std::future::pending().boxed()
+        }
+
+        fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+            std::future::pending().boxed()
+        }
+
+        fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>> {
+            unreachable!("it is not asked")
+        }
+
+        fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {
+            std::future::pending().boxed()
+        }
+
+        fn is_empty(&mut self) -> BoxFuture<'_, Result<bool, SinkError>> {
+            std::future::pending().boxed()
+        }
+
+        fn remove_rows(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_waits_for_a_dead_sink_is_occupied_with_it() {
+        for answers in [true, false] {
+            let figures = Arc::new(Mutex::new(Figures::for_sinks(1)));
+            let delivery = Delivery { clock: Clock::start(), figures, generation: Generation::default() };
+            let mut connection = SinkConnection { sink: Box::new(Broken { answers }), connected: false };
+            let batch = Batch::from_payloads(&["{}"], &[]);
+            let limit = Duration::from_millis(5);
+            assert!(tokio::time::timeout(limit, delivery.deliver(0, &mut connection, &batch)).await.is_err());
+            let sink = &delivery.lock().sinks[0];
+            let found = (sink.time.total_ns > 0, sink.last_tried_ns > 0, sink.last_written_ns);
+            assert_eq!(found, (true, true, 0), "answers: {answers}");
         }
     }
 }

@@ -16,10 +16,10 @@ pub enum Stage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// By rank 0's clock.
+    /// When it was sent, by rank 0's clock.
     pub sent_ns: u64,
     pub arrived_ns: u64,
-    /// By the rank's.
+    /// When it was answered, by the rank's clock.
     pub answered_ns: u64,
 }
 

@@ -1,7 +1,8 @@
-//! Rank 0's side: a connection to each rank, itself included.
+//! Rank 0's side: a connection to each rank, itself included, and one second of all ranks together.
 //!
 //! Each connection has a task that reads and one that writes, so that a rank that is slow or cut off holds up no other. The reading task
-//! notes when the answer to a ping came; the writing task, when it left.
+//! notes when the answer to a ping came; the writing task, when it left. In a second of all ranks, counts are added, and histograms bucket by
+//! bucket.
 //!
 //! - `gathering`: how the ranks find it.
 
@@ -11,15 +12,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout, timeout_at};
 
+pub use self::gathering::addresses;
 use super::clock::{RoundTrip, RoundTrips, Stage};
-use super::message::{Counters, FromRank, FromRoot, Hello, KnownClock};
-use super::{SILENCE, clock_ns, frame};
-use crate::record::{LostRank, RankClock};
+use super::message::{self, Counters, FromRank, FromRoot, Hello, KnownClock};
+use super::{SILENCE, clock_ns};
+use crate::engine::Second;
+use crate::record::{LostRank, RankClock, decode_histogram};
 
 /// Between two pings, beside those of a burst.
 const PING_EVERY: Duration = Duration::from_secs(1);
@@ -280,7 +284,7 @@ async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, 
             *sent_ns = clock_ns(injected_ns);
         }
         // The reading task finds out that the connection is lost.
-        if frame::write(&mut to, &order).await.is_err() {
+        if message::write_frame(&mut to, &order).await.is_err() {
             return;
         }
     }
@@ -288,7 +292,7 @@ async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, 
 
 async fn read(mut from: OwnedReadHalf, rank: usize, events: UnboundedSender<(usize, Event)>, injected_ns: i64) {
     loop {
-        let event = match frame::read(&mut from, SILENCE).await {
+        let event = match message::read_frame(&mut from, SILENCE).await {
             Ok(FromRank::Pong { sent_ns, clock_ns: answered_ns }) => {
                 Event::RoundTrip(RoundTrip { sent_ns, arrived_ns: clock_ns(injected_ns), answered_ns })
             }
@@ -301,6 +305,56 @@ async fn read(mut from: OwnedReadHalf, rank: usize, events: UnboundedSender<(usi
         let is_lost = matches!(event, Event::Lost(_));
         if events.send((rank, event)).is_err() || is_lost {
             return;
+        }
+    }
+}
+
+/// What the ranks have told of the second so far.
+#[derive(Debug, Default)]
+pub struct JointSecond {
+    counters: Counters,
+    latencies: Option<Histogram<u64>>,
+}
+
+impl JointSecond {
+    /// Adds a rank's second, with its headline latencies as [`FromRank::Second`](super::FromRank::Second) has them.
+    pub fn add(&mut self, counters: Counters, latencies: &str) {
+        self.counters.add(&counters);
+        self.counters.phase = counters.phase;
+        let Ok(told) = decode_histogram(latencies) else { return };
+        match &mut self.latencies {
+            // All ranks are one build, so their histograms have one range.
+            Some(sum) => drop(sum.add(told)),
+            None => self.latencies = Some(told),
+        }
+    }
+
+    /// As progress shows it.
+    pub fn second(&self) -> Second {
+        let counters = &self.counters;
+        let at = |quantile| Some(self.latencies.as_ref()?.value_at_quantile(quantile));
+        Second {
+            phase: counters.phase(),
+            begin_ns: 0,
+            end_ns: counters.length_ns.max(1),
+            intended_length_ns: counters.length_ns,
+            due: None,
+            attempted: counters.attempted,
+            acknowledged: counters.acknowledged,
+            failed: counters.failed,
+            payload_bytes: counters.payload_bytes,
+            consumed: counters.consumed,
+            groups: Vec::new(),
+            finished: None,
+            consumer_lag: None,
+            in_flight: counters.in_flight,
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            queue_messages: None,
+            cpu_cores: counters.cpu_cores,
+            memory_bytes: None,
+            broker_cores: None,
+            broker_memory_bytes: None,
         }
     }
 }

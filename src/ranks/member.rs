@@ -10,8 +10,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::message::{FromRank, FromRoot, Hello};
-use super::{JOIN, RanksError, SILENCE, clock_ns, frame};
+use super::message::{self, FromRank, FromRoot, Hello};
+use super::{JOIN, RanksError, SILENCE, clock_ns};
 
 /// How long one address of rank 0 is tried.
 const TRY: Duration = Duration::from_secs(3);
@@ -92,7 +92,7 @@ impl Member {
     pub fn tell_encoded(&self, message: FromRank) {
         let encoded = self.encoded.clone();
         spawn_blocking(move || {
-            if let Ok(frame) = frame_of(&message, frame::MAX) {
+            if let Ok(frame) = frame_of(&message, message::MAX_FRAME_BYTES) {
                 let _ = encoded.send(frame);
             }
         });
@@ -107,8 +107,8 @@ impl Member {
 async fn introduce(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    frame::write(&mut stream, hello).await?;
-    match frame::read(&mut stream, SILENCE).await? {
+    message::write_frame(&mut stream, hello).await?;
+    match message::read_frame(&mut stream, SILENCE).await? {
         FromRoot::Welcome => Ok(stream),
         _ => Err(std::io::Error::other("another program answered")),
     }
@@ -116,7 +116,7 @@ async fn introduce(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStr
 
 async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
-    frame::write(&mut stream, hello).await?;
+    message::write_frame(&mut stream, hello).await?;
     stream.read_u8().await?;
     Ok(stream)
 }
@@ -128,13 +128,13 @@ async fn write(
 ) {
     loop {
         let frame = tokio::select! {
-            Some(message) = messages.recv() => frame_of(&message, frame::MAX),
+            Some(message) = messages.recv() => frame_of(&message, message::MAX_FRAME_BYTES),
             Some(frame) = encoded.recv() => Ok(frame),
             else => return,
         };
         let Ok(frame) = frame else { return };
         // The reading task finds out that the connection is lost.
-        if frame::send(&mut to, &frame).await.is_err() {
+        if message::send_frame(&mut to, &frame).await.is_err() {
             return;
         }
     }
@@ -142,12 +142,12 @@ async fn write(
 
 /// A message as it is sent; in place of one that cannot be, why.
 fn frame_of(message: &FromRank, longest: u32) -> std::io::Result<Vec<u8>> {
-    frame::encode(message, longest).or_else(|error| {
+    message::encode_frame(message, longest).or_else(|error| {
         let reason = format!(
             "what it kept cannot be sent to rank 0 ({error}). It is in the rank's own run directory: put those of all ranks together with \
              `brokermark merge`"
         );
-        frame::encode(&FromRank::Failed { reason, interrupted: false, has_topics: true }, longest)
+        message::encode_frame(&FromRank::Failed { reason, interrupted: false, has_topics: true }, longest)
     })
 }
 
@@ -160,7 +160,7 @@ async fn read(
     injected_ns: i64,
 ) {
     let [mut silence, later] = silences;
-    while let Ok(order) = frame::read(&mut from, silence).await {
+    while let Ok(order) = message::read_frame(&mut from, silence).await {
         silence = later;
         let is_delivered = match order {
             FromRoot::Ping { sent_ns } => {
@@ -183,12 +183,12 @@ mod tests {
     async fn what_is_too_long_to_be_sent_is_a_failure_with_its_reason() {
         let long = FromRank::Second { counters: Counters::default(), latencies: "A".repeat(1_000) };
         let sent = frame_of(&long, 1_000).unwrap();
-        let told: FromRank = frame::read(&mut sent.as_slice(), SILENCE).await.unwrap();
+        let told: FromRank = message::read_frame(&mut sent.as_slice(), SILENCE).await.unwrap();
         let FromRank::Failed { reason, interrupted: false, .. } = told else { panic!("{told:?}") };
         assert!(reason.contains("bytes are more than the 1000") && reason.contains("brokermark merge"), "{reason}");
         let short = FromRank::Signals(1);
         let sent = frame_of(&short, 1_000).unwrap();
-        assert!(matches!(frame::read(&mut sent.as_slice(), SILENCE).await.unwrap(), FromRank::Signals(1)));
+        assert!(matches!(message::read_frame(&mut sent.as_slice(), SILENCE).await.unwrap(), FromRank::Signals(1)));
     }
     #[tokio::test]
     async fn rank_0_may_be_silent_for_longer_before_all_have_connected() {
@@ -198,7 +198,7 @@ mod tests {
         let short = Duration::from_millis(50);
         tokio::spawn(read(from, [Duration::MAX, short], deliver, to_root, 0));
         assert!(timeout(4 * short, orders.recv()).await.is_err(), "it is not lost");
-        frame::write(&mut root, &FromRoot::Signals(1)).await.unwrap();
+        message::write_frame(&mut root, &FromRoot::Signals(1)).await.unwrap();
         assert_eq!(orders.recv().await, Some(FromRoot::Signals(1)));
         assert_eq!(orders.recv().await, None, "lost, though the connection is there");
     }

@@ -4,29 +4,23 @@
 //! the ranks talk over TCP connections of their own, because a rank that dies ends an MPI job, but only its connection here
 //! (docs/decisions/0012-mpi.md).
 //!
-//! - `job`: what MPI itself does. `interfaces`: the addresses at which rank 0 can be reached.
-//! - `message`: what ranks tell each other. `frame`: how it is written.
-//! - `hub`: rank 0's side, with a connection to each rank, itself included. `member`: a rank's side.
-//! - `joint_second`: what all ranks did in one second.
+//! - `job`: what MPI itself does.
+//! - `message`: what ranks tell each other, and how it is written.
+//! - `hub`: rank 0's side, with a connection to each rank, itself included, and what all ranks did in one second. `member`: a rank's side.
 //! - `clock`: how far clocks are apart, by round trips.
 
 mod clock;
-mod frame;
 mod hub;
-mod interfaces;
 mod job;
-mod joint_second;
 mod member;
 mod message;
 
-pub use hub::{Event, Hub};
-pub use interfaces::addresses;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use hub::{Event, Hub, JointSecond, addresses};
 pub use job::{Job, Place, is_launched};
-pub use joint_second::JointSecond;
 pub use member::Member;
 pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
-
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::scenario::units;
 

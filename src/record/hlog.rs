@@ -28,7 +28,7 @@ pub struct HlogInterval<'a> {
     pub tag: &'a str,
     pub started: Timestamp,
     pub length: Duration,
-    /// Of nanoseconds.
+    /// Values in nanoseconds.
     pub histogram: &'a Histogram<u64>,
 }
 

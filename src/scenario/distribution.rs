@@ -4,22 +4,44 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::share::{MAX_SHARES, Share};
 
 /// Who runs what; without either, every process runs its part of both.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct RankRoles {
-    /// The processes that run producers; `None`: all.
+    /// Ranks that run producers. Default: all.
+    #[schemars(with = "Option<String>", extend("format" = "ranks"))]
     pub writers: Option<RankSet>,
-    /// The processes that run consumers; `None`: all.
+    /// Ranks that run consumers. Default: all.
+    #[schemars(with = "Option<String>", extend("format" = "ranks"))]
     pub readers: Option<RankSet>,
 }
 
 /// Some of several processes, by their numbers from 0, as in `0-2,5`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct RankSet {
     /// In their order, without overlap.
     ranges: Vec<RangeInclusive<usize>>,
+}
+
+impl TryFrom<String> for RankSet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<RankSet> for String {
+    fn from(ranks: RankSet) -> Self {
+        ranks.to_string()
+    }
 }
 
 impl FromStr for RankSet {

@@ -34,7 +34,7 @@ impl<'a> Kinds<'a> {
 
     /// What to do about a kind of broker that this build does not know.
     pub fn hint(self, written: &str) -> String {
-        if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written && absent.client.is_none()) {
+        if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written) {
             return format!("this build does not have it: {}", absent.remedy());
         }
         if self.sink(written).is_some() {
@@ -80,18 +80,40 @@ pub struct Descriptor {
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,
-    /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
-    /// the unknown key and those that exist.
+    /// The schema of the broker's own table (`[broker.<kind>]`). The registry sets it, and the functions below.
+    pub options_schema: fn() -> schemars::Schema,
+    /// Checks of that table what its schema does not say, without connecting.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
     /// Why it cannot do what the configuration asks for, in words that name the key.
     pub refuses: fn(&BrokerConfig) -> Option<String>,
+    /// The command of the broker's own tools that helps, if there is one.
+    pub remedy: fn(Need<'_>, &BrokerConfig) -> Option<String>,
+}
+
+/// What a user may lack on a broker, or want to know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need<'a> {
+    /// The right to open a producer on the topics of a run.
+    ProducerRight,
+    /// The right to open a consumer on them.
+    ConsumerRight,
+    /// The right to create them.
+    CreateRight,
+    /// The right to delete them, and the groups that read them.
+    DeleteRight,
+    /// A topic of this name.
+    Topic(&'a str),
+    /// The clients that use this topic.
+    TopicUsers(&'a str),
+    /// What an acknowledgement means.
+    Durability,
 }
 
 /// A broker that this build does not have, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Absent {
     pub kind: &'static str,
-    /// One of its clients; `None`: all of the kind.
+    /// The client, where the kind has more than one.
     pub client: Option<&'static str>,
     /// The client is there, and TLS and some of its SASL mechanisms are not.
     pub security: bool,
@@ -107,6 +129,22 @@ impl Absent {
 }
 
 impl Descriptor {
+    /// A kind without a name, which can send messages and do nothing else. For struct update.
+    pub const NONE: Descriptor = Descriptor {
+        kind: "",
+        aliases: &[],
+        default_port: None,
+        example: "",
+        client: None,
+        alternative: None,
+        summary: "",
+        capabilities: Capabilities::NONE,
+        options_schema: schemars::Schema::default,
+        check_options: |_| Ok(()),
+        refuses: |_| None,
+        remedy: |_, _| None,
+    };
+
     /// As the subject of a sentence.
     pub fn title(&self) -> String {
         match (self.client, self.alternative) {
@@ -191,11 +229,10 @@ impl Capabilities {
 pub struct SinkDescriptor {
     /// As in `pipeline.sinks.kind`.
     pub kind: &'static str,
-    /// Checks the sink's own keys without connecting. The error is serde's, so that it names the unknown key and those
-    /// that exist.
+    /// The schema of the sink's own keys.
+    pub options_schema: fn() -> schemars::Schema,
+    /// Checks of them what their schema does not say, without connecting.
     pub check_options: fn(toml::Table) -> Result<SinkNeeds, toml::de::Error>,
-    /// Keys that are paths: relative ones start at the scenario's folder.
-    pub files: &'static [&'static str],
 }
 
 /// What a sink needs of messages.

@@ -1,8 +1,8 @@
 //! Turns a TOML file into a plan: checked, typed values, or an error with its place and its cause.
 //!
 //! ```text
-//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ parsing ─▶ Scenario, or problems
-//!                                                                    source: problems ─▶ file, line, what is valid
+//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ check ─▶ tables ─ parse ─▶ Scenario, or problems
+//!                                                                                 source: problems ─▶ file, line, what is valid
 //! ```
 //!
 //! The parser does not track positions in the file. A problem carries the path of its key; when it is printed, that path is
@@ -10,15 +10,13 @@
 
 use std::path::Path;
 
+mod check;
 mod content;
-pub mod deserialize;
 mod distribution;
 mod error;
-mod fields;
 mod foreign_words;
 mod group;
 mod kind;
-mod metric_name;
 mod model;
 pub mod omb;
 mod overrides;
@@ -32,6 +30,7 @@ mod share;
 mod source;
 mod suggestion;
 mod sweep;
+pub mod tables;
 pub mod template;
 mod threshold;
 pub mod units;
@@ -44,15 +43,15 @@ pub use content::{Content, Payload, Size};
 pub use distribution::{RankRoles, RankSet};
 pub use error::ScenarioError;
 pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
-pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
+pub use kind::{Absent, Capabilities, Descriptor, Kinds, Need, SinkDescriptor, SinkNeeds};
 pub use model::*;
-pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 #[cfg(test)]
 pub(crate) use parse::{every_key, own_keys_of};
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::{notes_on, parse_for, parse_written};
 pub use setting::{Origin, Setting, Written};
 pub use share::{Part, Share};
+pub use tables::{DEFAULT_OUTPUT_DIRECTORY, OutputTable, ScenarioTables, scenario_schema};
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
 pub use until::Until;
 pub use url::{UrlScenario, is_url, parse_url};

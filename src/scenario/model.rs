@@ -8,6 +8,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Secret;
 use super::content::Payload;
 use super::distribution::RankRoles;
@@ -94,6 +97,16 @@ impl BrokerConfig {
     pub fn is_embedded(&self) -> bool {
         self.addresses.iter().any(|address| address == EMBEDDED)
     }
+
+    /// The first address, for people.
+    pub fn first_address(&self) -> &str {
+        self.addresses.first().map_or("HOST:PORT", String::as_str)
+    }
+
+    /// Who logs in with a password, for people.
+    pub fn user_name(&self) -> &str {
+        self.security.sasl.as_ref().map_or("NAME", |sasl| sasl.username.as_str())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -113,13 +126,18 @@ pub struct Sasl {
     pub password: Secret,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SaslMechanism {
+    #[serde(rename = "PLAIN")]
     Plain,
+    #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
+    #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
+    #[serde(rename = "OAUTHBEARER")]
     OauthBearer,
     /// By the client's certificate: without a name and a password.
+    #[serde(rename = "EXTERNAL")]
     External,
 }
 
@@ -174,7 +192,8 @@ pub struct Producers {
 }
 
 /// Which topic a producer writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// Topic 0 gets the first `count / topics` producers, then topic 1, …: the count is divisible by the topics.
     Blocks,
@@ -183,7 +202,8 @@ pub enum Placement {
 }
 
 /// Which partition of its topic a producer writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Partitioning {
     /// The client's choice, by key if there is one.
     Client,
@@ -194,7 +214,8 @@ pub enum Partitioning {
 }
 
 /// When a window opens again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Confirm {
     /// With every acknowledged message.
     Message,
@@ -238,7 +259,8 @@ pub struct Threads {
 }
 
 /// How the kernel schedules them where cores are scarce (sched(7) of Linux).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum SchedulingPolicy {
     /// `SCHED_BATCH`: a thread that wakes does not take the core from one that runs, such as one of a broker on the same machine.
     Batch,
@@ -365,14 +387,16 @@ pub struct Consumers {
     pub backlog: Option<Backlog>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum StartFrom {
     Earliest,
     Latest,
 }
 
 /// Which messages' end-to-end latency consumers record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Timing {
     /// All, whichever process sent them.
     All,
@@ -411,7 +435,8 @@ pub struct Output {
 }
 
 /// What is written beside `records.jsonl` and `series.jsonl`, which every run has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum OutputFormat {
     /// `latency.hlog`, an HdrHistogram interval log.
     Hlog,
@@ -450,4 +475,6 @@ pub struct Trial {
     pub scenario: Scenario,
     /// This point's scenario as JSON, secrets masked: what the record carries.
     pub document: serde_json::Value,
+    /// The keys that it leaves out, with the values that they have.
+    pub defaults: BTreeMap<String, serde_json::Value>,
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::SinkNeeds;
 
 /// Consumers that do work: parse what they receive and write it to databases.
@@ -34,14 +37,16 @@ pub struct Pipeline {
 }
 
 /// How a message's payload is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Parse {
     Json,
     None,
 }
 
 /// How a batch goes to several sinks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum SinksRun {
     /// To the next when the one before has it.
     InOrder,
@@ -49,7 +54,8 @@ pub enum SinksRun {
 }
 
 /// When a message counts as done, so that a consumer that starts anew does not read it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum CommitPolicy {
     /// When every sink has it.
     AfterWrite,
@@ -57,7 +63,8 @@ pub enum CommitPolicy {
 }
 
 /// Where messages come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum ProducerMode {
     /// The producers send while the pipeline works.
     Concurrent,

@@ -1,6 +1,7 @@
 //! From the text of a scenario to its plan: overrides are applied, the sweep is expanded, every point is read and
 //! checked, and only then is there a plan.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::{Table, Value};
@@ -89,16 +90,25 @@ fn default_name(origin: &str) -> String {
     if name.chars().all(|character| character == '.') { "scenario".to_owned() } else { name }
 }
 
+/// A point that was found right.
+#[derive(Clone)]
+struct ReadPoint {
+    point: Point,
+    scenario: Scenario,
+    document: serde_json::Value,
+    defaults: BTreeMap<String, serde_json::Value>,
+}
+
 /// A sweep's points, each read and found right.
 struct Points {
     sweep: Sweep,
-    read: Vec<(Point, Scenario, serde_json::Value)>,
+    read: Vec<ReadPoint>,
 }
 
 fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<Points, ScenarioError> {
     let own_keys = parse::own_keys(table, context.kinds);
-    let problems = parse::problems(&own_keys);
-    let sweep = sweep::read(table, &problems);
+    let problems = context.problems(&own_keys);
+    let sweep = sweep::read(table, context, &problems);
     if !problems.is_empty() {
         return Err(refusal(source, problems.into_inner()));
     }
@@ -106,7 +116,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
     let mut found: Vec<(Problem, usize, usize)> = Vec::new();
     let mut read = Vec::with_capacity(points.len());
     for (number, indices) in points.iter().enumerate() {
-        let problems = parse::problems(&own_keys);
+        let problems = context.problems(&own_keys);
         match read_point(table, &sweep, indices, context, &problems) {
             Some(point) if problems.is_empty() => read.push(point),
             _ => {
@@ -140,7 +150,7 @@ fn read_point(
     indices: &[usize],
     context: &Context<'_>,
     problems: &Problems,
-) -> Option<(Point, Scenario, serde_json::Value)> {
+) -> Option<ReadPoint> {
     let mut table = table.clone();
     let mut point = Point::new();
     for (axis, index) in sweep.axes.iter().zip(indices) {
@@ -153,13 +163,16 @@ fn read_point(
             return None;
         }
     }
-    let scenario = parse::read(&table, context, problems)?;
+    let (scenario, tables) = parse::read(&table, context, problems)?;
     table.remove("sweep");
     table.insert("name".to_owned(), Value::String(scenario.name.clone()));
     let mut document = Value::Table(table);
     mask_tree(&mut document, &[]);
     match serde_json::to_value(&document) {
-        Ok(document) => Some((point, scenario, document)),
+        Ok(document) => {
+            let defaults = tables.defaults(&document);
+            Some(ReadPoint { point, scenario, document, defaults })
+        }
         Err(error) => {
             problems.add(
                 SourcePosition::Value(KeyPath::default()),
@@ -216,8 +229,8 @@ impl Points {
         let order = self.sweep.order(self.read.len()).into_iter();
         order
             .map(|(point_index, trial)| {
-                let (point, scenario, document) = self.read[point_index].clone();
-                Trial { point_index, point, trial, scenario, document }
+                let ReadPoint { point, scenario, document, defaults } = self.read[point_index].clone();
+                Trial { point_index, point, trial, scenario, document, defaults }
             })
             .collect()
     }

@@ -7,16 +7,13 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 use toml::{Table, Value};
 
-use super::fields::{Field, Fields};
+use super::check::Check;
+use super::parse::Context;
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, Problems, SourcePosition};
+use super::tables::{self, Combine, DoublingTable, MAX_TRIALS, Order, SpanEnd, SpanTable, StepsTable, SweepTable};
 use super::units;
 use super::until::{self, Until};
-
-pub(super) const KEYS: &[&str] = &["over", "trials", "until", "trials_at_most", "order", "seed", "combine", "pause"];
-
-/// More trials than this are a mistake: at a second each they would take a day.
-const MAX_TRIALS: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Sweep {
@@ -56,75 +53,30 @@ impl Axis {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Order {
-    Sequential,
-    Interleaved,
-    Shuffled,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Combine {
-    Cartesian,
-    Zipped,
-}
-
-const OVER_ADVICE: &str = "write a list, { doubling = [128, 8192] } or { from = 1, to = 10, step = 3 }";
-
 /// Reads the sweep of a scenario; without one there is a single point and a single trial.
-pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
-    let mut sweep = Sweep {
-        axes: Vec::new(),
-        trials: 1,
-        until: None,
-        order: Order::Sequential,
-        combine: Combine::Cartesian,
-        seed: 1,
-        pause: Duration::ZERO,
-    };
+pub(super) fn read(scenario: &Table, context: &Context<'_>, problems: &Problems) -> Sweep {
     let path = KeyPath::of(&["sweep"]);
-    let Some(value) = scenario.get("sweep") else { return sweep };
-    let Some(fields) = (Field { value, path, problems }).fields(KEYS) else { return sweep };
-    if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MAX_TRIALS)) {
-        sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
-    }
-    sweep.until = until::read(&fields, MAX_TRIALS, &mut sweep.trials);
-    let orders =
-        [("sequential", Order::Sequential), ("interleaved", Order::Interleaved), ("shuffled", Order::Shuffled)];
-    if let Some(order) = fields.get("order").and_then(|field| field.one_of(&orders)) {
-        sweep.order = order;
-    }
-    let combinations = [("cartesian", Combine::Cartesian), ("zipped", Combine::Zipped)];
-    if let Some(combine) = fields.get("combine").and_then(|field| field.one_of(&combinations)) {
-        sweep.combine = combine;
-    }
-    if let Some(seed) = fields.get("seed").and_then(|field| field.seed()) {
-        sweep.seed = seed;
-    }
-    if let Some(pause) = fields.get("pause").and_then(|field| field.duration()) {
-        sweep.pause = pause;
-    }
-    if let Some(over) = fields.get("over") {
-        match over.value {
-            Value::Table(table) => axes("", table, &over, &mut sweep.axes),
-            _ => over.refuse(
-                "`sweep.over` should be a table",
-                "write `[sweep.over]` and below it `\"producers.count\" = [1, 2]`",
-            ),
-        }
-    }
-    sweep.check(&fields);
+    let check = Check { context, problems, files_exist: true };
+    let mut value = scenario.get("sweep").cloned().unwrap_or_else(|| Value::Table(Table::new()));
+    let is_table = check.value(&mut value, &context.schema["properties"]["sweep"], &path);
+    let table = is_table.then(|| value.try_into::<SweepTable>().ok()).flatten().unwrap_or_default();
+    let mut trials = table.trials.map_or(1, |trials| u32::try_from(trials.0).unwrap_or(u32::MAX));
+    let until = until::read(&table, &mut trials, problems);
+    let SweepTable { over, order, combine, seed, pause, .. } = table;
+    let mut axes = Vec::new();
+    find_axes("", &over, &path.key("over"), &check, &mut axes);
+    let sweep = Sweep { axes, trials, until, order, combine, seed: seed.0, pause: pause.0 };
+    sweep.check(problems);
     sweep
 }
 
 /// The axes of a table, whose keys may have been written without quotes around their dots.
-fn axes(prefix: &str, table: &Table, over: &Field<'_>, found: &mut Vec<Axis>) {
+fn find_axes(prefix: &str, table: &Table, place: &KeyPath, check: &Check<'_>, found: &mut Vec<Axis>) {
     for (key, value) in table {
-        let name = format!("{prefix}{key}");
-        let field = Field { value, path: over.path.key(key), problems: over.problems };
+        let (name, place) = (format!("{prefix}{key}"), place.key(key));
         match value {
-            Value::Table(inner) if !is_span(inner) => axes(&format!("{name}."), inner, &field, found),
-            _ => found.extend(axis(name, &field)),
+            Value::Table(inner) if !is_span(inner) => find_axes(&format!("{name}."), inner, &place, check, found),
+            _ => found.extend(axis(name, value, place, check)),
         }
     }
 }
@@ -133,57 +85,64 @@ fn is_span(table: &Table) -> bool {
     table.is_empty() || table.keys().any(|key| ["doubling", "from", "to", "step"].contains(&key.as_str()))
 }
 
-fn axis(key: String, field: &Field<'_>) -> Option<Axis> {
+fn axis(key: String, value: &Value, place: KeyPath, check: &Check<'_>) -> Option<Axis> {
+    let problems = check.problems;
     let path = match KeyPath::parse(&key) {
         Ok(path) => path,
         Err(reason) => {
-            field.problems.key(field.path.clone(), reason, "write it as in \"producers.count\"");
+            problems.key(place, reason, "write it as in \"producers.count\"");
             return None;
         }
     };
     if let ["sweep" | "name" | "output", ..] = path.keys().as_slice() {
-        field.problems.key(field.path.clone(), format!("`{path}` cannot be swept"), "it is the same for the whole run");
+        problems.key(place, format!("`{path}` cannot be swept"), "it is the same for the whole run");
         return None;
     }
-    let (values, listed) = match field.value {
-        Value::Array(_) => (field.elements(OVER_ADVICE)?.iter().map(|element| element.value.clone()).collect(), true),
-        Value::Table(_) => (span(field)?, false),
-        _ => {
-            field.refuse(format!("`{path}` is swept over a single value"), OVER_ADVICE);
-            return None;
+    let (values, listed) = match value {
+        Value::Array(values) => (values.clone(), true),
+        Value::Table(_) => {
+            let mut value = value.clone();
+            let schema = tables::schema_of::<SpanTable>().to_value();
+            let is_right = check.value(&mut value, &schema, &place);
+            let table = is_right.then(|| value.try_into::<SpanTable>().ok()).flatten()?;
+            (span(&table, &place, problems)?, false)
         }
+        // Refused by the check.
+        _ => return None,
     };
-    Some(Axis { key, path, values, place: field.path.clone(), listed })
+    Some(Axis { key, path, values, place, listed })
 }
 
 /// The values of a `doubling` or of `from`, `to` and `step`.
-fn span(field: &Field<'_>) -> Option<Vec<Value>> {
-    let fields = field.fields(&["doubling", "from", "to", "step"])?;
-    fields.exclusive("from", "doubling", "keep one of them");
-    if let Some(doubling) = fields.get("doubling") {
-        let ends = doubling.pair("write the first and the last value, as in [128, 8192]")?;
-        let [first, last] = [quantity(&ends[0])?, quantity(&ends[1])?];
-        check_ends(field, &first, &last)?;
-        if first.number <= 0.0 {
-            ends[0].refuse("the first value must be above 0", "begin with a number above 0");
-            return None;
+fn span(table: &SpanTable, place: &KeyPath, problems: &Problems) -> Option<Vec<Value>> {
+    let read = |end: &SpanEnd, place: KeyPath| quantity(end, &place, problems);
+    match table {
+        SpanTable::Doubling(DoublingTable { doubling: [first, last] }) => {
+            let ends = place.key("doubling");
+            let (first, last) = (read(first, ends.index(0)), read(last, ends.index(1)));
+            let (first, last) = (first?, last?);
+            check_ends(&first, &last, place, problems)?;
+            if first.number <= 0.0 {
+                problems.value(ends.index(0), "the first value must be above 0", "doubling never leaves zero");
+                return None;
+            }
+            collect(place, problems, &first, (0..).map(|step| first.number * 2f64.powi(step)), last.number)
         }
-        return collect(field, &first, (0..).map(|step| first.number * 2f64.powi(step)), last.number);
+        SpanTable::Steps(StepsTable { from, to, step }) => {
+            let read = |end: &SpanEnd, key: &str| read(end, place.key(key));
+            let (from, to, step) = (read(from, "from"), read(to, "to"), read(step, "step"));
+            let (from, to, step) = (from?, to?, step?);
+            check_ends(&from, &to, place, problems)?;
+            if step.number <= 0.0 || step.unit != from.unit {
+                let message = "the step must be above 0, in the unit of `from` and `to`";
+                problems.value(place.key("step"), message, "write it as in { from = 1, to = 10, step = 3 }");
+                return None;
+            }
+            let like = Quantity { whole: from.whole && step.whole, ..from.clone() };
+            let numbers = (0..).map(|index| from.number + f64::from(index) * step.number);
+            collect(place, problems, &like, numbers, to.number)
+        }
     }
-    let [from, to] = ["from", "to"].map(|key| fields.require(key, OVER_ADVICE).and_then(|field| quantity(&field)));
-    let step = fields.require("step", OVER_ADVICE);
-    let (from, to, step_field) = (from?, to?, step?);
-    let step = quantity(&step_field)?;
-    check_ends(field, &from, &to)?;
-    if step.number <= 0.0 || step.unit != from.unit {
-        step_field.refuse(
-            "the step must be above 0, in the unit of `from`",
-            "let it be above 0, in the unit of `from` and `to`",
-        );
-        return None;
-    }
-    let whole = Quantity { whole: from.whole && step.whole, ..from.clone() };
-    collect(field, &whole, (0..).map(|index| from.number + f64::from(index) * step.number), to.number)
 }
 
 /// A number with the unit it was written with, if it was.
@@ -207,41 +166,45 @@ impl Quantity {
     }
 }
 
-fn quantity(field: &Field<'_>) -> Option<Quantity> {
-    let quantity = match field.value {
-        Value::Integer(number) => Some(Quantity { number: *number as f64, unit: None, whole: true }),
-        Value::Float(number) => Some(Quantity { number: *number, unit: None, whole: false }),
-        Value::String(text) => {
+fn quantity(end: &SpanEnd, place: &KeyPath, problems: &Problems) -> Option<Quantity> {
+    let quantity = match end {
+        SpanEnd::Whole(number) => Some(Quantity { number: *number as f64, unit: None, whole: true }),
+        SpanEnd::Fraction(number) => Some(Quantity { number: *number, unit: None, whole: false }),
+        SpanEnd::Text(text) => {
             let (number, unit) = units::split(text.trim());
             let number = number.replace('_', "").parse().ok();
             number.map(|number| Quantity { number, unit: Some(unit.to_owned()), whole: false })
         }
-        _ => None,
     };
-    if quantity.as_ref().is_none_or(|quantity| !quantity.number.is_finite()) {
-        field.refuse(
-            format!("`{}` is not a number, with or without a unit", field.path),
-            "write it as in 128 or \"64KiB\"",
-        );
-        return None;
+    let quantity = quantity.filter(|quantity| quantity.number.is_finite());
+    if quantity.is_none() {
+        let message = format!("`{place}` is not a number, with or without a unit");
+        problems.value(place.clone(), message, "write it as in 128 or \"64KiB\"");
     }
     quantity
 }
 
-fn check_ends(field: &Field<'_>, first: &Quantity, last: &Quantity) -> Option<()> {
+fn check_ends(first: &Quantity, last: &Quantity, place: &KeyPath, problems: &Problems) -> Option<()> {
     if first.unit != last.unit {
         let advice = "write both with the same one: from \"1KiB\" to \"1024KiB\"";
-        field.refuse(format!("`{}` begins and ends in different units", field.path), advice);
+        problems.value(place.clone(), format!("`{place}` begins and ends in different units"), advice);
         return None;
     }
     if first.number > last.number {
-        field.refuse(format!("`{}` ends below its beginning", field.path), "write the smaller value first");
+        let message = format!("`{place}` ends below its beginning");
+        problems.value(place.clone(), message, "write the smaller value first");
         return None;
     }
     Some(())
 }
 
-fn collect(field: &Field<'_>, like: &Quantity, numbers: impl Iterator<Item = f64>, last: f64) -> Option<Vec<Value>> {
+fn collect(
+    place: &KeyPath,
+    problems: &Problems,
+    like: &Quantity,
+    numbers: impl Iterator<Item = f64>,
+    last: f64,
+) -> Option<Vec<Value>> {
     let tolerance = last.abs() * 1e-9;
     let values: Vec<Value> = numbers
         .take_while(|number| *number <= last + tolerance)
@@ -249,22 +212,22 @@ fn collect(field: &Field<'_>, like: &Quantity, numbers: impl Iterator<Item = f64
         .map(|number| like.write(number))
         .collect();
     if values.len() > MAX_TRIALS {
-        field
-            .refuse(format!("`{}` has too many values", field.path), format!("at most {MAX_TRIALS} trials make a run"));
+        let advice = format!("at most {MAX_TRIALS} trials make a run");
+        problems.value(place.clone(), format!("`{place}` has too many values"), advice);
         return None;
     }
     Some(values)
 }
 
 impl Sweep {
-    fn check(&self, fields: &Fields<'_>) {
+    fn check(&self, problems: &Problems) {
         for (index, axis) in self.axes.iter().enumerate() {
             if let Some(other) = self.axes[..index]
                 .iter()
                 .find(|other| other.path.starts_with(&axis.path) || axis.path.starts_with(&other.path))
             {
                 let message = format!("`{}` and `{}` change the same value", other.path, axis.path);
-                fields.problems.key(axis.place.clone(), message, "keep one of them");
+                problems.key(axis.place.clone(), message, "keep one of them");
             }
         }
         let lengths: Vec<usize> = self.axes.iter().map(|axis| axis.values.len()).collect();
@@ -272,7 +235,7 @@ impl Sweep {
             let lengths: Vec<String> =
                 self.axes.iter().map(|axis| format!("`{}` has {}", axis.path, axis.values.len())).collect();
             let message = format!("zipped axes need equally many values, but {}", lengths.join(", "));
-            fields.problems.value(KeyPath::of(&["sweep", "combine"]), message, "or write `combine = \"cartesian\"`");
+            problems.value(KeyPath::of(&["sweep", "combine"]), message, "or write `combine = \"cartesian\"`");
         } else {
             let points = match self.combine {
                 Combine::Zipped => lengths.first().copied().unwrap_or(1),
@@ -283,7 +246,7 @@ impl Sweep {
             let trials = points.saturating_mul(self.trials as usize);
             if trials > MAX_TRIALS {
                 let message = format!("the sweep has {points} points of {} trials each", self.trials);
-                fields.problems.value(fields.path.clone(), message, format!("at most {MAX_TRIALS} trials make a run"));
+                problems.value(KeyPath::of(&["sweep"]), message, format!("at most {MAX_TRIALS} trials make a run"));
             }
         }
     }

@@ -227,6 +227,26 @@ fn near_rate(text: &str, error: UnitError) -> UnitError {
     }
 }
 
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::MessagesPerSecond(rate) => write!(formatter, "{rate}/s"),
+            Rate::BytesPerSecond(rate) => write!(formatter, "{rate}B/s"),
+        }
+    }
+}
+
+/// The shortest way to write a duration without rounding, in minutes at most: `90s`, `5min`, `200us`.
+pub fn format_duration(duration: Duration) -> String {
+    let nanoseconds = duration.as_nanos();
+    let units = [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    match units.iter().find(|(_, factor)| nanoseconds != 0 && nanoseconds.is_multiple_of(*factor)) {
+        Some((unit, factor)) => format!("{}{unit}", nanoseconds / factor),
+        None if nanoseconds == 0 => "0s".to_owned(),
+        None => format!("{nanoseconds}ns"),
+    }
+}
+
 /// The shortest way to write a number of bytes without rounding: `65536` is `64KiB`.
 pub fn format_size(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

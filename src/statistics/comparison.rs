@@ -1,7 +1,7 @@
-//! What two lists of trials say about each other.
+//! What two lists of trials say about each other; and several tests at once: the more of them, the sooner one succeeds by chance.
 
-use super::trials::{normal_quantile, normal_share};
-use super::{CONFIDENCE, Interval, mean, order, permutation, shift};
+use super::trials::{self, normal_quantile, normal_share};
+use super::{CONFIDENCE, Interval, difference, mean};
 
 /// A change is one only if chance makes it less often than this.
 const LEVEL: f64 = 0.05;
@@ -77,14 +77,16 @@ pub fn compare(a: &[f64], b: &[f64], design: Design) -> Option<Comparison> {
         figures.iter().map(|figure| (*figure > 0.0 && figure.is_finite()).then(|| figure.ln())).collect()
     };
     let (a, b) = (logarithms(a)?, logarithms(b)?);
-    let quartiles = order::quartiles(&a)?;
+    let quartiles = trials::quartiles(&a)?;
     let band = (quartiles.upper - quartiles.median).max(quartiles.median - quartiles.lower).exp() - 1.0;
     let trials = a.len().min(b.len());
     let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
     let (interval, p, centre) = match design {
-        Design::Paired => (shift::paired(&differences), permutation::paired(&differences), mean(&differences)),
+        Design::Paired => {
+            (difference::shift_of_pairs(&differences), difference::chance_of_pairs(&differences), mean(&differences))
+        }
         Design::Independent | Design::Separate { .. } => {
-            (shift::independent(&a, &b), permutation::independent(&a, &b), mean(&b) - mean(&a))
+            (difference::shift_of_independent(&a, &b), difference::chance_of_independent(&a, &b), mean(&b) - mean(&a))
         }
     };
     let (interval, p) = match interval {
@@ -145,9 +147,23 @@ pub fn conclude(comparison: &Comparison, adjusted_p: f64, points: usize, toleran
 fn least_trials(design: Design, points: usize) -> usize {
     let smallest_p = |trials: usize| match design {
         Design::Paired => 2.0 * 0.5f64.powi(trials as i32),
-        Design::Independent | Design::Separate { .. } => 2.0 / permutation::combinations(2 * trials, trials),
+        Design::Independent | Design::Separate { .. } => 2.0 / difference::combinations(2 * trials, trials),
     };
     (2..MAX_TRIALS).find(|trials| smallest_p(*trials) * (points.max(1) as f64) < LEVEL).unwrap_or(MAX_TRIALS)
+}
+
+/// The p-values adjusted so that a wrong rejection among all of them is as rare as their level says (Holm, *A Simple
+/// Sequentially Rejective Multiple Test Procedure*, Scandinavian Journal of Statistics 6, 1979).
+pub fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
+    let mut adjusted = vec![0.0; p_values.len()];
+    let mut least: f64 = 0.0;
+    for (rank, index) in order.into_iter().enumerate() {
+        least = least.max(p_values[index] * (p_values.len() - rank) as f64).min(1.0);
+        adjusted[index] = least;
+    }
+    adjusted
 }
 
 #[cfg(test)]
@@ -213,5 +229,15 @@ mod tests {
     fn figures_that_are_not_positive_have_no_ratio() {
         assert_eq!(compare(&[0.0, 1.0], &[1.0], Design::Independent), None);
         assert_eq!(compare(&[], &[1.0], Design::Independent), None);
+    }
+
+    #[test]
+    fn as_r_adjusts_them() {
+        // p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
+        let found = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (found, expected) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((found - expected).abs() < 1e-12, "{found}");
+        }
+        assert!(holm(&[]).is_empty());
     }
 }

@@ -3,36 +3,28 @@
 //! The unit is the trial. Figures of one point are ratios by nature, so they are compared by their logarithms: a difference of
 //! logarithms is the logarithm of a ratio.
 //!
-//! - `order`: median and quartiles. `trials`: an interval of the centre between trials. `runs`: what differs between runs.
-//! - `blocks`: an interval of a mean within a trial, whose seconds are correlated. `ranks`: the same of a quantile.
-//! - `shift`: the Hodges–Lehmann estimate of a difference with its interval. `permutation`: how easily chance makes it.
-//! - `holm`: several p-values at once. `comparison`: from two lists of trials to what can be said of them.
-//! - `steady`: where a series begins to be steady. `search`: the highest rate that holds, by probes.
+//! - `trials`: median and quartiles, an interval of the centre between trials, and what differs between runs.
+//! - `within_trial`: intervals of a mean and of a quantile within a trial, and where its series begins to be steady.
+//! - `difference`: the Hodges–Lehmann estimate of a difference with its interval, and how easily chance makes it.
+//! - `comparison`: from two lists of trials to what can be said of them, and several p-values at once.
+//! - `search`: the highest rate that holds, by probes.
 
-mod blocks;
 mod comparison;
-mod holm;
-mod order;
-mod permutation;
-mod ranks;
-mod runs;
+mod difference;
 pub mod search;
-mod shift;
 #[cfg(test)]
 #[path = "../../tests/unit/statistics/simulations.rs"]
 mod simulations;
-mod steady;
 mod trials;
+mod within_trial;
 
-pub use blocks::series_mean;
-pub use comparison::{Comparison, Conclusion, Design, compare, conclude, least_change};
-pub use holm::holm;
-pub use order::{Quartiles, median, quartiles};
-pub use permutation::independent as permutation_p;
-pub use ranks::quantile_ranks;
-pub use runs::{run_centres, spread_of_runs};
-pub use steady::steady_from;
-pub use trials::{centre, centre_after_looks, corrected_errors, likeness_of_neighbours};
+pub use comparison::{Comparison, Conclusion, Design, compare, conclude, holm, least_change};
+pub use difference::chance_of_independent as permutation_p;
+pub use trials::{
+    Quartiles, centre, centre_after_looks, corrected_errors, likeness_of_neighbours, median, quartiles, run_centres,
+    spread_of_runs,
+};
+pub use within_trial::{quantile_ranks, series_mean, steady_from};
 
 /// The confidence of every interval: 95 of 100 such intervals hold the true value.
 pub const CONFIDENCE: f64 = 0.95;

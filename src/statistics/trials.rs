@@ -1,4 +1,5 @@
-//! An interval of a point's centre, from its trials.
+//! Trials of one point: their median and quartiles, an interval of their centre, and what differs between runs. Trials of one run share its
+//! day, its topics and its broker's start, so they differ by less than runs do.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
@@ -70,6 +71,59 @@ pub fn corrected_errors(errors: f64, comparisons: usize, degrees: f64) -> f64 {
         .map_or(errors, |distribution| -distribution.inverse_cdf(distribution.cdf(-errors) / comparisons.max(1) as f64))
 }
 
+/// The middle and the ends of the middle half.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quartiles {
+    pub lower: f64,
+    pub median: f64,
+    pub upper: f64,
+}
+
+/// Quartiles of type 7 of Hyndman and Fan, *Sample Quantiles in Statistical Packages*, The American Statistician 50 (1996):
+/// linear between the two nearest values. `None` of no values.
+pub fn quartiles(values: &[f64]) -> Option<Quartiles> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.is_empty() {
+        return None;
+    }
+    let at = |share: f64| {
+        let place = share * (sorted.len() - 1) as f64;
+        let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    };
+    Some(Quartiles { lower: at(0.25), median: at(0.5), upper: at(0.75) })
+}
+
+/// The median; `None` of no values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    quartiles(values).map(|quartiles| quartiles.median)
+}
+
+/// The figure of each run from the logarithms of its trials: their geometric mean.
+pub fn run_centres(runs: &[Vec<f64>]) -> Vec<f64> {
+    runs.iter().map(|trials| mean(trials).exp()).collect()
+}
+
+/// The standard deviation of the logarithm of a ratio of two sides that comes from their runs, given the logarithms of each run's trials.
+///
+/// `least`: the standard deviation of the logarithm of a run's figure that is taken for granted. If the runs of a side differ by more
+/// than that, what they differ by counts instead: the pooled standard deviation of their centres, as much larger as Student's quantile
+/// is than the normal one, because it is known from few runs.
+pub fn spread_of_runs(sides: &[Vec<Vec<f64>>; 2], least: f64) -> f64 {
+    let (mut squares, mut degrees) = (0.0, 0.0);
+    for runs in sides {
+        let centres: Vec<f64> = runs.iter().map(|trials| mean(trials)).collect();
+        let middle = mean(&centres);
+        squares += centres.iter().map(|centre| (centre - middle).powi(2)).sum::<f64>();
+        degrees += centres.len() as f64 - 1.0;
+    }
+    let normal = normal_quantile((1.0 + CONFIDENCE) / 2.0);
+    let seen = if degrees > 0.0 { (squares / degrees).sqrt() * student(degrees) / normal } else { 0.0 };
+    let of_runs: f64 = sides.iter().map(|runs| 1.0 / runs.len() as f64).sum();
+    seen.max(least) * of_runs.sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +143,30 @@ mod tests {
     fn one_trial_has_no_interval() {
         assert_eq!(centre(&[1.0]), None);
         assert_eq!(centre(&[1.0, 0.0]), None);
+    }
+
+    #[test]
+    fn quartiles_are_those_of_numpy_and_r() {
+        let found = quartiles(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(found, Quartiles { lower: 1.75, median: 2.5, upper: 3.25 });
+        assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn single_runs_differ_by_what_is_taken_for_granted() {
+        let one = || vec![vec![0.1, 0.2, 0.3]];
+        assert!((spread_of_runs(&[one(), one()], 0.07) - 0.07 * 2f64.sqrt()).abs() < 1e-12);
+        let two = vec![vec![0.1], vec![0.12]];
+        assert!((spread_of_runs(&[two, one()], 0.2) - 0.2 * 1.5f64.sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn runs_that_differ_by_more_say_so() {
+        // Their standard deviation is 0.2828 with one degree of freedom, whose quantile is 12.706.
+        let two = vec![vec![0.0, 0.2], vec![0.4, 0.6]];
+        let found = spread_of_runs(&[two, vec![vec![0.0]]], 0.07);
+        assert!((found - 0.08f64.sqrt() * 12.7062 / 1.95996 * 1.5f64.sqrt()).abs() < 1e-3, "{found}");
+        assert_eq!(run_centres(&[vec![0.0, 0.0], vec![1.0, 3.0]]), [1.0, 2f64.exp()]);
     }
 }

@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use brokermark::broker::registry::find;
 use brokermark::engine;
+use brokermark::scenario::tables::{DurationText, schema_of};
 use brokermark::scenario::{
     Absent, Backlog, BrokerConfig, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys,
     Kinds, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule,
     SchedulingPolicy, Secret, Size, StartFrom, Threads, Work, WorkLaw, parse_for,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code)]
 struct RichOptions {
     acks: Option<Acks>,
-    #[serde(default, deserialize_with = "brokermark::scenario::deserialize::duration")]
-    linger: Duration,
+    linger: Option<DurationText>,
     token: Option<u32>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Acks {
     #[serde(rename = "0")]
@@ -33,7 +34,7 @@ enum Acks {
     All,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PlainOptions {}
 
@@ -41,11 +42,7 @@ struct PlainOptions {}
 const KINDS: [Descriptor; 2] = [
     Descriptor {
         kind: "rich",
-        aliases: &[],
-        default_port: None,
-        example: "",
         client: Some("full"),
-        alternative: None,
         summary: "can do everything",
         capabilities: Capabilities {
             addresses: true,
@@ -74,20 +71,16 @@ const KINDS: [Descriptor; 2] = [
             offsets: true,
             ..Capabilities::NONE
         },
+        options_schema: schema_of::<RichOptions>,
         check_options: |table| table.try_into::<RichOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     },
     Descriptor {
         kind: "plain",
-        aliases: &[],
-        default_port: None,
-        example: "",
-        client: None,
-        alternative: None,
         summary: "only sends",
-        capabilities: Capabilities::NONE,
+        options_schema: schema_of::<PlainOptions>,
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     },
 ];
 
@@ -675,7 +668,14 @@ fn the_reference_shows_keys_that_exist() {
             overrides.push("run.messages=1".to_owned());
         }
         // A broker that is built in checks its own table.
-        let of_kind = |kind| find(kind).copied().unwrap_or(Descriptor { kind, check_options: |_| Ok(()), ..KINDS[0] });
+        let of_kind = |kind| {
+            find(kind).copied().unwrap_or(Descriptor {
+                kind,
+                options_schema: schema_of::<serde_json::Value>,
+                check_options: |_| Ok(()),
+                ..KINDS[0]
+            })
+        };
         let kinds = [of_kind("kafka"), of_kind("pulsar"), KINDS[0]];
         let refused = match parse_for(with_sinks(&kinds), &text, "reference", &overrides, Path::new(".")) {
             Ok(_) => String::new(),

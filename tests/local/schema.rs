@@ -1,7 +1,12 @@
-//! The schema that `brokermark schema` prints accepts records, made up and real, and refuses what was altered.
+//! The schemas that `brokermark schema` prints accept records and scenarios, made up and real, and refuse what was altered.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use brokermark::cli::schema::{schema, series_schema};
+use brokermark::engine;
 use brokermark::record::{GroupRow, Phase, Record, SeriesRow};
+use brokermark::scenario::units::parse_duration;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -188,4 +193,151 @@ fn a_runs_own_records_of_the_embedded_kafka_are_valid() {
 fn records_of_trials_that_could_not_begin_are_valid() {
     let scenario = "broker = { kind = \"kafka\", address = \"127.0.0.1:1\" }\nrun.messages = 1\nsweep.trials = 2";
     assert_run_is_valid(scenario, 1, 0);
+}
+
+/// The scenarios that this repository ships, and those that `new` writes, by where they are from.
+fn shipped_scenarios() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("configs")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "toml") {
+                found.push((entry.display().to_string(), std::fs::read_to_string(&entry).unwrap()));
+            }
+        }
+    }
+    let made =
+        engine::kinds().names().into_iter().map(|kind| (kind.to_owned(), execute(&["new", kind]).expect(0).stdout));
+    found.extend(made);
+    found
+}
+
+fn as_json(text: &str) -> Value {
+    serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap()
+}
+
+#[test]
+fn every_shipped_scenario_is_valid() {
+    let validator = printed(&["schema", "--scenario"]);
+    let scenarios = shipped_scenarios();
+    assert!(scenarios.len() >= 10, "{}", scenarios.len());
+    for (name, text) in scenarios {
+        let scenario = as_json(&text);
+        let errors: Vec<String> =
+            validator.iter_errors(&scenario).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+#[test]
+fn scenario_schema_refuses_wrong_keys_types_and_units() {
+    let validator = printed(&["schema", "--scenario"]);
+    let valid = "broker.kind = \"null\"\nrun.duration = \"10s\"\n";
+    assert!(validator.is_valid(&as_json(valid)));
+    for wrong in [
+        "producers.cuont = 4",
+        "producers.count = \"many\"",
+        "producers.count = 0",
+        "producers.placement = \"anywhere\"",
+        "run.warm_up = 5",
+        "run.warm_up = \"5 parsecs\"",
+        "load.rate = \"10k\"",
+        "load.schedule = { kind = \"ramp\", from = \"1/s\", to = \"2/s\" }",
+        "payload.size = { uniform = [\"1B\"] }",
+        "broker.null.lose = 2.0",
+        "broker.null.loose = 0.5",
+        "[[consumers.group]]\nwork = { kind = \"fixed\", mean = 5 }",
+        "thresholds.require = []",
+    ] {
+        assert!(!validator.is_valid(&as_json(&format!("{valid}{wrong}"))), "accepted: {wrong}");
+    }
+    assert!(!validator.is_valid(&json!({})), "no broker");
+}
+
+#[test]
+fn every_key_of_a_scenario_is_described() {
+    fn assert_described(path: &str, schema: &Value) {
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        for (name, property) in properties.filter(|(_, property)| property.get("x-own").is_none()) {
+            let path = format!("{path}.{name}");
+            // The only key of a table may be described by the table.
+            let is_described = property["description"].is_string() || schema["description"].is_string();
+            assert!(is_described || property.get("const").is_some(), "{path}: {property}");
+            assert_described(&path, property);
+        }
+        let inner = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
+        let inner = inner.chain(schema.get("items")).filter(|inner| inner.get("x-own").is_none());
+        inner.for_each(|inner| assert_described(path, inner));
+    }
+    let schema: Value = serde_json::from_str(&execute(&["schema", "--scenario"]).expect(0).stdout).unwrap();
+    for (table, schema) in schema["properties"].as_object().unwrap() {
+        assert_described(table, schema);
+    }
+}
+
+/// The line of the reference that shows a key's value, without its comment.
+fn shown_values(reference: &str) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for block in reference.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        let mut table = String::new();
+        for line in block.lines() {
+            if let Some(name) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
+                table = name.trim_start_matches('[').to_owned();
+            }
+            // An example of a key that has no default is marked.
+            let line = line.split("#!").next().filter(|_| !line.contains("#!")).unwrap_or_default();
+            let Ok(keys) = toml::from_str::<toml::Table>(line) else { continue };
+            for (key, value) in keys {
+                found.entry(format!("{table}.{key}")).or_insert_with(|| serde_json::to_value(value).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// The keys of the language's tables with their schemas.
+fn keys_of<'a>(path: &str, schema: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        if property.get("x-own").is_none() {
+            found.push((path.clone(), property));
+            keys_of(&path, property, found);
+        }
+    }
+}
+
+#[test]
+fn the_reference_has_every_key_with_its_default() {
+    let schema: Value = serde_json::from_str(&execute(&["schema", "--scenario"]).expect(0).stdout).unwrap();
+    let mut keys = Vec::new();
+    keys_of("", &schema, &mut keys);
+    let reference = include_str!("../../docs/SCENARIO.md");
+    let pipelines = include_str!("../../docs/PIPELINE.md");
+    let shown = shown_values(&format!("{reference}{pipelines}"));
+    let is_table = |property: &Value| property["properties"].is_object();
+    for (key, property) in keys.iter().filter(|(_, property)| !is_table(property)) {
+        let name = key.rsplit('.').next().unwrap();
+        let section = if key.starts_with("pipeline.") { pipelines } else { reference };
+        let is_shown =
+            [format!("{name} ="), format!("`{name}`"), format!("[[{key}]]")].iter().any(|text| section.contains(text));
+        assert!(is_shown, "{key} is missing");
+        if let (Some(default), Some(shown)) = (property.get("default"), shown.get(key)) {
+            let length = |value: &Value| value.as_str().and_then(|text| parse_duration(text).ok());
+            assert!(
+                shown == default || length(shown).is_some_and(|_| length(shown) == length(default)),
+                "{key}: {default}"
+            );
+        }
+    }
+    let known = |shown: &String| {
+        let (table, _) = shown.rsplit_once('.').unwrap_or_default();
+        let is_of_the_language = keys.iter().any(|(key, property)| key == table && is_table(property));
+        !is_of_the_language || keys.iter().any(|(key, _)| key == shown)
+    };
+    let unknown: Vec<&String> = shown.keys().filter(|shown| !known(shown)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(shown.len() > 40, "{}", shown.len());
 }

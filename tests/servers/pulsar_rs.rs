@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, pulsar, record_of, records_of};
 use brokermark::broker::pulsar::{PulsarBroker, PulsarCrateBroker};
-use brokermark::broker::{Broker, Consumer, Created, Outgoing, Producer, Progress, Setup, Subscription, Topic};
+use brokermark::broker::{
+    Broker, Consumer, Created, Outgoing, Producer, Progress, Setup, Subscription, Topic, registry,
+};
 use brokermark::load::PayloadPool;
 use brokermark::measure::{Acks, Clock, Interval, SendTag};
 use brokermark::scenario::{Scenario, StartFrom, parse_for};
@@ -40,6 +42,7 @@ async fn connected<B: Broker>(options: &str, acks: &Acks) -> B {
     let scenario = plan(client, options);
     let setup = Setup {
         payloads: PayloadPool::build(&scenario.payload, 0).unwrap().into(),
+        options: registry::options::<B>(scenario.broker.options.clone()).unwrap(),
         config: scenario.broker,
         acks: acks.clone(),
         run_id: format!("exchange-{client}"),

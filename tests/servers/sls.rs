@@ -254,7 +254,7 @@ fn the_endpoint_accounts_for_every_log_it_accepted() {
 fn a_missing_endpoint_is_reported() {
     let scenario = "[broker]\nkind = \"sls\"\naddress = \"127.0.0.1:1\"\n[broker.sls]\naccess_key_id = \"a\"\naccess_key_secret = \"b\"\n[run]\nmessages = 1";
     let error = Bench::new(scenario).run(&[]).expect(1).record().error.unwrap();
-    assert!(error.contains("sls at 127.0.0.1:1 cannot be reached"), "{error}");
+    assert!(error.contains("sls: 127.0.0.1:1 cannot be reached"), "{error}");
 }
 
 #[test]

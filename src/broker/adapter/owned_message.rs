@@ -40,7 +40,7 @@ impl AsRef<[u8]> for PoolOwner {
 }
 
 impl Messages {
-    pub fn new(setup: &Setup) -> Self {
+    pub fn new<Options>(setup: &Setup<Options>) -> Self {
         let pool = setup.payloads.clone();
         let header_sets = setup.header_sets.iter().map(|headers| headers.clone().into()).collect();
         Messages { pool_bytes: Bytes::from_owner(PoolOwner(pool.clone())), pool, header_sets }

@@ -64,7 +64,7 @@ pub struct ProducerQueues {
 }
 
 impl ProducerQueues {
-    pub fn new(setup: &Setup) -> Arc<Self> {
+    pub fn new<Options>(setup: &Setup<Options>) -> Arc<Self> {
         let recorders = (0..setup.config.connections).map(|_| Arc::new(setup.acks.recorder())).collect();
         Arc::new(ProducerQueues { messages: Messages::new(setup), recorders, waited_ns: AtomicU64::new(0) })
     }

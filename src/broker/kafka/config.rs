@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::broker::kafka_acks::RequiredAcks;
-use crate::broker::kafka_assignment::Assignment;
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::BrokerOptions;
+use crate::broker::compression::Compression;
+use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions};
 use crate::scenario::BrokerConfig;
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::secrets::is_secret_name;
 
 /// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`. What is left out
 /// stays as librdkafka has it.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaOptions {
     /// Which acknowledgements a produce request waits for.
@@ -27,9 +28,11 @@ pub struct KafkaOptions {
     pub partitioner: Option<String>,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub linger: Option<Duration>,
     /// Most bytes of a batch.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
@@ -41,23 +44,15 @@ pub struct KafkaOptions {
     pub transactions: Option<TransactionOptions>,
 }
 
+impl BrokerOptions for KafkaOptions {}
+
 /// What consumers receive of transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     /// Nothing of one that is open or was aborted.
     ReadCommitted,
     ReadUncommitted,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    None,
-    Gzip,
-    Snappy,
-    Lz4,
-    Zstd,
 }
 
 /// The words that librdkafka takes for properties that have few, which its refusals do not list: in the order of librdkafka's table of
@@ -83,10 +78,8 @@ const VALUES: [(&str, &[&str]); 16] = [
 
 /// Why `[broker.properties]` cannot be given to librdkafka: a property that it does not know or whose value it refuses, or one that
 /// `[broker.kafka]` sets as well. Nothing is connected to.
-pub fn refused(config: &BrokerConfig) -> Option<String> {
-    // A table that cannot be read is refused for that.
-    let options: KafkaOptions = config.options.clone().try_into().ok()?;
-    let own: Vec<(String, String)> = producer(&options).into_iter().chain(isolation(&options)).collect();
+pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> {
+    let own: Vec<(String, String)> = producer(options).into_iter().chain(isolation(options)).collect();
     let twice = |(key, _): &&(String, String)| own.iter().any(|(name, _)| name == key);
     if let Some((key, _)) = config.properties.iter().find(twice) {
         return Some(format!(
@@ -115,17 +108,10 @@ fn values(property: &str) -> Option<&'static [&'static str]> {
 
 /// The properties of producers that `[broker.kafka]` sets.
 pub fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
-    let compression = options.compression.map(|compression| match compression {
-        Compression::None => "none",
-        Compression::Gzip => "gzip",
-        Compression::Snappy => "snappy",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
-    });
     let linger_ms = options.linger.map(|linger| (linger.as_secs_f64() * 1e3).to_string());
     let set = [
         ("acks", options.acks.map(|acks| acks.name().to_owned())),
-        ("compression.codec", compression.map(str::to_owned)),
+        ("compression.codec", options.compression.map(|compression| compression.name().to_owned())),
         ("enable.idempotence", options.idempotence.map(|idempotence| idempotence.to_string())),
         ("partitioner", options.partitioner.clone()),
         ("linger.ms", linger_ms),

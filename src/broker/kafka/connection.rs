@@ -23,7 +23,7 @@ use super::event_queue::EventQueue;
 use super::statistics;
 use super::token::oauth_token;
 use super::transactions::{Transactions, UnsettledMessages};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{SubmitError, TRACE_HEADER_NAME, Telemetry};
 use crate::measure::{AckRecorder, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 use crate::scenario::Secret;

@@ -38,14 +38,14 @@ use self::producer::{HeaderSets, KafkaProducer};
 use self::properties::Properties;
 use self::token::Token;
 use self::topics::Topics;
-use super::kafka_identity::{TOPICS_PER_REQUEST, only};
-use super::kafka_transactions::TransactionOptions;
+use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_options::TransactionOptions;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
-    Topic, Unready, kafka_durability, kafka_identity,
+    Topic, Unready, kafka_cluster,
 };
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -84,11 +84,10 @@ pub struct KafkaBroker {
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "kafka",
-        aliases: kafka_identity::ALIASES,
+        aliases: kafka_cluster::ALIASES,
         default_port: Some(9092),
         example: include_str!("example.toml"),
         client: Some("librdkafka"),
-        alternative: None,
         summary: "Apache Kafka and what speaks its protocol, through librdkafka",
         capabilities: Capabilities {
             addresses: true,
@@ -111,38 +110,45 @@ impl Broker for KafkaBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| options.try_into::<KafkaOptions>().map(drop),
-        refuses: config::refused,
+        ..Descriptor::NONE
     };
 
+    type Options = KafkaOptions;
     type Producer = KafkaProducer;
     type Consumer = KafkaConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
+    fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> {
+        config::refusal(config, options)
+    }
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaOptions) -> Option<String> {
+        kafka_cluster::remedy(need, config)
+    }
+
+    async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {
         let bearer = setup.config.security.bearer.clone();
         // A token that cannot be read is named before anything connects.
-        bearer.as_ref().map(Token::read).transpose().map_err(refused)?;
+        bearer.as_ref().map(Token::read).transpose().map_err(BrokerError::Configuration)?;
         let embedded = match setup.config.is_embedded() {
             true if !setup.topic_config.is_empty() => {
                 let reason = "the embedded cluster has no settings of topics: remove `topology.config`";
-                return Err(refused(reason.to_owned()));
+                return Err(BrokerError::Configuration(reason.to_owned()));
             }
-            true => Some(EmbeddedKafka::start().map_err(refused)?),
+            true => Some(EmbeddedKafka::start().map_err(BrokerError::Configuration)?),
             false => None,
         };
         let addresses = match &embedded {
             Some(embedded) => embedded.address(),
             None => setup.config.addresses.join(","),
         };
-        let mut properties = Properties::new(&setup.config, &setup.run_id, &addresses)?;
+        let mut properties = Properties::new(&setup.config, &setup.options, &setup.run_id, &addresses)?;
         if embedded.is_some() {
             properties.shorten_sessions();
         }
         let transactions = properties.transactions();
-        transactions.map_or(Ok(()), |options| options.check(&setup)).map_err(refused)?;
+        transactions.map_or(Ok(()), |options| options.check(&setup)).map_err(BrokerError::Configuration)?;
         let connections = (0..setup.config.connections).map(|index| connection(index, &properties, &setup));
-        let connections = connections.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+        let connections = connections.collect::<Result<Vec<_>, _>>().map_err(BrokerError::Configuration)?;
         let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
         if let Some(options) = transactions {
             begin_transactions(&connections, options, &addresses, setup.timeout).await?;
@@ -150,7 +156,7 @@ impl Broker for KafkaBroker {
         let cluster = connections[0].producer.client().fetch_cluster_id(Duration::ZERO);
         let identity = BrokerInfo {
             client: client::library(),
-            broker: Some(kafka_identity::cluster(cluster.as_deref(), brokers)),
+            broker: Some(kafka_cluster::cluster(cluster.as_deref(), brokers)),
             embedded: embedded.is_some(),
         };
         Ok(KafkaBroker {
@@ -239,8 +245,7 @@ impl Broker for KafkaBroker {
         }
         let own = own.iter().copied().chain(instance_id);
         let member = Member::new(offsets, self.topics.token());
-        let client = ConsumerClient::new(properties.chain(own), member)
-            .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
+        let client = ConsumerClient::new(properties.chain(own), member).map_err(BrokerError::Configuration)?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
             let committed = self.committed_groups.lock().entry(subscription.group.clone()).or_default().clone();
@@ -263,8 +268,8 @@ impl Broker for KafkaBroker {
             let evidence = "librdkafka's mock cluster keeps messages in memory";
             return Durability::new(DurabilityLevel::Memory, Some(1), [], evidence);
         }
-        let settings = self.topics.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
-        kafka_durability::durability(self.properties.acks(), topics, &settings)
+        let settings = self.topics.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
+        kafka_cluster::durability(self.properties.acks(), topics, &settings)
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -277,7 +282,7 @@ impl Broker for KafkaBroker {
             Some(_) => Some(cluster.to_owned()),
             None => {
                 let release = release(&self.config).await;
-                Some(kafka_identity::with_release(release, cluster, "whose release librdkafka does not tell"))
+                Some(kafka_cluster::with_release(release, cluster, "whose release librdkafka does not tell"))
             }
         }
     }
@@ -315,7 +320,7 @@ async fn release(_: &BrokerConfig) -> Option<String> {
 }
 
 /// A producing client, which has an id of its own if it sends in transactions.
-fn connection(index: usize, properties: &Properties, setup: &Setup) -> Result<Arc<Connection>, String> {
+fn connection(index: usize, properties: &Properties, setup: &Setup<KafkaOptions>) -> Result<Arc<Connection>, String> {
     let is_transactional = properties.transactions().is_some();
     let id = format!("{}-{}", setup.run_id, setup.first_producer + index);
     let id = is_transactional.then_some(("transactional.id", id.as_str()));
@@ -337,10 +342,8 @@ async fn begin_transactions(
     };
     for begun in futures_util::future::join_all(connections.iter().map(begin)).await {
         let begun = begun.unwrap_or_else(|error| Err(error.to_string()));
-        begun.map_err(|reason| BrokerError::Client {
-            broker: "kafka",
-            reason: format!("transactions cannot be begun at {addresses}: {reason}"),
-        })?;
+        begun
+            .map_err(|reason| BrokerError::Client(format!("transactions cannot be begun at {addresses}: {reason}")))?;
     }
     Ok(())
 }
@@ -359,12 +362,12 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
         let reason = last.as_ref().map_or_else(silent, |(_, reason)| reason.clone());
         match last {
             Some((Code::Authentication, _)) => {
-                return Err(BrokerError::Authorisation { broker: "kafka", address, reason });
+                return Err(BrokerError::Authorisation { address, reason });
             }
             // Without a reason, an address was silent: the client goes on to the next one of the name. Or the reason follows a little later
             // than the fact.
             last if all_down && last.is_some() || begin.elapsed() >= timeout => {
-                return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
+                return Err(BrokerError::Unreachable { address, reason });
             }
             _ => {}
         }

@@ -3,8 +3,7 @@
 use std::env;
 
 use super::config::{KafkaOptions, isolation, producer};
-use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::{Assignment, DIVIDED, TransactionOptions, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::{BrokerConfig, SaslMechanism};
 
@@ -46,11 +45,13 @@ impl Properties {
     ///
     /// # Errors
     /// When a secret cannot be read, or a property is not the user's to set.
-    pub fn new(config: &BrokerConfig, client_id: &str, addresses: &str) -> Result<Self, BrokerError> {
+    pub fn new(
+        config: &BrokerConfig,
+        options: &KafkaOptions,
+        client_id: &str,
+        addresses: &str,
+    ) -> Result<Self, BrokerError> {
         check(&config.properties)?;
-        let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
-        let options: KafkaOptions =
-            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let mut shared = vec![
             ("bootstrap.servers".to_owned(), addresses.to_owned()),
             ("client.id".to_owned(), client_id.to_owned()),
@@ -60,11 +61,11 @@ impl Properties {
             // In turn: a name that is resolved anew for each attempt, as it is after a second by default, has its addresses in another order.
             ("broker.address.ttl".to_owned(), "60000".to_owned()),
         ];
-        shared.extend(security(config).map_err(refused)?);
+        shared.extend(security(config).map_err(BrokerError::Configuration)?);
         Ok(Properties {
             shared,
-            producer: producer(&options),
-            consumer: isolation(&options).into_iter().collect(),
+            producer: producer(options),
+            consumer: isolation(options).into_iter().collect(),
             transactions: options.transactions,
             user: config.properties.clone(),
             static_members: options.static_members,
@@ -112,7 +113,7 @@ impl Properties {
     pub fn instance_id(&self, subscription: &Subscription) -> Result<Option<String>, BrokerError> {
         if self.static_members && subscription.progress != Progress::Uncommitted {
             let reason = "a pipeline's members leave their group with the run: remove `static_members`".to_owned();
-            return Err(BrokerError::Configuration { broker: "kafka", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
     }
@@ -122,16 +123,16 @@ impl Properties {
     /// # Errors
     /// For what only a group's protocol has.
     pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
-        let refused = |reason: String| Err(BrokerError::Configuration { broker: "kafka", reason });
         if Assignment::of(self.assignment, subscription) == Assignment::Group {
-            return if subscription.is_divided { refused(DIVIDED.to_owned()) } else { Ok(false) };
+            let divided = || Err(BrokerError::Configuration(DIVIDED.to_owned()));
+            return if subscription.is_divided { divided() } else { Ok(false) };
         }
         let set = self.user.iter().chain(&subscription.properties).map(|(key, _)| key.as_str());
         let of_groups = set.filter(|key| OF_GROUPS.contains(key)).map(|key| format!("the property '{key}'"));
         let named = self.static_members.then(|| "`static_members`".to_owned());
         match named.into_iter().chain(of_groups).next() {
             None => Ok(true),
-            Some(found) => refused(joins_no_group(&found)),
+            Some(found) => Err(BrokerError::Configuration(joins_no_group(&found))),
         }
     }
 
@@ -169,9 +170,7 @@ pub fn check(properties: &[(String, String)]) -> Result<(), BrokerError> {
     let refused = |(key, _): &(String, String)| REFUSED.iter().find(|(refused, _)| refused == key);
     match properties.iter().find_map(refused) {
         None => Ok(()),
-        Some((key, why)) => {
-            Err(BrokerError::Configuration { broker: "kafka", reason: format!("remove the property '{key}': {why}") })
-        }
+        Some((key, why)) => Err(BrokerError::Configuration(format!("remove the property '{key}': {why}"))),
     }
 }
 
@@ -186,7 +185,7 @@ pub fn check_member(own: &[(&str, &str)], properties: &[(String, String)]) -> Re
         Some((key, _)) => {
             let reason =
                 format!("remove `consumers.properties.\"{key}\"`: for members that commit, brokermark decides it");
-            Err(BrokerError::Configuration { broker: "kafka", reason })
+            Err(BrokerError::Configuration(reason))
         }
     }
 }

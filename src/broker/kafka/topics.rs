@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use super::client;
 use super::properties::Properties;
 use super::token::set_admin_token;
-use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;
 
@@ -36,8 +36,7 @@ impl Topics {
         token: Option<Secret>,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
-        let admin = client::create(properties.for_admin(), DefaultClientContext)
-            .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
+        let admin = client::create(properties.for_admin(), DefaultClientContext).map_err(BrokerError::Configuration)?;
         Ok(Topics { admin: Arc::new(admin), config, token, timeout })
     }
 
@@ -179,7 +178,7 @@ impl Topics {
         }
         self.renew_token();
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let failed = |reason: String| BrokerError::Client { broker: "kafka", reason };
+        let failed = BrokerError::Client;
         let results = self.admin.delete_groups(&groups, &self.options()).await;
         for result in
             results.map_err(|error| failed(format!("groups cannot be removed: {}", client::reason(&error))))?
@@ -200,7 +199,7 @@ impl Topics {
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
         self.renew_token();
         let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
-            .map_err(|error| BrokerError::Client { broker: "kafka", reason: client::reason(&error) })?;
+            .map_err(|error| BrokerError::Client(client::reason(&error)))?;
         let describe = |topic: &rdkafka::metadata::MetadataTopic| {
             let partitions = topic.partitions();
             let found = Topic {

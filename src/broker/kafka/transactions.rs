@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::client::{self, failure_class};
 use super::connection::Reports;
 use super::producer::Handed;
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::measure::{FailureClass, SendTag};
 
 /// How often the thread checks whether every message has its delivery report. rdkafka's own `flush`, which `commit_transaction` calls

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::Error as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
 use super::produce::partitioner::Partitioner;
-use crate::broker::kafka_acks::RequiredAcks;
-use crate::broker::kafka_assignment::{Assignment, joins_no_group};
-use crate::broker::kafka_transactions::TransactionOptions;
-use crate::scenario::deserialize::{duration, size};
+use crate::broker::BrokerOptions;
+use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
 const MAX_IDEMPOTENT_IN_FLIGHT: usize = 5;
@@ -26,33 +25,38 @@ const USUAL_SESSION: Duration = Duration::from_secs(45);
 
 /// Defaults are librdkafka's, so that both clients load a broker in the same way, except for `max_in_flight` and
 /// `delivery_timeout`, which are those of Kafka's own client.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaNativeOptions {
     pub acks: RequiredAcks,
     pub compression: Compression,
-    /// Whether producers number their batches, so that the broker drops repetitions.
-    pub idempotence: bool,
+    /// Whether producers number their batches, so that the broker drops repetitions. Left out: those that send in transactions do.
+    pub idempotence: Option<bool>,
     pub partitioner: Partitioner,
     /// How long a batch waits for more messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub linger: Duration,
     /// Most bytes of a batch, unless one message has more.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub batch_bytes: u64,
     /// Most produce requests of a connection without a response.
     pub max_in_flight: usize,
     /// How long a message may wait for its acknowledgement, requests that are sent again included.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub delivery_timeout: Duration,
     /// How long a request may wait for its response.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub request_timeout: Duration,
     /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
     pub assignment: Option<Assignment>,
     /// After so long without a sign of life, a group shares out a member's partitions among the others.
     /// Left out: [`USUAL_SESSION`]; a server that shares partitions out decides it itself.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub session_timeout: Option<Duration>,
     /// Whether members of groups keep their partitions while they are away for less than a session (KIP-345).
     pub static_members: bool,
@@ -67,7 +71,7 @@ impl Default for KafkaNativeOptions {
         KafkaNativeOptions {
             acks: RequiredAcks::All,
             compression: Compression::None,
-            idempotence: false,
+            idempotence: None,
             partitioner: Partitioner::default(),
             linger: Duration::from_millis(5),
             batch_bytes: 1_000_000,
@@ -84,7 +88,7 @@ impl Default for KafkaNativeOptions {
 }
 
 /// What consumers receive of transactions, by its number in a fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     ReadUncommitted = 0,
@@ -92,33 +96,11 @@ pub enum Isolation {
     ReadCommitted = 1,
 }
 
-impl KafkaNativeOptions {
-    /// From the table.
-    ///
-    /// # Errors
-    /// When a key or value is unknown, or does not go with another one.
-    pub fn parse(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let is_refused = table.contains_key("transactions") && table.get("idempotence") == Some(&false.into());
-        if is_refused {
-            return Err(toml::de::Error::custom("`transactions` need `idempotence`: remove `idempotence = false`"));
-        }
-        let options: KafkaNativeOptions = table.try_into()?;
-        options.check().map_err(toml::de::Error::custom)?;
-        Ok(options)
-    }
-
-    /// Whether a batch that is sent again may come behind one that was in flight with it. The broker sorts those that are numbered.
-    pub fn may_reorder(&self) -> bool {
-        let is_numbered = self.idempotence || self.transactions.is_some();
-        !is_numbered && self.max_in_flight > 1 && self.acks != RequiredAcks::None
-    }
-
-    /// Of a classic group.
-    pub fn session_timeout(&self) -> Duration {
-        self.session_timeout.unwrap_or(USUAL_SESSION)
-    }
-
+impl BrokerOptions for KafkaNativeOptions {
     fn check(&self) -> Result<(), String> {
+        if self.transactions.is_some() && self.idempotence == Some(false) {
+            return Err("`transactions` need `idempotence`: remove `idempotence = false`".to_owned());
+        }
         if self.session_timeout() < MIN_SESSION {
             return Err(format!("`session_timeout` is {MIN_SESSION:?} at least"));
         }
@@ -136,7 +118,7 @@ impl KafkaNativeOptions {
         }
         let numbering = match self.transactions {
             Some(_) => "transactions",
-            None if self.idempotence => "idempotence",
+            None if self.is_idempotent() => "idempotence",
             None => return Ok(()),
         };
         if self.acks != RequiredAcks::All {
@@ -149,12 +131,32 @@ impl KafkaNativeOptions {
     }
 }
 
+impl KafkaNativeOptions {
+    /// Whether producers that send without transactions number their batches.
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotence == Some(true)
+    }
+
+    /// Whether a batch that is sent again may come behind one that was in flight with it. The broker sorts those that are numbered.
+    pub fn may_reorder(&self) -> bool {
+        let is_numbered = self.is_idempotent() || self.transactions.is_some();
+        !is_numbered && self.max_in_flight > 1 && self.acks != RequiredAcks::None
+    }
+
+    /// Of a classic group.
+    pub fn session_timeout(&self) -> Duration {
+        self.session_timeout.unwrap_or(USUAL_SESSION)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::kafka_native::KafkaNativeBroker;
+    use crate::broker::registry;
 
     fn parse(text: &str) -> Result<KafkaNativeOptions, String> {
-        KafkaNativeOptions::parse(text.parse().unwrap()).map_err(|error| error.message().to_owned())
+        registry::options::<KafkaNativeBroker>(text.parse().unwrap()).map_err(|error| error.message().to_owned())
     }
 
     #[test]

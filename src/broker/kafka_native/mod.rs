@@ -75,14 +75,13 @@ use self::produce::client::{Client, Messages};
 use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
-use super::kafka_acks::RequiredAcks;
-use super::kafka_identity::{TOPICS_PER_REQUEST, only};
+use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_options::RequiredAcks;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready,
-    kafka_durability, kafka_identity,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
 };
 use crate::net::tls;
-use crate::scenario::{Capabilities, Descriptor, Security};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, Security};
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaNativeBroker {
@@ -97,7 +96,7 @@ pub struct KafkaNativeBroker {
 impl Broker for KafkaNativeBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: NAME,
-        aliases: kafka_identity::ALIASES,
+        aliases: kafka_cluster::ALIASES,
         default_port: Some(9092),
         example: include_str!("../kafka/example.toml"),
         client: Some("native"),
@@ -123,25 +122,30 @@ impl Broker for KafkaNativeBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| KafkaNativeOptions::parse(options).map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = KafkaNativeOptions;
     type Producer = KafkaNativeProducer;
     type Consumer = KafkaNativeConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: NAME, reason };
-        let options = KafkaNativeOptions::parse(setup.config.options.clone());
-        let options = options.map_err(|error| refused(error.to_string()))?;
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaNativeOptions) -> Option<String> {
+        kafka_cluster::remedy(need, config)
+    }
+
+    async fn connect(setup: Setup<KafkaNativeOptions>) -> Result<Self, BrokerError> {
+        let options = &setup.options;
         let connector = Arc::new(Connector {
-            tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?,
+            tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             security: setup.config.security.clone(),
             client_id: setup.run_id.clone(),
             timeout: setup.timeout,
         });
         let addresses = setup.config.addresses.clone();
-        options.transactions.map_or(Ok(()), |transactions| transactions.check(&setup)).map_err(refused)?;
+        options
+            .transactions
+            .map_or(Ok(()), |transactions| transactions.check(&setup))
+            .map_err(BrokerError::Configuration)?;
         let unreachable = |error: error::CallError| error.into_broker_error(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
@@ -155,14 +159,14 @@ impl Broker for KafkaNativeBroker {
             let client = maintenance::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
-        let named = kafka_identity::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
+        let named = kafka_cluster::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
         let (config, fetched) = (setup.topic_config, FetchTraffic::default());
         let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
             clients,
             acks: options.acks,
             may_reorder: options.may_reorder(),
-            groups: Groups::new(admin.clone(), options),
+            groups: Groups::new(admin.clone(), setup.options),
             admin,
             identity: BrokerInfo {
                 client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),
@@ -177,9 +181,9 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn describe(&self) -> Option<String> {
-        let release = kafka_identity::release(self.admin.cluster.metadata_levels());
+        let release = kafka_cluster::release(self.admin.cluster.metadata_levels());
         let cluster = self.identity.broker.as_deref()?;
-        Some(kafka_identity::with_release(release, cluster, "which does not tell its release"))
+        Some(kafka_cluster::with_release(release, cluster, "which does not tell its release"))
     }
 
     fn may_reorder(&self) -> bool {
@@ -232,8 +236,8 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
-        let settings = self.admin.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
-        kafka_durability::durability(self.acks.name(), topics, &settings.unwrap_or_default())
+        let settings = self.admin.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
+        kafka_cluster::durability(self.acks.name(), topics, &settings.unwrap_or_default())
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
@@ -265,7 +269,7 @@ pub async fn release(addresses: &[String], security: &Security, limit: Duration)
     let first_answer = async {
         for address in addresses {
             if let Ok(connection) = connector.open(address).await {
-                return kafka_identity::release(connection.versions.metadata);
+                return kafka_cluster::release(connection.versions.metadata);
             }
         }
         None

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::broker::share::share;
+use crate::broker::BrokerOptions;
+use crate::broker::fraction::fraction;
 use crate::scenario::Secret;
-use crate::scenario::deserialize::{duration, secret, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// How nsqd is used. An omitted key leaves nsqd's own setting, unless a default is named.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsqOptions {
     /// `broker.addresses` are HTTP addresses of nsqlookupd, which names every nsqd.
     pub lookup: bool,
     /// How often a consumer asks nsqlookupd for further nsqd. Default: 60 s, as in NSQ's own clients.
     #[serde(deserialize_with = "lookup_interval")]
+    #[schemars(with = "DurationText")]
     pub lookup_interval: Duration,
     /// nsqd's HTTP addresses, in the order of `broker.addresses`, for making and removing topics. Left out: of each
     /// address the next higher port, by NSQ's convention. Empty: topics and channels are created by use and never removed.
@@ -29,42 +32,52 @@ pub struct NsqOptions {
     pub single: Single,
     /// How long nsqd keeps a message before it delivers it: each is published by a command of its own.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub defer: Option<Duration>,
     /// Whether topics are ephemeral: nsqd stores none of their messages, and removes them with their last channel.
     pub ephemeral_topics: bool,
     /// Share of the messages that a reader gives back (`REQ`) when they are delivered for the first time.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub requeue: f64,
     /// Share of the messages that a reader asks more time for (`TOUCH`) before it finishes them.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub touch: f64,
     /// How long nsqd waits for a message to be finished before it delivers it again.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub message_timeout: Option<Duration>,
     /// nsqd's heartbeats: two intervals of silence end a connection, on both sides. Default: 30 s.
     #[serde(deserialize_with = "heartbeat")]
+    #[schemars(with = "DurationText")]
     pub heartbeat: Duration,
     /// What nsqd gathers for a consumer before it writes.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub output_buffer: Option<u64>,
     /// How long it gathers.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub output_buffer_timeout: Option<Duration>,
     /// Published bytes of a connection without a response. Beyond it, producers wait. Default: 1 MiB.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub unanswered: u64,
     /// How long producers wait for a lost connection before their messages fail. Default: 30 s.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub reconnect: Duration,
     pub compression: Compression,
     /// From 1 to 9, as far as nsqd allows.
     #[serde(deserialize_with = "deflate_level")]
+    #[schemars(range(min = 1, max = 9))]
     pub deflate_level: Option<u32>,
     /// What `AUTH` carries, where nsqd asks an authorisation server.
-    #[serde(deserialize_with = "secret")]
     pub auth_secret: Option<Secret>,
     /// Largest frame that is accepted. Default: 64 MiB.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub frame_bytes: u64,
 }
 
@@ -95,8 +108,10 @@ impl Default for NsqOptions {
     }
 }
 
+impl BrokerOptions for NsqOptions {}
+
 /// How a batch of one message is published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Single {
     Pub,
@@ -104,7 +119,7 @@ pub enum Single {
 }
 
 /// How the connection is compressed, both ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     None,

@@ -102,11 +102,15 @@ impl Connector {
         client_id: &str,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
         Ok(Connector {
             options: options.clone(),
-            tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
-            auth: options.auth_secret.as_ref().map(|secret| secret.reveal()).transpose().map_err(refused)?,
+            tls: tls::client_config(config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
+            auth: options
+                .auth_secret
+                .as_ref()
+                .map(|secret| secret.reveal())
+                .transpose()
+                .map_err(BrokerError::Configuration)?,
             client_id: client_id.to_owned(),
             timeout,
         })

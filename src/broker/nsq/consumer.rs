@@ -18,7 +18,7 @@ use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
 use super::connect::{Connector, Role, Session};
 use super::discovery::Appeared;
 use super::error::{class_of, is_about_a_delivery, text};
-use crate::broker::share::Share;
+use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
@@ -40,8 +40,8 @@ pub struct NsqConsumer {
 
 /// How messages are answered, other than by finishing them at once.
 struct Answers {
-    requeue: Share,
-    touch: Share,
+    requeue: FractionSampler,
+    touch: FractionSampler,
 }
 
 /// A connection to one nsqd.
@@ -129,7 +129,8 @@ impl NsqConsumer {
         let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
         let sources = sessions.into_iter().map(source).collect();
         let options = connector.options();
-        let answers = Answers { requeue: Share::new(options.requeue), touch: Share::new(options.touch) };
+        let answers =
+            Answers { requeue: FractionSampler::new(options.requeue), touch: FractionSampler::new(options.touch) };
         NsqConsumer { sources, turn: 0, connector, role, silence, errors: VecDeque::new(), answers, appeared }
     }
 

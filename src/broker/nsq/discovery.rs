@@ -1,7 +1,7 @@
 //! Asks nsqlookupd again for a topic's nsqd, so that a consumer reads those that appear later, as the official clients do
-//! (`lookupd_poll_interval` of go-nsq's `Config`).
+//! (`lookupd_poll_interval` of go-nsq's `Config`); and keeps what was found and created, and what is to be deleted at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::admin::Admin;
-use super::assigned::{Assigned, TopicLocation};
 
 /// A topic's channel that is looked for.
 pub struct Discovery {
@@ -89,4 +88,24 @@ impl Discovery {
             channels.insert((TopicLocation { http, topic: self.topic.clone() }, self.channel.clone()));
         }
     }
+}
+
+/// Groups so far, and the topics and channels that were found and created.
+#[derive(Default)]
+pub struct Assigned {
+    /// Groups of each topic, in the order in which they came.
+    pub groups: BTreeMap<String, Vec<String>>,
+    /// Topics made.
+    pub made: BTreeSet<TopicLocation>,
+    /// Channels that each topic had before.
+    pub found: BTreeMap<TopicLocation, Vec<String>>,
+    /// Channels made.
+    pub channels: BTreeSet<(TopicLocation, String)>,
+}
+
+/// A topic of one nsqd, which is named by its HTTP address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopicLocation {
+    pub http: String,
+    pub topic: String,
 }

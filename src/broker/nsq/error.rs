@@ -39,17 +39,15 @@ impl From<Malformed> for ConnectError {
 impl ConnectError {
     /// The error of a trial that cannot run without this connection.
     pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (broker, address, reason) = ("nsq", address.to_owned(), self.to_string());
+        let (address, reason) = (address.to_owned(), self.to_string());
         match self {
             ConnectError::Refused(Refusal { class: FailureClass::Authorisation, .. }) => {
-                BrokerError::Authorisation { broker, address, reason }
+                BrokerError::Authorisation { address, reason }
             }
-            ConnectError::Incompatible(_) => {
-                BrokerError::Configuration { broker, reason: format!("{address}: {reason}") }
-            }
-            ConnectError::Refused(_) => BrokerError::Client { broker, reason: format!("{address}: {reason}") },
+            ConnectError::Incompatible(_) => BrokerError::Configuration(format!("{address}: {reason}")),
+            ConnectError::Refused(_) => BrokerError::Client(format!("{address}: {reason}")),
             ConnectError::Io(_) | ConnectError::Timeout(_) | ConnectError::Malformed(_) => {
-                BrokerError::Unreachable { broker, address, reason }
+                BrokerError::Unreachable { address, reason }
             }
         }
     }

@@ -1,11 +1,12 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.nsq]` table.
-//! - `admin`: topics and channels over HTTP. `assigned`: those that were found and made.
+//! - `admin`: topics and channels over HTTP.
 //! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
 //! - `connection`, `producer`: publishing connections with what crossed the wire, and the producers that share them.
-//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later.
+//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later, and what was
+//!   found and made.
 //! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
 //!
 //! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
@@ -13,14 +14,12 @@
 //! consumer connects to every nsqd, and subscribes before anything is sent. NSQ does not guarantee an order.
 
 mod admin;
-mod assigned;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
 mod discovery;
-mod durability;
 mod error;
 mod names;
 mod producer;
@@ -30,16 +29,16 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::admin::{Admin, Node, next_port};
-use self::assigned::{Assigned, TopicLocation};
+use self::admin::{Admin, Node, OPTIONS, durability, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing, quantile};
 use self::consumer::NsqConsumer;
-use self::discovery::Discovery;
+use self::discovery::{Assigned, Discovery, TopicLocation};
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::net::address;
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {
@@ -64,25 +63,34 @@ impl Broker for NsqBroker {
         aliases: &["nsqd"],
         default_port: Some(4150),
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities { addresses: true, consumers: true, groups: true, tls: true, ..Capabilities::NONE },
-        check_options: |options| options.try_into::<NsqOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = NsqOptions;
     type Producer = NsqProducer;
     type Consumer = NsqConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
-        let options: NsqOptions =
-            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &NsqOptions) -> Option<String> {
+        let host = config.addresses.first().map_or("HOST", |address| address::host(address));
+        match need {
+            Need::TopicUsers(topic) => {
+                Some(format!("curl 'http://{host}:4151/stats?topic={topic}' lists its readers and writers"))
+            }
+            Need::Durability => {
+                Some(format!("curl http://{host}:4151/config/mem_queue_size must answer, on each nsqd alike"))
+            }
+            _ => None,
+        }
+    }
+
+    async fn connect(setup: Setup<NsqOptions>) -> Result<Self, BrokerError> {
+        let options = setup.options;
         let admin = Admin::new(setup.timeout);
         let nodes = match options.lookup {
             true => admin.nodes(&setup.config.addresses).await?,
-            false => named_nodes(&setup.config.addresses, &options).map_err(refused)?,
+            false => named_nodes(&setup.config.addresses, &options).map_err(BrokerError::Configuration)?,
         };
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
         let placement = Placement::new(&setup.places_on_topics, nodes.len(), setup.config.connections);
@@ -189,7 +197,7 @@ impl Broker for NsqBroker {
             let reason = "ephemeral topics and channels do not keep messages for a group that begins late: make \
                           `broker.nsq.ephemeral_topics` false, and name a `broker.nsq.channel` that is not ephemeral"
                 .to_owned();
-            return Err(BrokerError::Configuration { broker: "nsq", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let topic = self.topic_name(&subscription.topic.name);
         let channel = self.channel(&topic, subscription);
@@ -206,12 +214,12 @@ impl Broker for NsqBroker {
         let _ = topics;
         let mut nodes = Vec::new();
         for node in &self.nodes {
-            let Some(values) = self.admin.options(&node.http_address, &durability::OPTIONS).await else {
+            let Some(values) = self.admin.options(&node.http_address, &OPTIONS).await else {
                 return Durability::default();
             };
             nodes.push(values);
         }
-        durability::durability(&nodes, self.options.ephemeral_topics)
+        durability(&nodes, self.options.ephemeral_topics)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::message::Message;
-use super::script::Fate;
+use super::script::MessageFaults;
 use super::topic::TopicLog;
 use crate::broker::Outgoing;
 use crate::measure::PartitionIndex;
@@ -46,17 +46,17 @@ impl Delivery {
         self.log.backlog.capacity().await;
     }
 
-    pub fn deliver(&self, message: Message, fate: Fate) {
-        if fate.lost {
+    pub fn deliver(&self, message: Message, faults: MessageFaults) {
+        if faults.lost {
             return;
         }
-        let message = if fate.corrupted { message.corrupted() } else { message };
+        let message = if faults.corrupted { message.corrupted() } else { message };
         let mut held_back = self.held_back.lock();
-        if fate.reordered && held_back.is_none() {
+        if faults.reordered && held_back.is_none() {
             *held_back = Some(message);
             return;
         }
-        if fate.duplicated {
+        if faults.duplicated {
             self.publish(message.clone());
         }
         self.publish(message);

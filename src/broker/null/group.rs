@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use super::member::Member;
 use super::message::Queued;
-use super::script::{Dealer, GroupOptions};
+use super::script::GroupOptions;
+use crate::broker::fraction::FractionSampler;
 
 pub struct Group {
     /// Each with whether it has revoked its partitions for the rebalance that is due.
     members: Vec<(Arc<Member>, bool)>,
-    options: GroupOptions,
-    lose: Dealer,
-    duplicate: Dealer,
-    redeliver: Dealer,
-    flag: Dealer,
+    lose: FractionSampler,
+    duplicate: FractionSampler,
+    redeliver: FractionSampler,
+    flag: FractionSampler,
     /// `None`: the group does not commit.
     offsets: Option<GroupOffsets>,
     /// Of a group that does not commit: what came before its first member.
@@ -45,11 +45,10 @@ impl Group {
         };
         Group {
             members: Vec::new(),
-            options,
-            lose: Dealer::default(),
-            duplicate: Dealer::default(),
-            redeliver: Dealer::default(),
-            flag: Dealer::default(),
+            lose: FractionSampler::new(options.lose),
+            duplicate: FractionSampler::new(options.duplicate),
+            redeliver: FractionSampler::new(options.redeliver),
+            flag: FractionSampler::new(options.flag),
             offsets: committed.map(offsets),
             waiting: VecDeque::new(),
             rebalance_every,
@@ -77,10 +76,10 @@ impl Group {
 
     /// Sends a message to the partition's member.
     pub fn deliver(&mut self, mut queued: Queued) {
-        if self.lose.picks(self.options.lose) {
+        if self.lose.takes_next() {
             return;
         }
-        queued.redelivered = self.flag.picks(self.options.flag);
+        queued.redelivered = self.flag.takes_next();
         if let Some(offsets) = &mut self.offsets {
             offsets.uncommitted[queued.partition as usize].push_back(queued.clone());
         }
@@ -89,10 +88,10 @@ impl Group {
             return;
         }
         let Some(member) = self.owner(queued.partition) else { return };
-        if self.duplicate.picks(self.options.duplicate) {
+        if self.duplicate.takes_next() {
             member.push(queued.clone());
         }
-        if self.redeliver.picks(self.options.redeliver) {
+        if self.redeliver.takes_next() {
             member.push(queued.clone());
             queued.redelivered = true;
         }

@@ -54,11 +54,7 @@ impl NullBroker {
 impl Broker for NullBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "null",
-        aliases: &[],
-        default_port: None,
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
         capabilities: Capabilities {
             partitions: true,
@@ -72,17 +68,15 @@ impl Broker for NullBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| options.try_into::<NullOptions>().map(drop),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = NullOptions;
     type Producer = NullProducer;
     type Consumer = NullConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
-            BrokerError::Configuration { broker: "null", reason: error.to_string() }
-        })?;
+    async fn connect(setup: Setup<NullOptions>) -> Result<Self, BrokerError> {
+        let options = setup.options;
         let script = Arc::new(Script::new(options.clone()));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
@@ -132,7 +126,7 @@ impl Broker for NullBroker {
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
         if subscription.progress == Progress::Kept {
             let reason = "its groups end with the run: remove `pipeline.group`".to_owned();
-            return Err(BrokerError::Configuration { broker: "null", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let NullOptions { hide_ends, consumer_panics_after, .. } = &self.options;
         let membership = self.log(&subscription.topic).join(subscription);

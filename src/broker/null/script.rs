@@ -4,49 +4,63 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use crate::scenario::deserialize::duration;
+use crate::broker::BrokerOptions;
+use crate::broker::fraction::{FractionSampler, fraction};
+use crate::scenario::tables::{DurationText, duration};
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NullOptions {
     /// From handed over to acknowledged.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub service_time: Duration,
     /// By how much that grows each second.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub service_time_grows: Duration,
     /// Most messages per second that are acknowledged, all connections together: the others wait in a queue without end.
     pub capacity: Option<NonZeroU64>,
     /// Stretches in which nothing is acknowledged.
     pub stalls: Vec<Stall>,
     /// Answered with a refusal.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub fail: f64,
     /// Acknowledged and not delivered.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub lose: f64,
     /// Delivered twice.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub duplicate: f64,
     /// Delivered after the message that follows it.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub reorder: f64,
     /// Delivered with one bit changed.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub corrupt: f64,
     /// Never answered.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub ignore: f64,
     /// Answered `late_by` after the others.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub late: f64,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub late_by: Duration,
     /// Delivered, and answered with a refusal.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub fail_after_storing: f64,
     /// Behaves as a broker without offsets.
     pub hide_ends: bool,
@@ -64,55 +78,56 @@ pub struct NullOptions {
     pub refuse_topic: Option<usize>,
     /// How long it takes to remove the topics at the end, if there are any.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub removal_time: Duration,
     /// How often the members of a group that commits exchange their partitions.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub rebalance_every: Duration,
 }
 
+impl BrokerOptions for NullOptions {}
+
 /// What happens to messages on their way to one group.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupOptions {
     /// Stored, and not delivered to this group.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub lose: f64,
     /// Delivered twice, the second time not marked as a repetition.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub duplicate: f64,
     /// Delivered twice, the second time marked as a repetition.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub redeliver: f64,
     /// Marked as a repetition, though delivered once.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub flag: f64,
     /// Most messages per second that each member receives; without it, there is no limit.
     pub rate: Option<u64>,
 }
 
 /// A stretch in which nothing is acknowledged.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
     /// Since the first message.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub at: Duration,
     #[serde(rename = "for", deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub length: Duration,
-}
-
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let share = f64::deserialize(deserializer)?;
-    if (0.0..=1.0).contains(&share) {
-        Ok(share)
-    } else {
-        Err(serde::de::Error::custom(format!("{share} is not a share: it must lie between 0 and 1")))
-    }
 }
 
 /// What happens to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fate {
+pub struct MessageFaults {
     /// Answered with a refusal; delivered all the same if it is `stored`.
     pub failed: bool,
     pub stored: bool,
@@ -123,41 +138,28 @@ pub struct Fate {
     pub corrupted: bool,
 }
 
-/// Decides the fates of all connections' messages together.
+/// Decides what happens to the messages of all connections together.
 pub struct Script {
     pub options: NullOptions,
     /// Computed once: it is needed for each batch.
     plain: bool,
-    dealers: [Dealer; 7],
-    /// Of late answers.
-    late: Dealer,
+    samplers: [FractionSampler; 7],
+    /// Late answers.
+    late: FractionSampler,
     /// When the queue of a limited capacity is empty, in picoseconds since the trial's epoch.
     served_until_ps: AtomicU64,
-}
-
-/// Picks exactly the share asked for, evenly spread.
-#[derive(Debug, Default)]
-pub struct Dealer(AtomicU64);
-
-impl Dealer {
-    /// Of `n` calls with the same share, exactly `floor(n × share)` return true.
-    pub fn picks(&self, share: f64) -> bool {
-        if share == 0.0 {
-            return false;
-        }
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
-    }
 }
 
 impl Script {
     pub fn new(options: NullOptions) -> Self {
         let plain = options == NullOptions::default();
+        let NullOptions { fail, ignore, lose, duplicate, reorder, corrupt, fail_after_storing, late, .. } = options;
+        let samplers = [fail, ignore, lose, duplicate, reorder, corrupt, fail_after_storing];
         Script {
             options,
             plain,
-            dealers: Default::default(),
-            late: Dealer::default(),
+            samplers: samplers.map(FractionSampler::new),
+            late: FractionSampler::new(late),
             served_until_ps: AtomicU64::new(0),
         }
     }
@@ -177,34 +179,33 @@ impl Script {
             || self.options.late > 0.0
     }
 
-    /// The next message's fate. Only messages that are delivered are dealt a fate of delivery, so that each share is
-    /// exact among them.
-    pub fn deal(&self) -> Fate {
-        let options = &self.options;
-        let [fail, ignore, lose, duplicate, reorder, corrupt, fail_after_storing] = &self.dealers;
-        if fail.picks(options.fail) {
-            return Fate { failed: true, ..Fate::default() };
+    /// What happens to the next message. Only messages that are delivered count for what happens on delivery, so that each share is exact
+    /// among them.
+    pub fn deal(&self) -> MessageFaults {
+        let [fail, ignore, lose, duplicate, reorder, corrupt, fail_after_storing] = &self.samplers;
+        if fail.takes_next() {
+            return MessageFaults { failed: true, ..MessageFaults::default() };
         }
-        if ignore.picks(options.ignore) {
-            return Fate { ignored: true, ..Fate::default() };
+        if ignore.takes_next() {
+            return MessageFaults { ignored: true, ..MessageFaults::default() };
         }
-        if lose.picks(options.lose) {
-            return Fate { lost: true, ..Fate::default() };
+        if lose.takes_next() {
+            return MessageFaults { lost: true, ..MessageFaults::default() };
         }
-        let stored = fail_after_storing.picks(options.fail_after_storing);
-        Fate {
+        let stored = fail_after_storing.takes_next();
+        MessageFaults {
             failed: stored,
             stored,
-            duplicated: duplicate.picks(options.duplicate),
-            reordered: reorder.picks(options.reorder),
-            corrupted: corrupt.picks(options.corrupt),
-            ..Fate::default()
+            duplicated: duplicate.takes_next(),
+            reordered: reorder.takes_next(),
+            corrupted: corrupt.takes_next(),
+            ..MessageFaults::default()
         }
     }
 
     /// How long after the others the next message is answered.
     pub fn lateness(&self) -> Duration {
-        if self.late.picks(self.options.late) { self.options.late_by } else { Duration::ZERO }
+        if self.late.takes_next() { self.options.late_by } else { Duration::ZERO }
     }
 
     /// When a message that came at `now_ns` has passed the queue, both since the trial's epoch.
@@ -239,9 +240,9 @@ mod tests {
     #[test]
     fn a_share_is_dealt_exactly() {
         let script = Script::new(NullOptions { fail: 0.01, duplicate: 0.003, ..NullOptions::default() });
-        let fates: Vec<Fate> = (0..100_000).map(|_| script.deal()).collect();
-        assert_eq!(fates.iter().filter(|fate| fate.failed).count(), 1000);
-        assert_eq!(fates.iter().filter(|fate| fate.duplicated).count(), 297, "3 of every 1000 that are delivered");
+        let dealt: Vec<MessageFaults> = (0..100_000).map(|_| script.deal()).collect();
+        assert_eq!(dealt.iter().filter(|faults| faults.failed).count(), 1000);
+        assert_eq!(dealt.iter().filter(|faults| faults.duplicated).count(), 297, "3 of every 1000 that are delivered");
     }
 
     #[test]

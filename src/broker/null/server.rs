@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::delivery::Delivery;
 use super::message::Message;
-use super::script::{Fate, Script};
+use super::script::{MessageFaults, Script};
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckBatch, AckRecorder, Clock, PartitionIndex, SendTag};
 
@@ -36,7 +36,7 @@ struct Pending {
     send_tag: SendTag,
     counted_in: PartitionIndex,
     payload_bytes: usize,
-    fate: Fate,
+    faults: MessageFaults,
     message: Option<Message>,
 }
 
@@ -51,7 +51,7 @@ impl Server {
         server
     }
 
-    /// Takes a batch: each message will be acknowledged, failed or ignored, as its fate is.
+    /// Takes a batch: each message will be acknowledged, failed or ignored, by its faults.
     pub fn accept(&self, batch: &[Outgoing<'_>], delivery: &Arc<Delivery>) {
         let delivered = delivery.has_consumers();
         if self.script.takes_time() {
@@ -79,7 +79,7 @@ impl Server {
         let first_ns = *queue.first_ns.get_or_insert(now_ns);
         for outgoing in batch {
             let message = delivered.then(|| Message::new(outgoing));
-            let fate = self.script.deal();
+            let faults = self.script.deal();
             let answered_ns = self.script.acknowledged_at(self.script.served_at(now_ns) - first_ns);
             let due_ns = first_ns + answered_ns + self.script.lateness().as_nanos() as u64;
             let pending = Pending {
@@ -88,7 +88,7 @@ impl Server {
                 send_tag: outgoing.send_tag,
                 counted_in: delivery.counted_in(outgoing),
                 payload_bytes: outgoing.payload.len(),
-                fate,
+                faults,
                 message,
             };
             // Nearly always at the end: only late answers have others before them.
@@ -132,31 +132,31 @@ impl Server {
 
     fn answer(&self, ready: Vec<Pending>) {
         let mut acks = self.recorder.batch();
-        for Pending { delivery, send_tag, counted_in, payload_bytes, fate, message, .. } in ready {
+        for Pending { delivery, send_tag, counted_in, payload_bytes, faults, message, .. } in ready {
             acks.to_partition(counted_in);
-            settle(&mut acks, send_tag, payload_bytes, fate, message, &delivery);
+            settle(&mut acks, send_tag, payload_bytes, faults, message, &delivery);
         }
     }
 }
 
-/// Delivers and answers a message according to its fate.
+/// Delivers and answers a message according to its faults.
 fn settle(
     acks: &mut AckBatch<'_>,
     send_tag: SendTag,
     payload_bytes: usize,
-    fate: Fate,
+    faults: MessageFaults,
     message: Option<Message>,
     delivery: &Delivery,
 ) {
-    if !fate.ignored
-        && (!fate.failed || fate.stored)
+    if !faults.ignored
+        && (!faults.failed || faults.stored)
         && let Some(message) = message
     {
-        delivery.deliver(message, fate);
+        delivery.deliver(message, faults);
     }
-    if fate.failed {
+    if faults.failed {
         acks.failed(send_tag, FailureClass::Injected, || "refused by the null broker's script".to_owned());
-    } else if !fate.ignored {
+    } else if !faults.ignored {
         acks.acknowledged(send_tag, payload_bytes);
     }
 }

@@ -1,14 +1,14 @@
-//! The admin interface: creates, finds and removes topics and subscriptions over HTTP.
+//! The admin interface: creates, finds and removes topics and subscriptions over HTTP. What a receipt of Pulsar meant follows from the
+//! persistence policies of the topic.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use serde::Deserialize;
 
-use super::durability::Persistence;
-use super::name::TopicName;
 use super::token::Token;
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
 
@@ -136,7 +136,7 @@ impl Admin {
             match (answer.status, &answer.location) {
                 (401 | 403, _) => {
                     let (address, reason) = (self.url.clone(), reason(&answer));
-                    return Err(BrokerError::Authorisation { broker: "pulsar", address, reason });
+                    return Err(BrokerError::Authorisation { address, reason });
                 }
                 // A redirect must not remove the encryption.
                 (301 | 302 | 307 | 308, Some(to))
@@ -164,7 +164,7 @@ impl Admin {
 
     fn unreachable(&self, reason: String) -> BrokerError {
         let address = format!("its admin interface {} (`broker.pulsar.admin`)", self.url);
-        BrokerError::Unreachable { broker: "pulsar", address, reason }
+        BrokerError::Unreachable { address, reason }
     }
 }
 
@@ -181,6 +181,75 @@ fn reason(response: &HttpResponse) -> String {
         Some(reason) => printable(reason.lines().next().unwrap_or_default()).into_owned(),
         None => format!("HTTP status {}", response.status),
     }
+}
+
+/// A topic's full name: `persistent://tenant/namespace/name`, or `non-persistent://…`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicName {
+    domain: &'static str,
+    namespace: String,
+    name: String,
+}
+
+impl TopicName {
+    /// The topic `name` in `namespace`, which is `tenant/namespace`.
+    pub fn new(namespace: &str, name: &str, persistent: bool) -> Self {
+        let domain = if persistent { "persistent" } else { "non-persistent" };
+        TopicName { domain, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Its partitions' full names, or its own where it has none (0).
+    pub fn parts(&self, partitions: u32) -> Vec<Arc<str>> {
+        let full = format!("{}://{}/{}", self.domain, self.namespace, self.name);
+        match partitions {
+            0 => vec![full.into()],
+            _ => (0..partitions).map(|partition| format!("{full}-partition-{partition}").into()).collect(),
+        }
+    }
+
+    /// Where the admin interface has it.
+    pub fn admin_path(&self) -> String {
+        format!("{}/{}/{}", self.domain, self.namespace, self.name)
+    }
+
+    /// Why it cannot be used.
+    pub fn error(&self, action: &'static str, reason: String) -> BrokerError {
+        BrokerError::Topic { topic: self.name.clone(), action, reason }
+    }
+}
+
+/// The answer to `GET …/persistence?applied=true` (Pulsar's `PersistencePolicies`): the policies of the topic, else of its
+/// namespace, else of the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Persistence {
+    bookkeeper_ensemble: u32,
+    bookkeeper_write_quorum: u32,
+    bookkeeper_ack_quorum: u32,
+}
+
+/// Of a persistent topic. A bookie answers when its journal has the entry. Whether it has synchronised the journal
+/// (`journalSyncData`, on by default) is the bookies' setting, which the broker does not tell.
+pub fn durability(persistence: Option<Persistence>) -> Durability {
+    let Some(Persistence { bookkeeper_ensemble, bookkeeper_write_quorum, bookkeeper_ack_quorum }) = persistence else {
+        return Durability::default();
+    };
+    let settings = [
+        ("ensemble", bookkeeper_ensemble.to_string()),
+        ("write-quorum", bookkeeper_write_quorum.to_string()),
+        ("ack-quorum", bookkeeper_ack_quorum.to_string()),
+        ("journalSyncData", "unknown".to_owned()),
+    ];
+    Durability::new(DurabilityLevel::Unknown, Some(bookkeeper_ack_quorum), settings, "the topic's persistence policies")
+}
+
+/// Of a topic that stores nothing.
+pub fn non_persistent_durability() -> Durability {
+    Durability::new(DurabilityLevel::Nowhere, None, [], "the topic is not persistent")
 }
 
 #[cfg(test)]
@@ -224,5 +293,24 @@ mod tests {
         let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
         assert_eq!(at_entrance.join().unwrap(), expected);
         assert_eq!(at_owner.join().unwrap(), expected);
+    }
+
+    #[test]
+    fn partitions_have_names_of_their_own() {
+        let topic = TopicName::new("public/default", "orders", true);
+        assert_eq!(topic.parts(0), [Arc::<str>::from("persistent://public/default/orders")]);
+        assert_eq!(&*topic.parts(2)[1], "persistent://public/default/orders-partition-1");
+        assert_eq!(topic.admin_path(), "persistent/public/default/orders");
+        let passing = TopicName::new("public/default", "orders", false);
+        assert_eq!(passing.parts(0), [Arc::<str>::from("non-persistent://public/default/orders")]);
+        assert_eq!(passing.admin_path(), "non-persistent/public/default/orders");
+    }
+
+    #[test]
+    fn the_quorum_of_acknowledgements_is_the_number_of_copies() {
+        let text = r#"{"bookkeeperEnsemble":3,"bookkeeperWriteQuorum":3,"bookkeeperAckQuorum":2,"managedLedgerMaxMarkDeleteRate":0.0}"#;
+        let found = durability(serde_json::from_str(text).ok());
+        assert_eq!((found.copies, found.settings["write-quorum"].as_str()), (Some(2), "3"));
+        assert_eq!(durability(None), Durability::default());
     }
 }

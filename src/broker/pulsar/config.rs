@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
 use super::token::Grant;
-use crate::broker::BrokerError;
-use crate::broker::share::share;
-use crate::scenario::deserialize::{duration, secret, size};
-use crate::scenario::{BrokerConfig, Secret};
+use crate::broker::BrokerOptions;
+use crate::broker::fraction::fraction;
+use crate::scenario::Secret;
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// How messages are sent and received, and as whom.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PulsarOptions {
     /// `tenant/namespace` of the topics.
@@ -22,12 +23,10 @@ pub struct PulsarOptions {
     /// The admin interface, where topics are created and removed. Default: the first address's host, port 8080, or 8443 with TLS.
     pub admin: Option<String>,
     /// A JSON Web Token.
-    #[serde(deserialize_with = "secret")]
     pub token: Option<Secret>,
     /// Instead of a token: who issues one by OAuth 2.0.
     pub oauth2_issuer_url: Option<String>,
     /// The content of a key file as the Java client's `privateKey`: JSON with `client_id` and `client_secret`.
-    #[serde(deserialize_with = "secret")]
     pub oauth2_private_key: Option<Secret>,
     pub oauth2_audience: Option<String>,
     pub oauth2_scope: Option<String>,
@@ -35,11 +34,13 @@ pub struct PulsarOptions {
     pub batching: bool,
     /// How long a message may wait for others that go out in the same entry; left out: only what is submitted together does.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub linger: Option<Duration>,
     /// Most messages of an entry.
     pub batch_messages: usize,
     /// Most payload bytes of an entry.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub batch_bytes: usize,
     /// Whether an entry holds messages of one key only, as key-shared subscriptions want.
     pub batch_by_key: bool,
@@ -47,6 +48,7 @@ pub struct PulsarOptions {
     pub access_mode: AccessMode,
     /// How long a producer with `wait-for-exclusive` waits for its turn.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub exclusive_timeout: Duration,
     /// How a message with a key finds its partition. One without goes to the partitions in turn, a batch at a time.
     pub hashing: Hashing,
@@ -54,9 +56,11 @@ pub struct PulsarOptions {
     pub subscription: Option<SubscriptionType>,
     /// How long after it was sent a message is delivered. Then each message is an entry of its own, as with the Java client.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub deliver_after: Option<Duration>,
     /// Share of the entries that a consumer acknowledges negatively when they are delivered for the first time.
-    #[serde(deserialize_with = "share")]
+    #[serde(deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub negative_acks: f64,
     /// Messages that a consumer lets the broker send ahead.
     pub receiver_queue: u32,
@@ -65,9 +69,11 @@ pub struct PulsarOptions {
     pub resend: bool,
     /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub send_timeout: Duration,
     /// After this much silence on a connection it is pinged, and after the same time again it is closed.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub keep_alive: Duration,
 }
 
@@ -104,7 +110,7 @@ impl Default for PulsarOptions {
 }
 
 /// `ProducerAccessMode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessMode {
     Shared,
@@ -126,7 +132,7 @@ impl AccessMode {
 }
 
 /// Hash of a key that chooses a partition, as `HashingScheme` of the Java client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Hashing {
     /// `String.hashCode`.
@@ -136,7 +142,7 @@ pub enum Hashing {
 }
 
 /// `CommandSubscribe.SubType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SubscriptionType {
     Exclusive,
@@ -190,28 +196,7 @@ impl SubscriptionType {
     }
 }
 
-impl PulsarOptions {
-    /// Those of a scenario.
-    ///
-    /// # Errors
-    /// When a value is impossible.
-    pub fn read(config: &BrokerConfig) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
-        let options: PulsarOptions =
-            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        options.check().map_err(refused)?;
-        Ok(options)
-    }
-
-    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
-    #[cfg(feature = "pulsar-rs")]
-    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
-        match self.access_mode {
-            AccessMode::WaitForExclusive => self.exclusive_timeout,
-            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
-        }
-    }
-
+impl BrokerOptions for PulsarOptions {
     fn check(&self) -> Result<(), String> {
         let parts: Vec<&str> = self.namespace.split('/').collect();
         if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
@@ -243,6 +228,17 @@ impl PulsarOptions {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
         self.check_oauth2()
+    }
+}
+
+impl PulsarOptions {
+    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
+    #[cfg(feature = "pulsar-rs")]
+    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
+        match self.access_mode {
+            AccessMode::WaitForExclusive => self.exclusive_timeout,
+            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
+        }
     }
 
     fn check_oauth2(&self) -> Result<(), String> {
@@ -280,15 +276,6 @@ impl PulsarOptions {
             scope: self.oauth2_scope.clone(),
         })
     }
-}
-
-/// Checks the table without connecting.
-///
-/// # Errors
-/// When serde finds an unknown key, or a value is impossible.
-pub fn check(table: toml::Table) -> Result<(), toml::de::Error> {
-    let options: PulsarOptions = table.try_into()?;
-    options.check().map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

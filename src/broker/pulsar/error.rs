@@ -61,10 +61,8 @@ impl RequestError {
     pub fn at(self, address: &str) -> BrokerError {
         let address = address.to_owned();
         match self.class {
-            FailureClass::Authorisation => {
-                BrokerError::Authorisation { broker: "pulsar", address, reason: self.message }
-            }
-            _ => BrokerError::Unreachable { broker: "pulsar", address, reason: self.message },
+            FailureClass::Authorisation => BrokerError::Authorisation { address, reason: self.message },
+            _ => BrokerError::Unreachable { address, reason: self.message },
         }
     }
 

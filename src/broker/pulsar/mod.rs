@@ -1,6 +1,6 @@
 //! Apache Pulsar, by a protocol module of our own.
 //!
-//! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
+//! - `config`: the `[broker.pulsar]` table.
 //! - `topics`: the trial's topics and subscriptions; `admin`: how they are created and removed over HTTP.
 //! - `connect`: opens a connection; `connection`: its tasks, and what is in flight; `pool`: all connections, and which serves a topic;
 //!   `token`: what they log in with.
@@ -21,11 +21,9 @@ mod connect;
 mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
-mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
-mod name;
 mod partition_producer;
 mod pool;
 mod producer;
@@ -52,7 +50,7 @@ use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// A Pulsar cluster, reached by brokermark's own client.
 pub struct PulsarBroker {
@@ -65,11 +63,9 @@ pub struct PulsarBroker {
 impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
-        aliases: &[],
         default_port: Some(6650),
         example: include_str!("example.toml"),
         client: Some("native"),
-        alternative: None,
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -82,20 +78,41 @@ impl Broker for PulsarBroker {
             tls: true,
             ..Capabilities::NONE
         },
-        check_options: config::check,
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = PulsarOptions;
     type Producer = PulsarProducer;
     type Consumer = TopicConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options = PulsarOptions::read(&setup.config)?;
-        let (topics, settings) = Topics::new(&setup, &options).await?;
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        let (namespace, user) = (&options.namespace, config.user_name());
+        let right =
+            |action| format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}");
+        Some(match need {
+            Need::ProducerRight => right("produce"),
+            Need::ConsumerRight => right("consume"),
+            // Topics are created and deleted by administrators of their tenant.
+            Need::CreateRight | Need::DeleteRight => {
+                let tenant = namespace.split('/').next().unwrap_or(namespace);
+                format!("pulsar-admin tenants update {tenant} --admin-roles {user}")
+            }
+            Need::Topic(_) => return None,
+            Need::TopicUsers(topic) => {
+                let topic = format!("persistent://{namespace}/{topic}");
+                format!("pulsar-admin topics partitioned-stats {topic} lists its readers and writers")
+            }
+            Need::Durability => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
+        })
+    }
+
+    async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
+        let (topics, settings) = Topics::new(&setup).await?;
         let recorders = (0..setup.config.connections).map(|_| setup.acks.recorder()).collect();
         let pool = Pool::new(settings, setup.config.addresses.clone(), recorders);
         let broker = Some(pool.greet_all().await?);
-        let template = EntryTemplate::new(options.compression, setup.headers());
+        let template = EntryTemplate::new(setup.options.compression, setup.headers());
+        let options = setup.options;
         let recorder = setup.acks.recorder();
         let shared = Client { pool: Arc::new(pool), options, template, recorder, waited_ns: AtomicU64::new(0) };
         let client = format!("brokermark {}", env!("CARGO_PKG_VERSION"));

@@ -15,7 +15,7 @@ use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
 use crate::broker::{BrokerError, FailureClass};
 use crate::measure::AckRecorder;
-use crate::net::in_turn::in_turn;
+use crate::net::tcp::in_turn;
 
 /// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
 const FRESH: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@ use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
 use super::partition_producer::Client;
 use super::retry::{Retry, persist};
-use crate::broker::share::Share;
+use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::limits::shrink_unpacked;
 use crate::scenario::StartFrom;
@@ -59,7 +59,7 @@ struct Part {
     acks: Vec<MessageId>,
     /// Entries to be delivered again, and which they are.
     negative_acks: Vec<MessageId>,
-    negative: Share,
+    negative: FractionSampler,
 }
 
 enum State {
@@ -101,7 +101,7 @@ impl TopicConsumer {
                 handed_over: 0,
                 acks: Vec::new(),
                 negative_acks: Vec::new(),
-                negative: Share::new(shared.options.negative_acks),
+                negative: FractionSampler::new(shared.options.negative_acks),
             });
         }
         Ok(TopicConsumer { shared, membership, parts, turn: 0, arrived, unpacked: Vec::new() })

@@ -9,20 +9,17 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
-use super::admin::Admin;
+use super::admin::{Admin, TopicName, durability, non_persistent_durability};
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
-use super::durability;
-use super::name::TopicName;
 use super::pool;
-use super::token::OAuth2;
-use super::token::Token;
+use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
 use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
+use crate::net::address;
 use crate::net::http::HttpClient;
-use crate::net::in_turn::in_turn;
+use crate::net::tcp::{self, in_turn};
 use crate::net::tls::{Tls, TlsIdentity};
-use crate::net::{address, tcp};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {
@@ -43,18 +40,18 @@ impl Topics {
     ///
     /// # Errors
     /// When a certificate cannot be read or no token can be had.
-    pub async fn new(setup: &Setup, options: &PulsarOptions) -> Result<(Self, SocketSettings), BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
-        let Setup { config, timeout, .. } = setup;
-        let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
+    pub async fn new(setup: &Setup<PulsarOptions>) -> Result<(Self, SocketSettings), BrokerError> {
+        let Setup { config, options, timeout, .. } = setup;
+        let identity =
+            config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(BrokerError::Configuration)?;
         let token = token(options, *timeout).await?;
         let admin_url = match &options.admin {
             Some(url) => url.clone(),
             None => admin_url(&config.addresses, identity.is_some()).await,
         };
-        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
+        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(BrokerError::Configuration)?;
         let admin_tls = match &tls {
-            None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
+            None if admin_url.starts_with("https://") => Some(system_tls().map_err(BrokerError::Configuration)?),
             tls => tls.clone(),
         };
         let topics = Topics {
@@ -121,8 +118,7 @@ impl Topics {
     /// When the kind of subscription does not let so many members in.
     pub fn membership(&self, subscription: &Subscription, options: &PulsarOptions) -> Result<Membership, BrokerError> {
         let number = self.consumers.fetch_add(1, Ordering::Relaxed);
-        let kind = SubscriptionType::of_group(options, subscription.members)
-            .map_err(|reason| BrokerError::Configuration { broker: "pulsar", reason })?;
+        let kind = SubscriptionType::of_group(options, subscription.members).map_err(BrokerError::Configuration)?;
         Ok(Membership {
             subscription: subscription.group.clone(),
             kind,
@@ -146,7 +142,7 @@ impl Topics {
             let reason = "non-persistent topics do not keep messages for a group that begins late: set \
                           `broker.pulsar.persistent = true`"
                 .to_owned();
-            return Err(BrokerError::Configuration { broker: "pulsar", reason });
+            return Err(BrokerError::Configuration(reason));
         }
         self.admin.subscribe(&self.name(&subscription.topic.name), &subscription.group).await?;
         self.joined(subscription);
@@ -156,11 +152,11 @@ impl Topics {
     /// What an acknowledgement means.
     pub async fn durability(&self, topics: &[Topic]) -> Durability {
         if !self.persistent {
-            return durability::of_non_persistent();
+            return non_persistent_durability();
         }
         // All topics of a trial are made alike, in one namespace.
         let Some(first) = topics.first() else { return Durability::default() };
-        durability::durability(self.admin.persistence(&self.name(&first.name)).await)
+        durability(self.admin.persistence(&self.name(&first.name)).await)
     }
 
     /// Removes the subscriptions of the topics that stay. Goes on after an error, and returns the first one.
@@ -179,13 +175,17 @@ impl Topics {
 
 /// What connections and requests log in with.
 async fn token(options: &PulsarOptions, timeout: Duration) -> Result<Option<Arc<Token>>, BrokerError> {
-    let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
     let token = match (&options.token, options.grant()) {
-        (Some(secret), _) => Token::read(secret.clone()).map_err(refused)?,
+        (Some(secret), _) => Token::read(secret.clone()).map_err(BrokerError::Configuration)?,
         (None, Some(grant)) => {
-            let tls = grant.issuer_url.starts_with("https://").then(system_tls).transpose().map_err(refused)?;
+            let tls = grant
+                .issuer_url
+                .starts_with("https://")
+                .then(system_tls)
+                .transpose()
+                .map_err(BrokerError::Configuration)?;
             let issuer = OAuth2::new(grant, HttpClient::new(tls, timeout));
-            let failed = |reason| BrokerError::Client { broker: "pulsar", reason: format!("OAuth 2.0: {reason}") };
+            let failed = |reason| BrokerError::Client(format!("OAuth 2.0: {reason}"));
             Token::issued(issuer).await.map_err(failed)?
         }
         (None, None) => return Ok(None),

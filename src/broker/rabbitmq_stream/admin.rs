@@ -1,4 +1,4 @@
-//! Streams: created, found and removed, and their leaders.
+//! Streams: created, found and removed, and their leaders. What a confirm meant follows from the members of the stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::codec::response::{Metadata, read_strings};
 use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, StreamLocation};
-use crate::broker::{BrokerError, Created, Topic};
+use crate::broker::{BrokerError, Created, Durability, DurabilityLevel, Topic};
 use crate::net::address;
 use crate::net::connect::within;
 
@@ -278,4 +278,25 @@ fn into_broker_error((address, error): Failure) -> BrokerError {
 
 fn failed(topic: &str, action: &'static str, reason: String) -> BrokerError {
     BrokerError::Topic { topic: topic.to_owned(), action, reason }
+}
+
+/// From the number of members of each stream. A confirm comes when a majority of them has the chunk; they do not synchronise
+/// it (RabbitMQ's documentation, "Streams", section "Data Safety": the page cache is left to the operating system).
+pub fn durability(members: impl IntoIterator<Item = usize>) -> Durability {
+    let Some(members) = members.into_iter().min() else { return Durability::default() };
+    let majority = u32::try_from(members / 2 + 1).ok();
+    let settings = [("members", members.to_string())];
+    Durability::new(DurabilityLevel::PageCache, majority, settings, "the streams' metadata")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_has_the_message() {
+        assert_eq!(durability([3, 3]).copies, Some(2));
+        assert_eq!(durability([1]).copies, Some(1));
+        assert_eq!(durability([]), Durability::default());
+    }
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::codec::command::Offset;
-pub use super::codec::compression::Compression;
-use crate::scenario::deserialize::{duration, size};
+use crate::broker::BrokerOptions;
+use crate::broker::compression::Compression;
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
 pub const MIN_FRAME_BYTES: u64 = 1 << 10;
@@ -15,7 +17,7 @@ pub const MIN_FRAME_BYTES: u64 = 1 << 10;
 const MAX_NAME_BYTES: usize = 200;
 
 /// How streams are created, written and read. An omitted key leaves the server's own setting, unless a default is named.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RabbitmqStreamOptions {
     /// What a message is on the wire. Default: AMQP 1.0, as every other client writes it.
@@ -23,12 +25,14 @@ pub struct RabbitmqStreamOptions {
     /// Publishers have this name, which turns the server's deduplication on: of several connections, each its number
     /// behind it. Omitted: publishers have no name.
     #[serde(deserialize_with = "name")]
+    #[schemars(length(min = 1))]
     pub publisher: Option<String>,
     /// Messages without a confirmation are published again with their ids when their connection or stream was lost. The server
     /// discards those that it has: `publisher` must be set. Default: they fail.
     pub resend: bool,
     /// Messages of a batch that are published as one entry with one publishing id. Default: each is an entry.
     #[serde(deserialize_with = "sub_entry")]
+    #[schemars(range(min = 1))]
     pub sub_entry: Option<u16>,
     /// The compression of sub-entries. Default: none.
     pub compression: Compression,
@@ -36,14 +40,17 @@ pub struct RabbitmqStreamOptions {
     pub filter: Option<Filter>,
     /// Consumers receive messages with these values only. Default: all.
     #[serde(deserialize_with = "filters")]
+    #[schemars(length(min = 1))]
     pub filters: Vec<String>,
     /// Whether messages without a value are received too, with `filters`. Default: no.
     pub match_unfiltered: bool,
     /// Chunks that the server may send ahead of what a consumer has taken. Default: 10.
     #[serde(deserialize_with = "credit")]
+    #[schemars(range(min = 1))]
     pub credit: u16,
     /// Where consumers begin, instead of `consumers.from`.
     #[serde(deserialize_with = "start")]
+    #[schemars(with = "Option<Start>")]
     pub start: Option<Offset>,
     /// Default: `/`.
     pub virtual_host: String,
@@ -56,29 +63,36 @@ pub struct RabbitmqStreamOptions {
     pub consume_from: ConsumeFrom,
     /// Most bytes that a stream keeps which is made.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub max_length: Option<u64>,
     /// How long they keep messages.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
     pub max_age: Option<Duration>,
     /// Size of the files they are kept in, by which they forget.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
     pub segment_size: Option<u64>,
     /// The choice of the node that leads them: `client-local` or `balanced`.
     pub leader_locator: Option<LeaderLocator>,
     /// Two of these without a sign of life end a connection, on both sides. Default: 60 s, or what the server wants if
     /// that is less.
     #[serde(deserialize_with = "heartbeat")]
+    #[schemars(with = "DurationText")]
     pub heartbeat: Duration,
     /// Largest frame that is written. Default: what the server allows, which is 1 MiB unless it is configured.
     #[serde(deserialize_with = "frame_bytes")]
+    #[schemars(with = "Option<ByteSize>")]
     pub frame_bytes: Option<u64>,
     /// Connections are polled instead of waited for: responses are noticed at once, and one core is always busy. Default: no.
     pub busy_poll: bool,
     /// A message without a confirmation fails after this time. Default: it is waited for as long as the trial lasts.
     #[serde(deserialize_with = "confirm_timeout")]
+    #[schemars(with = "Option<DurationText>")]
     pub confirm_timeout: Option<Duration>,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub reconnect: Duration,
 }
 
@@ -112,7 +126,7 @@ impl Default for RabbitmqStreamOptions {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
     /// An AMQP 1.0 message with the payload as its data section.
@@ -121,21 +135,21 @@ pub enum Body {
     Binary,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {
     /// The message's key.
     Key,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsumeFrom {
     Leader,
     Replica,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConnectTo {
     Leader,
@@ -147,19 +161,16 @@ pub enum ConnectTo {
     LoadBalancer,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaderLocator {
     ClientLocal,
     Balanced,
 }
 
-impl RabbitmqStreamOptions {
+impl BrokerOptions for RabbitmqStreamOptions {
     /// Refuses settings that have no effect beside others.
-    ///
-    /// # Errors
-    /// A sentence with the mistake.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         if self.compression != Compression::None && self.sub_entry.is_none() {
             return Err(
                 "`compression` is of sub-entries: set `sub_entry` as well, or leave `compression` out".to_owned()
@@ -185,7 +196,9 @@ impl RabbitmqStreamOptions {
         }
         Ok(())
     }
+}
 
+impl RabbitmqStreamOptions {
     /// What a subscription says of its filters.
     pub fn filter_properties(&self) -> Vec<(String, String)> {
         let mut properties: Vec<_> = self
@@ -253,29 +266,39 @@ fn credit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     }
 }
 
+/// Where consumers begin, as it is written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(deny_unknown_fields, extend("x-advice" = START))]
+enum Start {
+    Word(StartWord),
+    Offset {
+        offset: u64,
+    },
+    Timestamp {
+        #[schemars(with = "String")]
+        timestamp: jiff::Timestamp,
+    },
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum StartWord {
+    First,
+    Last,
+    Next,
+}
+
+const START: &str = "write \"first\", \"last\", \"next\", { offset = 5 } or { timestamp = \"2026-01-31T12:00:00Z\" }";
+
 /// `"first"`, `"last"`, `"next"`, `{ offset = 5 }` or `{ timestamp = "2026-01-31T12:00:00Z" }`.
 fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Offset>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Word(String),
-        Offset { offset: u64 },
-        Timestamp { timestamp: jiff::Timestamp },
-    }
-    let refused = || {
-        serde::de::Error::custom(
-            "write \"first\", \"last\", \"next\", { offset = 5 } or { timestamp = \"2026-01-31T12:00:00Z\" }",
-        )
-    };
-    let offset = match Written::deserialize(deserializer).map_err(|_| refused())? {
-        Written::Word(word) => match word.as_str() {
-            "first" => Offset::First,
-            "last" => Offset::Last,
-            "next" => Offset::Next,
-            _ => return Err(refused()),
-        },
-        Written::Offset { offset } => Offset::Absolute(offset),
-        Written::Timestamp { timestamp } => Offset::Timestamp(timestamp.as_millisecond()),
+    let offset = match Start::deserialize(deserializer).map_err(|_| serde::de::Error::custom(START))? {
+        Start::Word(StartWord::First) => Offset::First,
+        Start::Word(StartWord::Last) => Offset::Last,
+        Start::Word(StartWord::Next) => Offset::Next,
+        Start::Offset { offset } => Offset::Absolute(offset),
+        Start::Timestamp { timestamp } => Offset::Timestamp(timestamp.as_millisecond()),
     };
     Ok(Some(offset))
 }

@@ -119,23 +119,25 @@ impl Connector {
         client_id: &str,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "rabbitmq-stream", reason };
         let login = match &config.security.sasl {
             Some(sasl) if sasl.mechanism == SaslMechanism::External => Login::External,
-            Some(Sasl { username, password, .. }) => {
-                Login::Plain { username: username.clone(), password: password.reveal().map_err(refused)? }
-            }
+            Some(Sasl { username, password, .. }) => Login::Plain {
+                username: username.clone(),
+                password: password.reveal().map_err(BrokerError::Configuration)?,
+            },
             None => Login::Plain { username: GUEST.to_owned(), password: GUEST.to_owned() },
         };
         if login.bytes() > usize::from(u16::MAX) || options.virtual_host.len() > 255 {
-            return Err(refused("the user's name, the password or the virtual host is too long".to_owned()));
+            return Err(BrokerError::Configuration(
+                "the user's name, the password or the virtual host is too long".to_owned(),
+            ));
         }
         if options.busy_poll && config.security.tls.is_some() {
-            return Err(refused("`busy_poll` is for connections without TLS".to_owned()));
+            return Err(BrokerError::Configuration("`busy_poll` is for connections without TLS".to_owned()));
         }
         Ok(Connector {
             options: options.clone(),
-            tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
+            tls: tls::client_config(config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             addresses: config.addresses.clone(),
             login,
             client_id: client_id.to_owned(),

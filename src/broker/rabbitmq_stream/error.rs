@@ -41,14 +41,14 @@ impl ConnectError {
 
     /// The error of a trial that cannot run without this connection.
     pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (broker, address, reason) = (super::KIND, address.to_owned(), self.to_string());
+        let (address, reason) = (address.to_owned(), self.to_string());
         match self {
-            _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { broker, address, reason },
+            _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { address, reason },
             ConnectError::Incompatible(_) | ConnectError::Refused(_) => {
-                BrokerError::Client { broker, reason: format!("{address}: {reason}") }
+                BrokerError::Client(format!("{address}: {reason}"))
             }
             ConnectError::Io(_) | ConnectError::Timeout(_) | ConnectError::Malformed(_) => {
-                BrokerError::Unreachable { broker, address, reason }
+                BrokerError::Unreachable { address, reason }
             }
         }
     }

@@ -22,7 +22,6 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod durability;
 mod error;
 mod group;
 mod member_offsets;
@@ -38,7 +37,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use self::admin::Admin;
+use self::admin::{Admin, durability};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::{Body, RabbitmqStreamOptions};
@@ -53,7 +52,7 @@ use self::subscriptions::Recovery;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
 };
-use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
 
@@ -81,8 +80,6 @@ impl Broker for RabbitmqStreamBroker {
         aliases: &["rabbitmq", "rabbitmq-streams"],
         default_port: Some(5552),
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -99,19 +96,30 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
-        refuses: |_| None,
+        ..Descriptor::NONE
     };
 
+    type Options = RabbitmqStreamOptions;
     type Producer = RabbitmqStreamProducer;
     type Consumer = RabbitmqStreamConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: KIND, reason };
-        let options: RabbitmqStreamOptions =
-            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(refused)?);
-        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &RabbitmqStreamOptions) -> Option<String> {
+        match need {
+            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
+                Some(format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", config.user_name()))
+            }
+            Need::TopicUsers(_) => {
+                let lists = "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers";
+                Some(format!("{lists} list its readers and writers"))
+            }
+            Need::Topic(_) | Need::Durability => None,
+        }
+    }
+
+    async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
+        let options = &setup.options;
+        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(BrokerError::Configuration)?);
+        let connector = Arc::new(Connector::new(&setup.config, options, &setup.run_id, setup.timeout)?);
         let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
@@ -176,7 +184,7 @@ impl Broker for RabbitmqStreamBroker {
         if is_shared && subscription.is_divided {
             let reason = "the members of a group are in several processes, which do not know how far the others are: remove \
                           `broker.rabbitmq-stream.single_active_consumer`";
-            return Err(BrokerError::Configuration { broker: KIND, reason: reason.to_owned() });
+            return Err(BrokerError::Configuration(reason.to_owned()));
         }
         let streams: Vec<(u32, String)> = locations
             .iter()
@@ -214,7 +222,7 @@ impl Broker for RabbitmqStreamBroker {
             let Ok(locations) = self.locations(topic).await else { return Durability::default() };
             members.extend(locations.iter().map(|location| location.members));
         }
-        durability::durability(members)
+        durability(members)
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -263,7 +271,7 @@ impl RabbitmqStreamBroker {
         if name.len() > MAX_GROUP_NAME_BYTES {
             let reason =
                 format!("the name of a group has {MAX_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
-            return Err(BrokerError::Configuration { broker: KIND, reason });
+            return Err(BrokerError::Configuration(reason));
         }
         let sharing = is_shared.then(|| {
             let group = || Arc::new(Group::new(streams.iter().map(|(_, stream)| stream.clone())));

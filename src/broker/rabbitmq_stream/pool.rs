@@ -118,7 +118,7 @@ impl Pool {
         let addresses = self.nodes.for_publishing(Some(location), number);
         // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
         let hurried = self.connector.recovery_limit(0);
-        let mut failure = BrokerError::Configuration { broker: super::KIND, reason: "no address".to_owned() };
+        let mut failure = BrokerError::Configuration("no address".to_owned());
         for limit in [hurried, self.connector.timeout()] {
             let mut is_late = false;
             for address in &addresses {

@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use super::body::Writer;
 use super::codec::code;
 use super::codec::publish::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, filter_bytes};
-use super::config::Compression;
 use super::connection::{PublisherLost, Settled, State, Writing};
 use super::pool::Route;
 use super::topic_publishers::SubEntries;
 use super::topic_publishers::TopicPublishers;
+use crate::broker::compression::Compression;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::net::session::{Offer, Protocol};
 

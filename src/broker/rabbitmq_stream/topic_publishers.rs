@@ -5,10 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use super::body::Writer;
+use super::codec::compression::compress;
 use super::codec::publish::{Publish, SUB_ENTRY_BYTES, record};
-use super::config::Compression;
 use super::connection::{Connection, StreamPublisher, Writing};
 use super::pool::Route;
+use crate::broker::compression::Compression;
 use crate::broker::murmur3::murmur3;
 use crate::broker::{Outgoing, SubmitError};
 use crate::measure::SendTag;
@@ -183,7 +184,7 @@ impl SubEntries {
         let messages = std::mem::take(&mut self.open) as u16;
         if messages > 0 {
             let begin = self.content.len();
-            self.compression.compress(&self.plain, &mut self.content)?;
+            compress(self.compression, &self.plain, &mut self.content)?;
             let (uncompressed, compressed) = (self.plain.len(), self.content.len() - begin);
             self.entries.push(SubEntry { stream, messages, uncompressed, compressed });
             self.plain.clear();

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, BrokerOptions};
 use crate::emulator::sls::EmulatorOptions;
-use crate::scenario::deserialize::{duration, secret, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.
@@ -18,50 +19,55 @@ pub const MAX_BATCH_LOGS: usize = 40_960;
 pub const EMBEDDED_KEY: (&str, &str) = ("brokermark", "brokermark");
 
 /// How the producer collects, sends and tries again. The names and defaults are those of the service's own Java producer.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlsOptions {
     pub project: String,
     /// The host name the service believes it has, if `broker.address` is not it.
     pub endpoint: Option<String>,
-    #[serde(deserialize_with = "secret")]
     pub access_key_id: Option<Secret>,
-    #[serde(deserialize_with = "secret")]
     pub access_key_secret: Option<Secret>,
     /// The token of temporary credentials (STS).
-    #[serde(deserialize_with = "secret")]
     pub security_token: Option<Secret>,
     pub signature: SignatureVersion,
     /// The region that version 4 signs for, `cn-hangzhou`.
     pub region: Option<String>,
     /// Bytes of logs without an outcome.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub total_size: usize,
     /// A batch of this size leaves.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub batch_size: usize,
     /// A batch of so many logs leaves.
     pub batch_count: usize,
     /// A batch of this age leaves.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub linger: Duration,
     /// How long a producer waits for space in `total_size`.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub max_block: Duration,
     /// Threads that compress and post; each has one request in flight.
     pub io_threads: usize,
     /// How often a batch that failed retriably is sent again.
     pub retries: u32,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub backoff: Duration,
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub max_backoff: Duration,
     /// How long the service may take to respond.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub request_timeout: Duration,
     pub compression: Compression,
     /// How often a consumer that is up to date asks for new logs.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub pull_interval: Duration,
     /// Settings of the endpoint of `address = "embedded"`.
     pub emulator: EmulatorOptions,
@@ -95,7 +101,7 @@ impl Default for SlsOptions {
 }
 
 /// The way in which requests are signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureVersion {
     V1,
@@ -103,7 +109,7 @@ pub enum SignatureVersion {
 }
 
 /// How bodies are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     None,
@@ -130,17 +136,7 @@ pub struct Credentials {
     pub security_token: Option<String>,
 }
 
-impl SlsOptions {
-    /// Reads and checks the table.
-    ///
-    /// # Errors
-    /// Serde's, for a key that does not exist or a value that cannot be.
-    pub fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let options: SlsOptions = table.try_into()?;
-        options.check().map_err(serde::de::Error::custom)?;
-        Ok(options)
-    }
-
+impl BrokerOptions for SlsOptions {
     fn check(&self) -> Result<(), String> {
         let positive = [
             ("total_size", self.total_size),
@@ -175,21 +171,24 @@ impl SlsOptions {
         }
         Ok(())
     }
+}
 
+impl SlsOptions {
     /// The credentials, read now.
     ///
     /// # Errors
     /// When they are not given, or cannot be read.
     pub fn credentials(&self, config: &BrokerConfig) -> Result<Credentials, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
-        let read = |secret: &Option<Secret>| secret.as_ref().map(Secret::reveal).transpose().map_err(refused);
+        let read = |secret: &Option<Secret>| {
+            secret.as_ref().map(Secret::reveal).transpose().map_err(BrokerError::Configuration)
+        };
         let (key_id, key_secret) = (read(&self.access_key_id)?, read(&self.access_key_secret)?);
         let security_token = read(&self.security_token)?;
         let (key_id, key_secret) = match (key_id, key_secret) {
             (Some(key_id), Some(key_secret)) => (key_id, key_secret),
             (None, None) if config.is_embedded() => (EMBEDDED_KEY.0.to_owned(), EMBEDDED_KEY.1.to_owned()),
             _ => {
-                return Err(refused(
+                return Err(BrokerError::Configuration(
                     "give `access_key_id` and `access_key_secret` in `[broker.sls]`, best as { env = \"NAME\" }"
                         .to_owned(),
                 ));
@@ -197,7 +196,7 @@ impl SlsOptions {
         };
         let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x21..0x7f).contains(&byte));
         if !sendable(&key_id) || !security_token.as_deref().is_none_or(sendable) {
-            return Err(refused(
+            return Err(BrokerError::Configuration(
                 "an access key or token is empty or has characters that no request can carry".to_owned(),
             ));
         }
@@ -208,9 +207,11 @@ impl SlsOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::registry;
+    use crate::broker::sls::SlsBroker;
 
     fn read(text: &str) -> Result<SlsOptions, toml::de::Error> {
-        SlsOptions::read(toml::from_str(text).unwrap())
+        registry::options::<SlsBroker>(toml::from_str(text).unwrap())
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! What this broker measures *is* the producer: it does what the service's Java producer does, with the same settings.
 //!
 //! - `config`: the `[broker.sls]` table.
-//! - `admin`: log stores, their shards, and reading.
+//! - `admin`: log stores with their names and shards, and reading.
 //! - `connect`, `sign`: one HTTP request and its response; its signature, and the credentials.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
 //! - `batch`, `accumulator`, `worker`: batches and their queue, how they are collected and compressed, and the threads that send them.
 //! - `consumer`: reads the logs back.
-//! - `store_name`: the store of a topic. `error`: the service's errors and their classes.
+//! - `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
@@ -21,7 +21,6 @@ mod consumer;
 mod error;
 mod producer;
 mod sign;
-mod store_name;
 mod worker;
 
 use std::sync::Arc;
@@ -33,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
-use self::admin::Admin;
+use self::admin::{Admin, is_store_name, store_name};
 use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
@@ -42,13 +41,12 @@ use self::consumer::{AssignedShards, SlsConsumer};
 use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::{CredentialSource, Signer};
-use self::store_name::{is_store_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::NO_SLS;
 use crate::emulator::sls::{Emulator, Key, ListenOptions};
 use crate::net::backoff::Backoff;
-use crate::scenario::{Capabilities, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
 
 /// Log stores of one project, written to through one producer.
 pub struct SlsBroker {
@@ -89,10 +87,7 @@ impl Broker for SlsBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "sls",
         aliases: &["aliyun-log", "aliyun", "log-service"],
-        default_port: None,
         example: include_str!("example.toml"),
-        client: None,
-        alternative: None,
         summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
         capabilities: Capabilities {
             addresses: true,
@@ -106,17 +101,20 @@ impl Broker for SlsBroker {
             tls: true,
             ..Capabilities::NONE
         },
-        check_options: |options| SlsOptions::read(options).map(drop),
-        refuses: |config| (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned()),
+        ..Descriptor::NONE
     };
 
+    type Options = SlsOptions;
     type Producer = SlsProducer;
     type Consumer = SlsConsumer;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
-        let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
-        let Project { embedded, endpoint, signer } = reach(&setup, &options)?;
+    fn refusal(config: &BrokerConfig, _: &SlsOptions) -> Option<String> {
+        (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned())
+    }
+
+    async fn connect(setup: Setup<SlsOptions>) -> Result<Self, BrokerError> {
+        let Project { embedded, endpoint, signer } = reach(&setup)?;
+        let options = &setup.options;
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         let is_unmanaged = is_unmanaged(&mut admin).await.map_err(|error| unusable(&error, &endpoint.address))?;
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
@@ -136,7 +134,9 @@ impl Broker for SlsBroker {
                 backoff: Backoff::new(options.backoff, options.max_backoff),
                 stop: stopped.clone(),
             };
-            worker.start(number).map_err(|error| refused(format!("no thread for `io_threads`: {error}")))
+            worker
+                .start(number)
+                .map_err(|error| BrokerError::Configuration(format!("no thread for `io_threads`: {error}")))
         };
         let workers = (0..options.io_threads).map(worker).collect::<Result<Vec<_>, _>>()?;
         let swept = accumulator.clone();
@@ -151,7 +151,7 @@ impl Broker for SlsBroker {
             traffic,
             endpoint,
             signer,
-            options,
+            options: setup.options,
             stop,
             workers: Mutex::new(workers),
             sweeper,
@@ -305,18 +305,19 @@ struct Project {
 }
 
 /// Finds the project of the scenario. An embedded endpoint is started.
-fn reach(setup: &Setup, options: &SlsOptions) -> Result<Project, BrokerError> {
-    let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
+fn reach(setup: &Setup<SlsOptions>) -> Result<Project, BrokerError> {
+    let options = &setup.options;
     let credentials = options.credentials(&setup.config)?;
     let embedded = setup.config.is_embedded().then(|| start_emulator(options, &credentials));
-    let embedded = embedded.transpose().map_err(refused)?;
+    let embedded = embedded.transpose().map_err(BrokerError::Configuration)?;
     let address = match (&embedded, setup.config.addresses.first()) {
         (Some(embedded), _) => embedded.address().to_string(),
         (None, Some(address)) => address.clone(),
-        (None, None) => return Err(refused("`broker.address` is missing".to_owned())),
+        (None, None) => return Err(BrokerError::Configuration("`broker.address` is missing".to_owned())),
     };
     let tls = setup.config.security.tls.as_ref();
-    let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
+    let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls)
+        .map_err(BrokerError::Configuration)?;
     let region = options.region.clone().unwrap_or_default();
     let (again, config) = (options.clone(), setup.config.clone());
     let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
@@ -339,10 +340,10 @@ fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emu
 fn unusable(error: &ServiceError, address: &str) -> BrokerError {
     let (address, reason) = (address.to_owned(), error.to_string());
     if error.is_authorisation() {
-        BrokerError::Authorisation { broker: "sls", address, reason }
+        BrokerError::Authorisation { address, reason }
     } else if error.is_unknown_store() {
-        BrokerError::Configuration { broker: "sls", reason }
+        BrokerError::Configuration(reason)
     } else {
-        BrokerError::Unreachable { broker: "sls", address, reason }
+        BrokerError::Unreachable { address, reason }
     }
 }

@@ -113,14 +113,14 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
 fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
     let text = error.to_string();
     match error {
-        EngineError::Broker(BrokerError::Unreachable { address: at, .. }) => {
+        EngineError::Broker { error: BrokerError::Unreachable { address: at, .. }, .. } => {
             bad("broker", text, remedies::connection(&scenario.broker, at))
         }
-        EngineError::Broker(BrokerError::Authorisation { .. }) => {
+        EngineError::Broker { error: BrokerError::Authorisation { .. }, .. } => {
             let kind = engine::kinds().broker(&scenario.broker.kind);
             bad("login", text, remedies::login(&scenario.broker, kind))
         }
-        EngineError::Broker(BrokerError::TopicMismatch { .. } | BrokerError::Topic { .. }) => {
+        EngineError::Broker { error: BrokerError::TopicMismatch { .. } | BrokerError::Topic { .. }, .. } => {
             let remedy = remedies::topics(scenario, &text);
             bad("topics", text, remedy)
         }

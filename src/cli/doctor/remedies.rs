@@ -2,7 +2,7 @@
 
 use crate::engine::{self, Opened};
 use crate::net::address;
-use crate::scenario::{BrokerConfig, Descriptor, Scenario};
+use crate::scenario::{BrokerConfig, Descriptor, Need, Scenario};
 
 /// What helps where a server cannot be reached though an address of the scenario accepts connections. `place` is an address, or
 /// names the key that has it.
@@ -45,25 +45,18 @@ pub(super) fn login(config: &BrokerConfig, descriptor: Option<&Descriptor>) -> S
     }
 }
 
+/// What the broker's own tools do about a need.
+fn remedy(config: &BrokerConfig, need: Need<'_>) -> Option<String> {
+    let mut kinds = engine::kinds().brokers.iter();
+    let descriptor = kinds.find(|one| one.kind == config.kind && one.client == config.client)?;
+    (descriptor.remedy)(need, config)
+}
+
 /// How the user is given the right that the client of `opened` lacks.
 pub(super) fn right(config: &BrokerConfig, opened: &Opened) -> String {
-    let is_producer = opened.client == "producer";
-    match config.kind.as_str() {
-        "kafka" => kafka_right(
-            config,
-            match is_producer {
-                true => "--producer --topic brokermark-",
-                false => "--consumer --topic brokermark- --group brokermark-",
-            },
-        ),
-        "pulsar" => {
-            let action = if is_producer { "produce" } else { "consume" };
-            let (namespace, user) = (namespace(config), user(config));
-            format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}")
-        }
-        "rabbitmq-stream" => rabbitmq_right(config),
-        _ => format!("let the user open a {}: docs/brokers/{}.md", opened.client, config.kind),
-    }
+    let need = if opened.client == "producer" { Need::ProducerRight } else { Need::ConsumerRight };
+    let page = || format!("let the user open a {}: docs/brokers/{}.md", opened.client, config.kind);
+    remedy(config, need).unwrap_or_else(page)
 }
 
 /// What helps where topics cannot be made, or are there in another shape, for this `reason`. It may name the key that asks for too much.
@@ -78,12 +71,8 @@ pub(super) fn topics(scenario: &Scenario, reason: &str) -> String {
     if scenario.topology.name.is_some() {
         return format!("--set topology.name=A-NEW-NAME{}", or_existing(config, ""));
     }
-    let grant = match config.kind.as_str() {
-        "kafka" => kafka_right(config, "--operation Create --operation Describe --topic brokermark-"),
-        "pulsar" => tenant_right(config),
-        "rabbitmq-stream" => rabbitmq_right(config),
-        kind => format!("let the user make topics: docs/brokers/{kind}.md"),
-    };
+    let page = || format!("let the user make topics: docs/brokers/{}.md", config.kind);
+    let grant = remedy(config, Need::CreateRight).unwrap_or_else(page);
     format!("{grant}{}", or_existing(config, "--set topology.name=NAME "))
 }
 
@@ -91,12 +80,9 @@ pub(super) fn topics(scenario: &Scenario, reason: &str) -> String {
 fn missing(scenario: &Scenario) -> String {
     let topic = scenario.topology.name.as_deref().unwrap_or("TOPIC");
     let own = "--set topology.existing=false makes it for the run";
-    match scenario.broker.kind.as_str() {
-        "kafka" => {
-            let address = address(&scenario.broker);
-            format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 4; {own}")
-        }
-        _ => own.to_owned(),
+    match remedy(&scenario.broker, Need::Topic(topic)) {
+        Some(command) => format!("{command}; {own}"),
+        None => own.to_owned(),
     }
 }
 
@@ -110,82 +96,21 @@ fn or_existing(config: &BrokerConfig, name: &str) -> String {
 
 /// What helps where topics and groups cannot be removed.
 pub(super) fn removal(config: &BrokerConfig) -> String {
-    let grant = match config.kind.as_str() {
-        "kafka" => kafka_right(config, "--operation Delete --topic brokermark- --group brokermark-"),
-        "pulsar" => tenant_right(config),
-        "rabbitmq-stream" => rabbitmq_right(config),
-        _ => return "--set topology.keep=true leaves them".to_owned(),
-    };
-    format!("{grant}; to leave them: --set topology.keep=true")
+    match remedy(config, Need::DeleteRight) {
+        Some(grant) => format!("{grant}; to leave them: --set topology.keep=true"),
+        None => "--set topology.keep=true leaves them".to_owned(),
+    }
 }
 
 /// Who else uses topics that exist.
 pub(super) fn users(config: &BrokerConfig, topic: &str) -> String {
-    match config.kind.as_str() {
-        "kafka" => {
-            let address = address(config);
-            format!(
-                "kafka-consumer-groups.sh --bootstrap-server {address} --describe --all-groups lists the readers of {topic}"
-            )
-        }
-        "nsq" => format!("curl 'http://{}:4151/stats?topic={topic}' lists its readers and writers", host(config)),
-        "pulsar" => {
-            let namespace = namespace(config);
-            format!(
-                "pulsar-admin topics partitioned-stats persistent://{namespace}/{topic} lists its readers and writers"
-            )
-        }
-        "rabbitmq-stream" => {
-            "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers list its readers and writers"
-                .to_owned()
-        }
-        _ => "see that no other program reads or writes them".to_owned(),
-    }
+    let advice = || "see that no other program reads or writes them".to_owned();
+    remedy(config, Need::TopicUsers(topic)).unwrap_or_else(advice)
 }
 
 /// How to learn what an acknowledgement means.
 pub(super) fn durability(config: &BrokerConfig) -> String {
-    match config.kind.as_str() {
-        "kafka" => kafka_right(config, "--operation DescribeConfigs --topic brokermark-"),
-        "nsq" => format!("curl http://{}:4151/config/mem_queue_size must answer, on each nsqd alike", host(config)),
-        "pulsar" => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
-        _ => "none: runs compare with a warning".to_owned(),
-    }
-}
-
-fn kafka_right(config: &BrokerConfig, rights: &str) -> String {
-    let (address, user) = (address(config), user(config));
-    format!(
-        "kafka-acls.sh --bootstrap-server {address} --add --allow-principal User:{user} {rights} \
-         --resource-pattern-type prefixed"
-    )
-}
-
-fn rabbitmq_right(config: &BrokerConfig) -> String {
-    format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", user(config))
-}
-
-/// Topics of Pulsar are made and removed by administrators of their tenant.
-fn tenant_right(config: &BrokerConfig) -> String {
-    let namespace = namespace(config);
-    let tenant = namespace.split('/').next().unwrap_or(namespace);
-    format!("pulsar-admin tenants update {tenant} --admin-roles {}", user(config))
-}
-
-fn address(config: &BrokerConfig) -> &str {
-    config.addresses.first().map_or("HOST:PORT", String::as_str)
-}
-
-fn host(config: &BrokerConfig) -> &str {
-    config.addresses.first().map_or("HOST", |one| address::host(one))
-}
-
-fn user(config: &BrokerConfig) -> &str {
-    config.security.sasl.as_ref().map_or("NAME", |sasl| sasl.username.as_str())
-}
-
-fn namespace(config: &BrokerConfig) -> &str {
-    config.options.get("namespace").and_then(|namespace| namespace.as_str()).unwrap_or("public/default")
+    remedy(config, Need::Durability).unwrap_or_else(|| "none: runs compare with a warning".to_owned())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
 /// Prints why a trial failed, and what looks for the cause.
 pub fn tell(error: &EngineError) {
     notice!("error: {error}");
-    if matches!(error, EngineError::Broker(_)) {
+    if matches!(error, EngineError::Broker { .. }) {
         notice!("   = `brokermark doctor` with the same scenario looks for the cause");
     }
 }

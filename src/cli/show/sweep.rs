@@ -55,7 +55,7 @@ fn mixed(page: &mut Page, records: &[&Record]) {
         (found.len() > 1).then(|| format!("The trials are of different {subject}: {}.", found.join("; ")))
     };
     let clients: BTreeSet<_> = records.iter().map(|record| record.client_asked_for()).collect();
-    let libraries = |asked: &Option<&str>| {
+    let libraries = |asked: &Option<String>| {
         let of_client = records.iter().filter(|record| record.client_asked_for() == *asked);
         of_client.filter_map(|record| record.environment.client_library.as_ref()).collect::<BTreeSet<_>>().len()
     };

@@ -8,25 +8,29 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::scenario::deserialize::{duration, size};
+use crate::scenario::tables::{self, ByteSize, DurationText, duration, size};
 use crate::scenario::units::{Rate, parse_rate};
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulatorOptions {
     /// Bytes per second that each shard takes; `None`: any number.
     #[serde(deserialize_with = "shard_rate")]
+    #[schemars(with = "Option<tables::Rate>")]
     pub shard_rate: Option<f64>,
     /// The bytes that count towards it.
     pub basis: Basis,
     /// Compressed bytes of logs that each shard keeps for reading; older ones go.
     #[serde(deserialize_with = "size")]
+    #[schemars(with = "ByteSize")]
     pub keep: u64,
     pub faults: Vec<FaultRule>,
     /// Time limit for the head of a request, and again for its body.
     #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub patience: Duration,
     /// Log stores to create at the start, with their shards.
     pub stores: BTreeMap<String, u32>,
@@ -77,7 +81,7 @@ impl fmt::Debug for Key {
 }
 
 /// Which bytes a quota counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Logs as protobuf.
@@ -104,7 +108,7 @@ fn shard_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>,
 }
 
 /// What is done to a request instead of, or after, accepting its logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// 403 `WriteQuotaExceed`.
@@ -132,7 +136,7 @@ pub enum FaultKind {
 }
 
 /// Which requests it is done to.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
     pub kind: FaultKind,

@@ -68,7 +68,7 @@ pub(super) struct CatchUp<'a, B> {
     context: &'a TrialContext<'a>,
     broker: &'a B,
     starts: Vec<Vec<u64>>,
-    /// Of each group, how many acknowledged messages it had not received when the load ended; `None`: it had not begun.
+    /// Acknowledged messages that each group had not received when the load ended; `None`: it had not begun.
     lags: Vec<Option<u64>>,
     longest: Duration,
     watches: Vec<Watch>,
@@ -84,7 +84,7 @@ pub(super) struct CatchUp<'a, B> {
 /// What is remembered of a group from one sample to the next.
 struct Watch {
     progress: GroupProgress,
-    /// Since when neither a message nor an error has come.
+    /// When the last message or error came.
     quiet_since: Instant,
     /// What its messages were compared at.
     compared: Option<(GroupProgress, u64)>,
@@ -99,9 +99,10 @@ pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: 
         let is_empty = created.contains(topic) || context.verification().is_none();
         let topic = topic.clone();
         async move {
-            match is_empty {
-                true => Vec::new(),
-                false => timeout(ANSWER, end_offsets(broker, &topic)).await.ok().flatten().unwrap_or(unknown),
+            if is_empty {
+                Vec::new()
+            } else {
+                timeout(ANSWER, end_offsets(broker, &topic)).await.ok().flatten().unwrap_or(unknown)
             }
         }
     };

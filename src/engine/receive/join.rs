@@ -1,25 +1,34 @@
 //! A trial's consumers: makes them, waits for their groups, and starts a task for each.
+//!
+//! Some groups begin after the load: at their time, or when a backlog is there, and when the load has ended at the latest. The broker
+//! keeps for them what is sent before.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::pending;
 use std::mem;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::{FutureExt, LocalBoxFuture, try_join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::consume::consume;
+use super::consume::{consume, work};
 use super::pace::{Pace, RateLimit};
-use super::work::work;
 use crate::broker::{Broker, BrokerError, Progress, Subscription};
 use crate::engine::EngineError;
 use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
 use crate::engine::sampler::POLL;
 use crate::load::WorkTimes;
 use crate::measure::host::tasks::watched;
-use crate::measure::{Errors, SubscriptionIndex};
+use crate::measure::{Clock, Errors, SubscriptionIndex};
 use crate::pipeline::Pipeline;
 use crate::scenario::Consumers;
 
@@ -54,7 +63,7 @@ impl<'a, B: Broker> Members<'a, B> {
         if self.broker.withholds_messages() && self.context.verification().is_some() {
             let reason = "consumers that do not receive every message cannot be verified: set `consumers.verify = false`, \
                           or leave the filters out";
-            return Err(BrokerError::Configuration { broker: B::DESCRIPTOR.kind, reason: reason.to_owned() }.into());
+            return Err(EngineError::from_broker::<B>(BrokerError::Configuration(reason.to_owned())));
         }
         Ok(())
     }
@@ -64,7 +73,8 @@ impl<'a, B: Broker> Members<'a, B> {
         let Some(consumers) = self.settings() else { return Ok(()) };
         for topic in 0..self.context.topics.len() {
             let place = SubscriptionIndex { group, topic };
-            self.broker.register(&subscription(self.context, consumers, place, 0)).await?;
+            let registered = self.broker.register(&subscription(self.context, consumers, place, 0)).await;
+            registered.map_err(EngineError::from_broker::<B>)?;
         }
         Ok(())
     }
@@ -82,7 +92,8 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let joining = places.map(|(place, member, limit)| async move {
             let subscription = subscription(self.context, consumers, place, member);
-            Ok::<_, EngineError>((place, member, limit, self.broker.consumer(&subscription).await?))
+            let consumer = self.broker.consumer(&subscription).await.map_err(EngineError::from_broker::<B>)?;
+            Ok::<_, EngineError>((place, member, limit, consumer))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, limit, consumer)) = joined.try_next().await? {
@@ -110,7 +121,8 @@ impl<'a, B: Broker> Members<'a, B> {
         pipeline.start();
         let joining = self.places(consumers, 0).map(|(place, member)| async move {
             let subscription = subscription(self.context, consumers, place, member);
-            Ok::<_, EngineError>((place, member, self.broker.consumer(&subscription).await?))
+            let consumer = self.broker.consumer(&subscription).await.map_err(EngineError::from_broker::<B>)?;
+            Ok::<_, EngineError>((place, member, consumer))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
@@ -174,5 +186,118 @@ fn progress(context: &TrialContext<'_>) -> Progress {
         None => Progress::Uncommitted,
         Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
         Some(_) => Progress::OfTheTrial,
+    }
+}
+
+/// Lets groups begin.
+#[derive(Clone)]
+pub struct StartSignal(Arc<watch::Sender<Gate>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Closed,
+    /// The load begins at this time, in nanoseconds since the trial's epoch: groups begin so much later as they are told.
+    LoadBegins(u64),
+    /// All may begin.
+    Open,
+}
+
+impl StartSignal {
+    pub fn load_begins(&self, at_ns: u64) {
+        self.0.send_replace(Gate::LoadBegins(at_ns));
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(Gate::Open);
+    }
+}
+
+/// The groups that begin late.
+pub struct LateGroups<'a> {
+    signal: StartSignal,
+    /// Groups that have not begun.
+    waiting: Rc<RefCell<BTreeSet<usize>>>,
+    /// `None`: all have joined, or one could not.
+    joining: Option<LocalBoxFuture<'a, Result<(), EngineError>>>,
+    failure: Option<EngineError>,
+}
+
+impl<'a> LateGroups<'a> {
+    /// Has the broker keep messages for `groups`; each begins after its time, or, without one, when it is let.
+    ///
+    /// # Errors
+    /// When the broker does not keep them.
+    pub async fn register<B: Broker>(
+        members: &Members<'a, B>,
+        clock: Clock,
+        groups: Vec<(usize, Option<Duration>)>,
+    ) -> Result<Self, EngineError> {
+        try_join_all(groups.iter().map(|(group, _)| members.register(*group))).await?;
+        let gate = watch::Sender::new(Gate::Closed);
+        let waiting: Rc<RefCell<BTreeSet<usize>>> =
+            Rc::new(RefCell::new(groups.iter().map(|(group, _)| *group).collect()));
+        let joining = groups.into_iter().map(|(group, after)| {
+            let (members, waiting, gate) = (members.clone(), waiting.clone(), gate.subscribe());
+            async move {
+                passed(gate, clock, after).await;
+                waiting.borrow_mut().remove(&group);
+                members.join(&[group]).await
+            }
+        });
+        let joining = try_join_all(joining.collect::<Vec<_>>()).map(|joined| joined.map(drop)).boxed_local();
+        let signal = StartSignal(Arc::new(gate));
+        Ok(LateGroups { signal, waiting, joining: Some(joining), failure: None })
+    }
+
+    pub fn signal(&self) -> StartSignal {
+        self.signal.clone()
+    }
+
+    /// Whether this group is still to begin.
+    pub fn is_waiting(&self, group: usize) -> bool {
+        self.waiting.borrow().contains(&group)
+    }
+
+    /// Does `work`, while groups join whose time has come.
+    pub async fn alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = work => done,
+            () = self.join_for_ever() => unreachable!("it never resolves"),
+        }
+    }
+
+    async fn join_for_ever(&mut self) {
+        self.join().await;
+        pending().await
+    }
+
+    async fn join(&mut self) {
+        if let Some(joining) = &mut self.joining {
+            self.failure = joining.await.err();
+            self.joining = None;
+        }
+    }
+
+    /// Lets all begin that have not, and waits until they have joined.
+    ///
+    /// # Errors
+    /// When one could not join.
+    pub async fn joined(&mut self) -> Result<(), EngineError> {
+        self.signal.open();
+        self.join().await;
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Resolves when a group that is to begin so long after the load may begin. A gate whose sender is gone stays closed.
+async fn passed(mut gate: watch::Receiver<Gate>, clock: Clock, after: Option<Duration>) {
+    let begun = gate.wait_for(|gate| *gate == Gate::Open || (after.is_some() && *gate != Gate::Closed));
+    let Ok(state) = begun.await.map(|gate| *gate) else { return pending().await };
+    if let (Gate::LoadBegins(at_ns), Some(after)) = (state, after) {
+        let begin = Instant::from_std(clock.instant(at_ns) + after);
+        tokio::select! {
+            () = sleep_until(begin) => {}
+            _ = gate.wait_for(|gate| *gate == Gate::Open) => {}
+        }
     }
 }

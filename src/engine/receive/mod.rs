@@ -6,9 +6,7 @@
 mod catch_up;
 mod consume;
 mod join;
-mod late;
 mod pace;
-mod work;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,10 +14,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::catch_up::CatchUp;
-use self::join::Members;
-pub(super) use self::join::subscription;
-use self::late::LateGroups;
-pub(super) use self::late::StartSignal;
+use self::join::{LateGroups, Members};
+pub(super) use self::join::{StartSignal, subscription};
 #[cfg(test)]
 pub(super) use self::pace::Pace;
 use super::EngineError;

@@ -1,35 +1,23 @@
 //! The sending side of a trial: makes producers and starts a task for each.
 
-mod attributes;
-mod closed;
-mod closing;
+mod loops;
 mod message_source;
-mod offer;
-mod open;
 mod pacer;
-mod quota;
-mod rounds;
 mod sender;
-mod stall;
-mod trial_window;
-mod window_rule;
+mod window;
 
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
-use self::attributes::AttributeSource;
-pub use self::closing::Closing;
-use self::message_source::{MessageSettings, MessageSource, TraceHeaderMode};
+use self::loops::Rounds;
+use self::message_source::{AttributeSource, MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::{Pacer, WakeUpDelays};
-pub use self::quota::Quota;
-use self::rounds::Rounds;
-pub use self::sender::{Attempted, Sent};
-use self::sender::{Sender, Shared};
-pub use self::stall::StallWatch;
-pub use self::trial_window::{FirstSent, TrialWindow};
-use self::window_rule::WindowRule;
+pub use self::sender::{Attempted, Closing, Sent};
+use self::sender::{Sender, SenderShared};
+use self::window::WindowRule;
+pub use self::window::{FirstSent, Quota, TrialWindow};
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
 use crate::broker::{Broker, Producer};
@@ -46,7 +34,7 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
     let making = (0..count)
         .map(|producer_index| context.scenario.first_producer() + producer_index)
         .map(|number| broker.producer(number, &context.topics[context.topic_of(number)]));
-    Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
+    stream::iter(making).buffered(AT_ONCE).try_collect().await.map_err(EngineError::from_broker::<B>)
 }
 
 /// How much the scenario lets all producers send together, those of other shares included.
@@ -70,7 +58,7 @@ pub fn start<P: Producer>(
     let settings = &context.scenario.producers;
     let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
-    let shared = Arc::new(Shared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
+    let shared = Arc::new(SenderShared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
     let (mut tasks, closing) = (JoinSet::new(), Closing::new());
@@ -81,12 +69,12 @@ pub fn start<P: Producer>(
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
                 let send_schedule = SendSchedule::new(schedule, number, context.scenario.all_producers());
-                tasks.spawn(watched("producer", number, open::run(sender, rule, send_schedule, pacer.clone())))
+                tasks.spawn(watched("producer", number, loops::run_open(sender, rule, send_schedule, pacer.clone())))
             }
             _ if settings.round_barrier => {
-                tasks.spawn(watched("producer", number, rounds::run(sender, rule, rounds.clone())))
+                tasks.spawn(watched("producer", number, loops::run_rounds(sender, rule, rounds.clone())))
             }
-            _ => tasks.spawn(watched("producer", number, closed::run(sender, rule))),
+            _ => tasks.spawn(watched("producer", number, loops::run_closed(sender, rule))),
         };
     }
     (tasks, closing)

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
-use crate::measure::host::{polling, timers};
+use crate::measure::host::{make_timers_exact, polling};
 use crate::measure::{Clock, Distribution};
 use crate::scenario::Pacing;
 
@@ -27,22 +27,22 @@ const SPIN_NS: u64 = 100_000;
 
 /// Wakes the producers of one trial. Dropping it ends its thread.
 pub struct Pacer {
-    shared: Arc<Shared>,
+    shared: Arc<PacerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct PacerShared {
     clock: Clock,
     pacing: Pacing,
     /// The earliest time asked for, for the thread to see while it does not hold the state.
     earliest_ns: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<PacerState>,
     earlier: Condvar,
     sleepers: Box<[Sleeper]>,
 }
 
 #[derive(Default)]
-struct State {
+struct PacerState {
     /// Who wants to be woken when, in nanoseconds since the trial's epoch.
     alarms: BinaryHeap<Reverse<(u64, usize)>>,
     lateness: WakeUpDelays,
@@ -74,7 +74,7 @@ impl Pacer {
     /// For `producers`, by `clock`.
     pub fn start(clock: Clock, producers: usize, pacing: Pacing) -> Self {
         let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PacerShared {
             clock,
             pacing,
             earliest_ns: AtomicU64::new(u64::MAX),
@@ -154,9 +154,9 @@ impl Drop for Pacer {
     }
 }
 
-impl Shared {
+impl PacerShared {
     fn run(&self) {
-        timers::be_exact();
+        make_timers_exact();
         let mut state = self.state.lock();
         while !state.ended {
             let now_ns = self.clock.now_ns();

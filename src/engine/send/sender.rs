@@ -1,18 +1,19 @@
-//! Hands the messages of one producer to its client, and counts them.
+//! Hands the messages of one producer to its client, counts them, and closes the producers once their messages have been answered.
 
 use std::sync::Arc;
 
-use super::closing::Closing;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
 use super::message_source::{BatchSize, MessageSource};
-use super::offer::{Offered, Stopped, offer};
-use super::quota::Quota;
-use super::trial_window::{FirstSent, TrialWindow};
-use crate::broker::{Outgoing, Producer};
+use super::window::{FirstSent, Quota, TrialWindow};
+use crate::broker::{CLOSE_TIMEOUT, FailureClass, Outgoing, Producer};
 use crate::measure::{Acks, Window};
 use crate::net::backoff::Backoff;
 
 /// What all producers of a trial have in common.
-pub struct Shared {
+pub struct SenderShared {
     pub acks: Acks,
     pub trial_window: Arc<TrialWindow>,
     pub quota: Arc<Quota>,
@@ -63,13 +64,13 @@ impl Sent {
 pub struct Sender<P> {
     producer: P,
     producer_index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SenderShared>,
     closing: Closing<P>,
     messages: MessageSource,
     attempted: Attempted,
     /// The pause of a closed loop after a batch of which everything was refused.
     refusals: Backoff,
-    /// Kept for its memory only: empty between batches.
+    /// Memory for the next batch: empty between batches.
     outgoing: Vec<Outgoing<'static>>,
 }
 
@@ -77,7 +78,7 @@ impl<P: Producer> Sender<P> {
     pub fn new(
         producer: P,
         producer_index: usize,
-        shared: Arc<Shared>,
+        shared: Arc<SenderShared>,
         closing: Closing<P>,
         messages: MessageSource,
     ) -> Self {
@@ -97,7 +98,7 @@ impl<P: Producer> Sender<P> {
         self.producer_index
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<SenderShared> {
         &self.shared
     }
 
@@ -183,4 +184,79 @@ fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) {
 fn recycle<'a>(mut used: Vec<Outgoing<'_>>) -> Vec<Outgoing<'a>> {
     used.clear();
     used.into_iter().map(|_| -> Outgoing<'a> { unreachable!("the vector was cleared") }).collect()
+}
+
+/// The load was stopped while the client had no room, or because it takes no message any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    /// The client took messages, or refused them for their size.
+    Taken,
+    /// The client refused all messages, whatever they are.
+    Refused,
+}
+
+/// Hands `batch` over, in as many pieces as the client wants. Returns what was not handled, which is nothing unless the load is
+/// stopped. A client that takes no message any more ends the load.
+async fn offer<'b, 'm, P: Producer>(
+    producer: &mut P,
+    acks: &Acks,
+    trial_window: &TrialWindow,
+    batch: &'b [Outgoing<'m>],
+) -> (Result<Offered, Stopped>, &'b [Outgoing<'m>]) {
+    let mut rest = batch;
+    let (mut taken, mut refused) = (false, false);
+    while let Some(first) = rest.first() {
+        let refusal = tokio::select! {
+            biased;
+            count = producer.submit(rest) => match count {
+                Ok(count) => {
+                    rest = &rest[count..];
+                    taken = true;
+                    continue;
+                }
+                Err(refusal) => refusal,
+            },
+            () = trial_window.stopped() => return (Err(Stopped), rest),
+        };
+        refused |= refusal.class != FailureClass::TooLarge;
+        trial_window.count_refusal();
+        acks.reject(first.send_tag, refusal.class, || refusal.message);
+        rest = &rest[1..];
+        if let Some(reason) = producer.fatal_error() {
+            trial_window.fail(reason);
+            return (Err(Stopped), rest);
+        }
+    }
+    let offered = if refused && !taken { Offered::Refused } else { Offered::Taken };
+    (Ok(offered), rest)
+}
+
+/// Collects the producers of a trial.
+pub struct Closing<P>(Arc<Mutex<Vec<P>>>);
+
+impl<P> Clone for Closing<P> {
+    fn clone(&self) -> Self {
+        Closing(self.0.clone())
+    }
+}
+
+impl<P: Producer> Closing<P> {
+    pub fn new() -> Self {
+        Closing(Arc::default())
+    }
+
+    pub fn add(&self, producer: P) {
+        self.0.lock().push(producer);
+    }
+
+    /// Closes all producers, as far as there is time.
+    pub async fn close(self) {
+        let producers = std::mem::take(&mut *self.0.lock());
+        // Those that are late are dropped.
+        let _ = timeout(CLOSE_TIMEOUT, join_all(producers.into_iter().map(Producer::close))).await;
+    }
 }

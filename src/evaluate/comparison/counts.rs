@@ -7,9 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::design::Design;
-use super::figure::{Outcome, consumer_groups};
-use super::side::{Fault, Side, by_run, fault};
+use super::conditions::Design;
+use super::side::{Fault, Outcome, Side, by_run, consumer_groups, fault};
 use crate::record::readable::{count, percent};
 use crate::record::{Record, Verification};
 use crate::statistics::permutation_p;
@@ -74,7 +73,7 @@ impl CountKind {
     }
 
     /// Of a record: how many, and of how many; or why it does not tell.
-    fn of(self, record: &Record) -> Result<(u64, u64), String> {
+    fn count_in(self, record: &Record) -> Result<(u64, u64), String> {
         let counts = &record.counts;
         let owed = |groups: u64| counts.acknowledged.saturating_add(counts.warm_up.acknowledged).saturating_mul(groups);
         let verified = |number: fn(&Verification) -> u64| {
@@ -133,7 +132,7 @@ impl fmt::Display for CountKind {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Count {
     pub number: u64,
-    /// Of how many: messages that were wanted or owed, or trials.
+    /// The whole that they are of: messages that were wanted or owed, or trials.
     pub of: u64,
     pub share: f64,
     /// Trials in which it is not zero, and trials in which it was counted.
@@ -162,11 +161,11 @@ pub struct CountComparison {
 
 /// The counts that at least one side has.
 pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design) -> Vec<CountComparison> {
-    CountKind::ALL.into_iter().filter_map(|kind| of_kind(kind, a, b, design)).collect()
+    CountKind::ALL.into_iter().filter_map(|kind| compare_kind(kind, a, b, design)).collect()
 }
 
-fn of_kind(kind: CountKind, a: &Side<'_>, b: &Side<'_>, design: Design) -> Option<CountComparison> {
-    let (of_a, of_b) = (Counted::of(kind, a), Counted::of(kind, b));
+fn compare_kind(kind: CountKind, a: &Side<'_>, b: &Side<'_>, design: Design) -> Option<CountComparison> {
+    let (of_a, of_b) = (Counted::new(kind, a), Counted::new(kind, b));
     let missing = [("A", &of_a), ("B", &of_b)].into_iter().find(|(_, counted)| counted.sum().is_none());
     let missing = missing.map(|(side, counted)| {
         let reason = counted.reason.clone().unwrap_or_else(|| "no trial wanted a message".to_owned());
@@ -200,10 +199,10 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn of(kind: CountKind, side: &Side<'a>) -> Self {
+    fn new(kind: CountKind, side: &Side<'a>) -> Self {
         let mut counted = Counted::default();
         for record in side.ended() {
-            match kind.of(record) {
+            match kind.count_in(record) {
                 Ok((_, 0)) => {}
                 Ok((number, of)) => {
                     counted.number = counted.number.saturating_add(number);

@@ -1,4 +1,4 @@
-//! One set's trials of a point, and the centre of a figure over them.
+//! One set's trials of a point, the figures that are compared, where a record has them, and the centre of a figure over the trials.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,9 +6,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::KeptTrial;
-use super::figure::FigureKind;
+use crate::evaluate::threshold::measured;
 use crate::record::ReasonKind::{self, *};
-use crate::record::{Phase, Record, Status};
+use crate::record::{Headline, Latency, Phase, Record, Status};
+use crate::scenario::{LatencyKind, LatencyStatistic, Metric};
 use crate::statistics::{Interval, Quartiles, centre, quantile_ranks, quartiles, series_mean};
 
 /// Reasons that say something of the machine or the client while the trial ran. They explain a rate that was missed, or a load that was
@@ -75,9 +76,9 @@ pub struct Centre {
     /// The 95 % interval of the centre: between trials, or of a single trial within it; `null` where neither can be made.
     pub low: Option<f64>,
     pub high: Option<f64>,
-    /// Of a single trial: how many independent seconds its seconds are worth.
+    /// How many independent seconds the seconds of a single trial are worth.
     pub effective_seconds: Option<f64>,
-    /// Of a single trial: the correlation of neighbouring seconds.
+    /// The correlation of neighbouring seconds of a single trial.
     pub autocorrelation: Option<f64>,
 }
 
@@ -121,15 +122,16 @@ pub(super) fn fault(record: &Record) -> Option<Fault> {
         return Some(Fault::Failed);
     }
     let unexplained = || reasons().filter(|kind| !record.verdict.valid && !is_explained(*kind));
-    match unexplained().all(ReasonKind::is_about_speed) {
-        false => Some(Fault::Failed),
-        true => unexplained().next().map(|_| Fault::Unsteady),
+    if unexplained().all(ReasonKind::is_about_speed) {
+        unexplained().next().map(|_| Fault::Unsteady)
+    } else {
+        Some(Fault::Failed)
     }
 }
 
 impl<'a> Side<'a> {
     /// Of all trials of the point; `None` where all were stopped from outside.
-    pub(super) fn of(mut all: Vec<&'a KeptTrial>) -> Option<Self> {
+    pub(super) fn new(mut all: Vec<&'a KeptTrial>) -> Option<Self> {
         all.sort_by_key(|trial| trial.record.started_at);
         let number = all.len();
         all.retain(|trial| !matches!(trial.record.status, Status::Interrupted | Status::Running));
@@ -183,7 +185,7 @@ impl<'a> Side<'a> {
     pub(super) fn figures(&self, kind: FigureKind) -> Result<Vec<f64>, String> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for record in self.records() {
-            match kind.of(record) {
+            match kind.value(record) {
                 Ok(figure) => found.push(figure),
                 Err(reason) => missing.push(reason),
             }
@@ -253,4 +255,127 @@ fn within(trial: &KeptTrial, kind: FigureKind) -> Option<Within> {
         }
     };
     Some(Within { interval, effective_seconds: known.effective_size, autocorrelation: known.autocorrelation })
+}
+
+/// What may be said of a figure or a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Better,
+    Worse,
+    NoDifferent,
+    CannotTell,
+}
+
+/// A figure that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    MessagesPerSecond,
+    ResponseP50,
+    ResponseP99,
+    ResponseP999,
+    ServiceP50,
+    ServiceP99,
+    ServiceP999,
+    EndToEndP99,
+}
+
+impl FigureKind {
+    pub(super) const ALL: [FigureKind; 8] = [
+        FigureKind::MessagesPerSecond,
+        FigureKind::ResponseP50,
+        FigureKind::ResponseP99,
+        FigureKind::ResponseP999,
+        FigureKind::ServiceP50,
+        FigureKind::ServiceP99,
+        FigureKind::ServiceP999,
+        FigureKind::EndToEndP99,
+    ];
+
+    /// The quantile, 0 to 1; `None` of a rate.
+    pub(super) fn quantile(self) -> Option<f64> {
+        match self {
+            FigureKind::MessagesPerSecond => None,
+            FigureKind::ResponseP50 | FigureKind::ServiceP50 => Some(0.5),
+            FigureKind::ResponseP99 | FigureKind::ServiceP99 | FigureKind::EndToEndP99 => Some(0.99),
+            FigureKind::ResponseP999 | FigureKind::ServiceP999 => Some(0.999),
+        }
+    }
+
+    /// Whether the record is of a trial that was to have the figure: only the headline's latency, and what consumers saw.
+    pub(super) fn is_wanted_of(self, record: &Record) -> bool {
+        match self.latency_kind() {
+            None => true,
+            Some(LatencyKind::EndToEnd) => record.latency.end_to_end.is_some(),
+            Some(LatencyKind::Response) => record.headline == Headline::Response,
+            Some(_) => record.headline == Headline::Service,
+        }
+    }
+
+    /// The figure of a record, or why it has none. A percentile is that of all messages that were wanted, those that never arrived
+    /// included, as in a threshold; one with too few values beyond it is not known.
+    pub(super) fn value(self, record: &Record) -> Result<f64, String> {
+        match self.quantile() {
+            Some(quantile) => self.at(quantile, record),
+            None if record.counts.acknowledged == 0 => Err("no message was acknowledged".to_owned()),
+            None => Ok(record.throughput.messages_per_second),
+        }
+    }
+
+    /// Another quantile of the figure's latency.
+    pub(super) fn at(self, quantile: f64, record: &Record) -> Result<f64, String> {
+        let Some(kind) = self.latency_kind() else { return Err("a rate has no quantile".to_owned()) };
+        let groups = consumer_groups(record);
+        if kind == LatencyKind::EndToEnd && groups > 0 && record.counts.consumed == Some(0) {
+            return Err("no message was received".to_owned());
+        }
+        measured(Metric::Latency(kind, LatencyStatistic::Quantile(quantile)), record, groups)
+    }
+
+    /// The latency that the figure is a quantile of.
+    pub(super) fn latency(self, record: &Record) -> Option<&Latency> {
+        match self.latency_kind()? {
+            LatencyKind::EndToEnd => record.latency.end_to_end.as_ref(),
+            _ => record.headline_latency(),
+        }
+    }
+
+    fn latency_kind(self) -> Option<LatencyKind> {
+        match self {
+            FigureKind::MessagesPerSecond => None,
+            FigureKind::EndToEndP99 => Some(LatencyKind::EndToEnd),
+            FigureKind::ResponseP50 | FigureKind::ResponseP99 | FigureKind::ResponseP999 => Some(LatencyKind::Response),
+            FigureKind::ServiceP50 | FigureKind::ServiceP99 | FigureKind::ServiceP999 => Some(LatencyKind::Service),
+        }
+    }
+
+    /// Whether a larger figure is a better one.
+    pub fn larger_is_better(self) -> bool {
+        self == FigureKind::MessagesPerSecond
+    }
+}
+
+/// How many groups of consumers were owed each message, as the scenario of the record says.
+pub(super) fn consumer_groups(record: &Record) -> u64 {
+    let Some(consumers) = record.tables().consumers else { return 0 };
+    match (consumers.group, consumers.groups) {
+        (Some(groups), _) => groups.len() as u64,
+        (None, groups) => groups.map_or(1, |groups| groups.0),
+    }
+}
+
+impl fmt::Display for FigureKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            FigureKind::MessagesPerSecond => "messages/s",
+            FigureKind::ResponseP50 => "response p50",
+            FigureKind::ResponseP99 => "response p99",
+            FigureKind::ResponseP999 => "response p99.9",
+            FigureKind::ServiceP50 => "service p50",
+            FigureKind::ServiceP99 => "service p99",
+            FigureKind::ServiceP999 => "service p99.9",
+            FigureKind::EndToEndP99 => "end-to-end p99",
+        })
+    }
 }

@@ -54,7 +54,7 @@ fn trials_that_ran_in_turn_are_paired() {
 }
 
 #[test]
-fn a_trial_that_is_not_valid_takes_its_neighbour_out_and_leaves_the_other_pairs() {
+fn invalid_trial_removes_its_pair_only() {
     // The machine slows down for both from pair to pair, so only pairs show the 2 %.
     let slowing: Vec<f64> = (0..8).map(|pair| 1000.0 * (1.0 - 0.1 * f64::from(pair))).collect();
     let slower: Vec<f64> = slowing.iter().map(|rate| rate * 0.98).collect();
@@ -101,7 +101,7 @@ fn unequal_durability_is_refused_and_other_differences_are_said() {
 }
 
 #[test]
-fn points_are_matched_by_their_values_and_p_is_adjusted_for_them() {
+fn points_match_by_values_and_p_is_adjusted() {
     let with = |rates: &[f64], minute: i64, producers: &[u64]| -> Vec<KeptTrial> {
         let of = |(index, producers): (usize, &u64)| {
             let mut found = trials(rates, minute, 1);
@@ -287,7 +287,7 @@ fn trials_that_fail_or_stall_count() {
 }
 
 #[test]
-fn trials_that_are_not_valid_count_unless_the_machine_explains_them() {
+fn invalid_trials_count_unless_the_machine_explains_them() {
     let invalid = |kinds: &[ReasonKind], number: usize| {
         changed(&sound(60), |index, record| {
             if index < number {
@@ -316,7 +316,7 @@ fn consumers_that_fall_behind_in_b_alone_are_a_regression() {
         changed(&sound(60), |index, record| {
             let latency = record.latency.end_to_end.take();
             record.latency.end_to_end =
-                latency.map(|latency| if index < number { latency.of_growing_lag() } else { latency });
+                latency.map(|latency| if index < number { latency.with_growing_lag() } else { latency });
         })
     };
     let kind = CountKind::TrialsWithGrowingLag;

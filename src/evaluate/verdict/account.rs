@@ -1,7 +1,7 @@
-//! Findings from the ledger: whether it balances, and which messages failed.
+//! Findings from the ledger: whether it balances, and which messages failed; and on a load that was to begin at a set time, and on a share of a
+//! scenario.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::measure::FailureClass;
 use crate::record::ReasonKind::*;
 use crate::record::Status;
@@ -119,12 +119,6 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// Failed messages of transactions that the scenario has aborted: no consumer waits for them.
-fn aborted_on_purpose(evidence: &Evidence<'_>) -> u64 {
-    let aborted = evidence.errors.iter().filter(|error| error.class == FailureClass::Aborted);
-    sum(aborted.map(|error| error.count))
-}
-
 /// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
 fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     if evidence.status == Status::Running {
@@ -133,7 +127,7 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let counts = evidence.counts;
     // Acknowledged messages that were lost are a reason of their own, however few.
-    let failed = counts.failed.saturating_sub(aborted_on_purpose(evidence));
+    let failed = counts.failed.saturating_sub(evidence.aborted_on_purpose);
     let kinds = [("failed", failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
     let messages = sum(kinds.iter().map(|(_, messages)| *messages));
     if messages == 0 {
@@ -231,11 +225,33 @@ fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
+pub(super) fn share_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let late = evidence.start.filter(|start| start.late_ns > limits::LATE_START_NS).map(|start| {
+        let late = duration(start.late_ns as f64);
+        note(
+            LateStart,
+            format!("The load began {late} after the time that was set for it."),
+            "Set `--start-at` later, so that every process has connected by then.",
+            &[("late_ns", start.late_ns as f64)],
+        )
+    });
+    let one_share = evidence.share.map(|share| {
+        note(
+            OneShare,
+            format!("This is share {} of {}: the figures are of its producers and consumers only.", share.number, share.count),
+            "Put all shares together with `brokermark merge`: only then is it known what was lost, and whether thresholds hold.",
+            &[("share", share.number as f64), ("shares", share.count as f64)],
+        )
+    });
+    late.into_iter().chain(one_share).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sound::{judged, notes, reasons};
     use super::*;
-    use crate::record::{ErrorCount, Record};
+    use crate::evaluate::verdict::sound;
+    use crate::record::{ErrorCount, Record, Start};
 
     /// Moves messages from acknowledged to failed or unresolved.
     fn shift(record: &mut Record, failed: u64, unresolved: u64) {
@@ -251,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn few_missing_messages_are_a_note_and_more_a_reason_whatever_became_of_them() {
+    fn few_missing_messages_are_a_note_and_more_a_reason() {
         for (failed, unresolved) in [(50, 0), (0, 50), (25, 25)] {
             assert_eq!(notes(|record, _, _| shift(record, failed, unresolved)), [MissingMessages]);
             assert_eq!(reasons(|record, _, _| shift(record, failed, unresolved)), []);
@@ -271,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_transactions_that_the_scenario_aborts_are_not_missing() {
+    fn messages_of_aborted_transactions_are_not_missing() {
         let aborted = |count| ErrorCount {
             class: FailureClass::Aborted,
             count,
@@ -328,10 +344,33 @@ mod tests {
     }
 
     #[test]
-    fn interruption_and_an_embedded_broker_speak_against_it_and_a_debug_build_is_noted() {
+    fn interruption_and_embedded_broker_are_reasons() {
         assert_eq!(reasons(|record, _, _| record.status = Status::Interrupted), [Interrupted]);
         assert_eq!(reasons(|record, _, _| record.status = Status::Running), [Unfinished]);
         assert_eq!(reasons(|record, _, _| record.environment.embedded = true), [Embedded]);
         assert_eq!(notes(|record, _, _| record.environment.debug_build = true), [DebugBuild]);
+    }
+
+    #[test]
+    fn a_share_is_noted_and_its_verification_is_left_to_the_merge() {
+        let share = sound::share();
+        let verdict = judged(|record, _, _| {
+            record.share = Some(share);
+            record.verification.iter_mut().for_each(|found| found.undecided = 1_000);
+        });
+        assert!(verdict.valid, "{verdict:#?}");
+        assert_eq!(verdict.notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [OneShare]);
+    }
+
+    #[test]
+    fn a_late_start_is_noted() {
+        let start = |late_ns| {
+            notes(|record, _, _| {
+                let at = record.started_at;
+                record.start = Some(Start { planned_at: at, began_at: at, late_ns });
+            })
+        };
+        assert_eq!(start(40_000_000), []);
+        assert_eq!(start(1_500_000_000), [LateStart]);
     }
 }

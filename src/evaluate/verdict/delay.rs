@@ -1,7 +1,6 @@
 //! Findings from the tails: what the load generator itself added to latencies and outages, and whether a few events made a percentile.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{SLEEPER, count, duration, percent};
 use crate::record::{Latency, LoadModel, Outage, Tail};
@@ -224,7 +223,7 @@ mod tests {
     const MILLISECOND: u64 = 1_000_000;
 
     #[test]
-    fn the_tool_s_own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
+    fn own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
         let with = |change: fn(&mut Client, u64), delay: u64| {
             reasons(move |record, _, _| {
                 record.latency.response.as_mut().unwrap().p99_ns = Some(3_000_000);
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_a_reason_by_itself_only_when_long_and_none_when_it_is_a_core_waking_up() {
+    fn long_pause_is_a_reason_and_a_core_waking_up_is_not() {
         let with = |headline: u64, pause: u64| {
             reasons(move |record, _, _| {
                 record.latency.response.as_mut().unwrap().p99_ns = Some(headline);
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_compared_with_the_highest_percentile_that_is_stated() {
+    fn pauses_are_compared_with_the_highest_percentile() {
         let with = |pause_ns: u64| {
             notes(move |record, _, _| {
                 record.latency.response.as_mut().unwrap().p99_99_ns = Some(10 * MILLISECOND);

@@ -3,10 +3,9 @@
 
 use std::ops::Range;
 
-use super::finding::{Finding, against, note};
 use super::steadiness::same_rate;
 use super::trend::Trend;
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration};
 use crate::record::{GroupRow, Phase, SeriesRow, Status};
@@ -21,7 +20,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// A group that fell further behind.
 struct Growth {
     group: u32,
-    /// By how much longer a message waited for the group at the end of the stretch than at its begin, in nanoseconds.
+    /// How much longer a message waited for the group at the end of the stretch than at its begin, in nanoseconds.
     longer_ns: f64,
     /// Lag after the first second and after the last one, where that is known.
     lag: Option<(i64, i64)>,
@@ -65,17 +64,17 @@ fn rows<'a>(evidence: &Evidence<'a>) -> Vec<&'a SeriesRow> {
 /// From when the group began on: what came before waited for it as the scenario wanted.
 fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Growth> {
     let rows: Vec<&SeriesRow> =
-        rows.iter().copied().skip_while(|row| of(row, group).is_none_or(|of| of.consumed == 0)).collect();
+        rows.iter().copied().skip_while(|row| group_row(row, group).is_none_or(|of| of.consumed == 0)).collect();
     // A share does not know what others sent, but it sees how long its consumers' messages took.
     let lags: Option<Vec<i64>> = rows.iter().map(|row| lag(row, group)).collect();
     let lags = lags.filter(|_| evidence.share.is_none());
     let medians: Vec<Option<f64>> =
-        rows.iter().map(|row| of(row, group)?.end_to_end_p50_ns.map(|ns| ns as f64)).collect();
+        rows.iter().map(|row| group_row(row, group)?.end_to_end_p50_ns.map(|ns| ns as f64)).collect();
     let waits = lags.as_ref().map_or(medians.clone(), |lags| waits_of(evidence, &rows, lags));
     let longer_ns = stretches(&rows).into_iter().filter_map(|stretch| {
         let trend = |values: &[Option<f64>]| {
             let known: Vec<f64> = values[stretch.clone()].iter().flatten().copied().collect();
-            Trend::of(&[known]).filter(|_| stretch.len() >= limits::MIN_BINS_FOR_LAG)
+            Trend::new(&[known]).filter(|_| stretch.len() >= limits::MIN_BINS_FOR_LAG)
         };
         // A lag is one look a second, so by chance alone it rises in a few of a thousand groups: the messages that came must say so, too.
         let is_confirmed = trend(&medians).is_none_or(|medians| medians.score >= limits::MIN_SCORE_OF_A_SECOND_TREND);
@@ -90,14 +89,14 @@ fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Gr
     Some(Growth { group, longer_ns, lag: lags.and_then(|lags| Some((*lags.first()?, *lags.last()?))) })
 }
 
-fn of(row: &SeriesRow, group: u32) -> Option<&GroupRow> {
+fn group_row(row: &SeriesRow, group: u32) -> Option<&GroupRow> {
     row.groups.iter().find(|of| of.group == group)
 }
 
 /// A group that is not among the worst is no further behind than these.
 fn lag(row: &SeriesRow, group: u32) -> Option<i64> {
     let least_listed = || row.groups.iter().filter_map(|of| of.consumer_lag).min();
-    of(row, group).map_or_else(least_listed, |of| of.consumer_lag)
+    group_row(row, group).map_or_else(least_listed, |of| of.consumer_lag)
 }
 
 /// How long messages wait that are so many behind, in nanoseconds, by Little's law: at the rate of the row, or, where bursts make it change
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_never_came_speak_against_it_also_where_nothing_is_verified() {
+    fn missing_messages_are_a_reason_without_verification() {
         let with = |verify: bool, lag| {
             reasons(move |record: &mut Record, series, _| {
                 record.verification = record.verification.take().filter(|_| verify);

@@ -90,7 +90,9 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         );
         return (Limiter::Broker, sentence);
     }
-    if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
+    if let Some(in_flight) =
+        InFlight::from_evidence(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE)
+    {
         let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
             "On average, {} of the {} messages that may be in flight were in flight ({}; {}), and half of the answers took {} or longer, while {idle}",
@@ -100,11 +102,10 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             in_flight.sources,
             duration(service as f64),
         );
-        let behind = match missed {
-            true => {
-                "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger window only makes answers slower"
-            }
-            false => "a larger `producers.in_flight` may carry more",
+        let behind = if missed {
+            "the schedule had to wait for answers: either they take long, and a larger `producers.in_flight` carries more, or the broker carries no more, and a larger window only makes answers slower"
+        } else {
+            "a larger `producers.in_flight` may carry more"
         };
         return (Limiter::Window, format!("{window}: {behind}."));
     }
@@ -173,7 +174,7 @@ fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
 /// Messages in flight on average.
 struct InFlight {
     messages: f64,
-    /// Of the window.
+    /// Their share of the window.
     share: f64,
     /// What was found in both ways.
     sources: String,
@@ -183,7 +184,7 @@ impl InFlight {
     /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the rows' ends
     /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
     /// acknowledged too, so they are believed where such are many.
-    fn of(evidence: &Evidence<'_>) -> Option<Self> {
+    fn from_evidence(evidence: &Evidence<'_>) -> Option<Self> {
         if evidence.window == 0 {
             return None;
         }
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_of_the_consumers_is_named_and_leaves_the_limit_as_it_is() {
+    fn consumer_quota_is_named_and_leaves_the_limit() {
         let found = |throttled_fetches| {
             judged(move |record, _, _| {
                 record.wire = Some(crate::record::Wire { fetches: 1000, throttled_fetches, ..Default::default() });
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_with_an_idle_client_is_the_broker_at_its_boundary() {
+    fn full_queue_with_an_idle_client_means_the_broker() {
         let with = |share: f64| {
             limiter(move |record, _, _| {
                 closed(record);
@@ -404,7 +405,7 @@ mod tests {
 
     /// A load that pulses once a second is always met in the same state at the seconds' ends.
     #[test]
-    fn little_s_law_is_believed_before_the_seconds_ends_unless_messages_are_missing() {
+    fn littles_law_decides_unless_messages_are_missing() {
         let with = |by_law: f64, counted: u64, failed: u64| {
             judged(move |record, series, _| {
                 closed(record);
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_s_processes_used_is_named_where_the_broker_may_be_the_limit() {
+    fn broker_processes_are_named_where_they_may_limit() {
         let with = |is_closed: bool| {
             judged(move |record, _, _| {
                 if is_closed {

@@ -5,24 +5,20 @@
 
 mod account;
 mod delay;
-mod finding;
 mod lag;
 mod limiter;
 pub mod limits;
 mod pace;
-mod pipeline;
 mod resources;
-mod share;
 mod steadiness;
 pub(super) mod trend;
 mod verification;
 mod warm_up;
 
 use crate::record::{
-    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Outage, Phase, Pipeline, Record,
-    SeriesRow, Share, Start, Status, Throughput, Verdict, Verification, Wire,
+    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Outage, Phase, Pipeline, Reason,
+    ReasonKind, Record, SeriesRow, Share, Start, Status, Throughput, Verdict, Verification, Wire,
 };
-use finding::Finding;
 
 /// All that a verdict is made from.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +44,10 @@ pub struct Evidence<'a> {
     pub share: Option<&'a Share>,
     /// When the load began, where a time was set.
     pub start: Option<&'a Start>,
-    pub errors: &'a [ErrorCount],
+    /// Messages of aborted transactions, as [`Record::aborted_on_purpose`].
+    pub aborted_on_purpose: u64,
     pub receive_errors: &'a [ErrorCount],
-    /// As in [`Record::messages_before`].
+    /// Messages before the trial, as in [`Record::messages_before`].
     pub messages_before: Option<u64>,
     pub wire: Option<&'a Wire>,
     pub pipeline: Option<&'a Pipeline>,
@@ -58,7 +55,7 @@ pub struct Evidence<'a> {
     pub host_load: Option<&'a HostLoad>,
     /// Cores of the machine, of which the client may be allowed a part only.
     pub machine_cores: usize,
-    /// As in [`Environment::physical_cores`](crate::record::Environment::physical_cores).
+    /// Cores as in [`Environment::physical_cores`](crate::record::Environment::physical_cores).
     pub physical_cores: Option<usize>,
     pub broker_usage: Option<&'a BrokerUsage>,
     /// The rows of the trial's series, in order.
@@ -68,17 +65,17 @@ pub struct Evidence<'a> {
 /// What the record does not say of its scenario in a typed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadShape {
-    /// As in [`Evidence::period_ns`].
+    /// The period, as in [`Evidence::period_ns`].
     pub period_ns: Option<u64>,
-    /// As in [`Evidence::window`].
+    /// The window, as in [`Evidence::window`].
     pub window: u64,
-    /// As in [`Evidence::producers`].
+    /// Producers, as in [`Evidence::producers`].
     pub producers: usize,
 }
 
 impl LoadShape {
     /// The shape that a scenario describes.
-    pub fn of(scenario: &crate::scenario::Scenario) -> Self {
+    pub fn from_scenario(scenario: &crate::scenario::Scenario) -> Self {
         use crate::scenario::{Load, Schedule};
         LoadShape {
             period_ns: match &scenario.load {
@@ -93,7 +90,7 @@ impl LoadShape {
 
 impl<'a> Evidence<'a> {
     /// The evidence in a record that is complete but for its verdict.
-    pub fn of(record: &'a Record, series: &'a [SeriesRow], shape: LoadShape) -> Self {
+    pub fn from_record(record: &'a Record, series: &'a [SeriesRow], shape: LoadShape) -> Self {
         Evidence {
             status: record.status,
             error: record.error.as_deref(),
@@ -111,7 +108,7 @@ impl<'a> Evidence<'a> {
             verification: record.verification.as_ref().filter(|_| record.share.is_none()),
             share: record.share.as_ref(),
             start: record.start.as_ref(),
-            errors: &record.errors,
+            aborted_on_purpose: record.aborted_on_purpose(),
             receive_errors: &record.receive_errors,
             messages_before: record.messages_before,
             wire: record.wire.as_ref(),
@@ -147,8 +144,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         findings.extend(delay::findings(evidence));
         findings.extend(pace::findings(evidence));
         findings.extend(lag::findings(evidence));
-        findings.extend(pipeline::findings(evidence));
-        findings.extend(share::findings(evidence));
+        findings.extend(verification::pipeline_findings(evidence));
+        findings.extend(account::share_findings(evidence));
     }
     let (mut reasons, mut notes) = (Vec::new(), Vec::new());
     for Finding { reason, against } in findings {
@@ -193,7 +190,7 @@ mod sound {
         record.broker_usage = None;
         let mut shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
         spoil(&mut record, &mut series, &mut shape);
-        judge(&Evidence::of(&record, &series, shape))
+        judge(&Evidence::from_record(&record, &series, shape))
     }
 
     pub(super) fn reasons(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Vec<ReasonKind> {
@@ -205,10 +202,35 @@ mod sound {
     }
 }
 
+/// A reason, and whether it speaks against the figures or is only worth knowing.
+struct Finding {
+    reason: Reason,
+    against: bool,
+}
+
+/// Speaks against trusting the figures.
+fn against(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Finding {
+    Finding { reason: reason(kind, evidence, advice, figures), against: true }
+}
+
+/// Is worth knowing.
+fn note(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Finding {
+    Finding { reason: reason(kind, evidence, advice, figures), against: false }
+}
+
+fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Reason {
+    let figures = figures.iter().filter(|(_, value)| value.is_finite());
+    Reason {
+        kind,
+        evidence,
+        advice: advice.to_owned(),
+        figures: figures.map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ReasonKind;
 
     #[test]
     fn a_sound_trial_is_valid_without_a_note() {
@@ -217,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_reason_comes_first_and_every_one_has_words_and_figures() {
+    fn reasons_are_sorted_by_gravity_with_words_and_figures() {
         let verdict = sound::judged(|record, _, _| {
             record.throughput.window_ns = 1_000_000_000;
             record.environment.embedded = true;

@@ -1,7 +1,6 @@
 //! Findings from the pace of the trial: whether it was long enough, and whether it kept its rate.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits, steadiness, warm_up};
+use super::{Evidence, Finding, against, limits, note, steadiness, warm_up};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, duration_at_least, percent, rate};
 use crate::record::{Latency, LimitedBy, Limiter, Reason};
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_missed_by_count_by_delay_and_by_what_was_never_sent_at_their_boundaries() {
+    fn rate_missed_at_each_boundary() {
         // 50,000/s over 10 s: 1 in 1000 may be missing, and 10 ms of messages may be under way at the end.
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_901.0), []);
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_899.0), [RateMissed]);

@@ -1,7 +1,6 @@
 //! Findings from the machine: whether the load generator was the limit, its machine was short of CPU, or time was withheld.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
@@ -166,9 +165,10 @@ fn broker_unwatched(evidence: &Evidence<'_>) -> Option<Finding> {
 /// How the cores of a machine were used that had none left; `None` where some were idle.
 pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
-    let withheld = match load.steal > 0.0 {
-        true => format!(" and {} withheld by the hypervisor", percent(load.steal)),
-        false => String::new(),
+    let withheld = if load.steal > 0.0 {
+        format!(" and {} withheld by the hypervisor", percent(load.steal))
+    } else {
+        String::new()
     };
     let client_share = client_share_of_busy(evidence);
     Some(format!(
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn others_load_and_waiting_for_disks_are_notes_at_their_boundaries() {
+    fn load_of_others_and_disk_waits_are_notes() {
         let with = |busy: f64, io: f64| {
             notes(move |record, _, _| {
                 record.host_load =
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_threads_that_share_cores_are_a_note_once_each_core_is_busy() {
+    fn shared_hardware_threads_are_a_note_when_cores_are_busy() {
         let with = |busy: f64, physical| {
             notes(move |record, _, _| {
                 record.environment.physical_cores = physical;

@@ -3,9 +3,8 @@
 //! Every load is judged. In an open loop, throughput is the share of the due messages that was acknowledged, so that a ramp or
 //! a step does not count as unsteady; bursts are judged by whole periods.
 
-use super::finding::{Finding, against};
 use super::trend::Trend;
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{SLEEPER, count, duration, percent, rate};
 use crate::record::{LoadModel, SeriesRow};
@@ -87,7 +86,7 @@ fn throughput(bins: &[Bin], found: &mut Vec<String>, figures: &mut Vec<(&'static
         return;
     }
     let each = acknowledged / relative.len() as f64;
-    let steadiness = Steadiness::of(&relative);
+    let steadiness = Steadiness::new(&relative);
     if steadiness.variation > allowed(limits::MAX_VARIATION, 1.0, each) {
         found.push(format!(
             "the rate of single stretches of {} varied by {} (standard deviation / mean)",
@@ -132,7 +131,7 @@ fn drift(
         .map(|stretch| stretch.iter().filter_map(|row| percentile(row)).map(|value| value as f64).collect())
         .collect();
     let enough = stretches.iter().map(Vec::len).sum::<usize>() >= limits::MIN_BINS_FOR_TREND;
-    let trend = Trend::of(&stretches).filter(|_| enough)?;
+    let trend = Trend::new(&stretches).filter(|_| enough)?;
     let far = trend.relative_change.abs() > largest && trend.change.abs() > limits::MIN_DRIFT_NS;
     if !far || trend.score.abs() < limits::MIN_TREND_SCORE {
         return None;
@@ -169,9 +168,10 @@ fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -
         _ => 0.0,
     };
     // Then it is not known whether the broker did anything.
-    let paused = match paused_ns >= longest_ns / 2.0 {
-        true => format!("; {SLEEPER} for {} of it", duration(paused_ns)),
-        false => String::new(),
+    let paused = if paused_ns >= longest_ns / 2.0 {
+        format!("; {SLEEPER} for {} of it", duration(paused_ns))
+    } else {
+        String::new()
     };
     Some(format!(
         "nearly nothing was answered for about {}: {} messages waited for half of it or longer{paused}",
@@ -189,7 +189,7 @@ struct Steadiness {
 }
 
 impl Steadiness {
-    fn of(relative: &[f64]) -> Self {
+    fn new(relative: &[f64]) -> Self {
         let mean_of = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let mean = mean_of(relative);
         let squares: f64 = relative.iter().map(|value| (value - mean).powi(2)).sum();

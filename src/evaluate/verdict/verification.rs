@@ -1,10 +1,10 @@
-//! Findings from verification: messages that were lost, unread, repeated or out of order, by group.
+//! Findings from verification: messages that were lost, unread, repeated or out of order, by group; and from a pipeline: whether every
+//! database has every row once, and whether the pipeline kept up.
 
-use super::finding::{Finding, against, note};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration};
-use crate::record::{GroupVerification, Verification};
+use crate::record::readable::{count, duration, percent};
+use crate::record::{GroupVerification, Pipeline, ReadBack, Verification};
 
 pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> Vec<Finding> {
     let acknowledged = evidence.counts.acknowledged.saturating_add(evidence.counts.warm_up.acknowledged);
@@ -20,7 +20,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
 }
 
 /// Describes the groups that `concerns` chooses by `each`, the first few in full.
-fn of_groups(
+fn describe_groups(
     verification: &Verification,
     concerns: impl Fn(&GroupVerification) -> bool,
     each: impl Fn(&GroupVerification) -> String,
@@ -46,7 +46,7 @@ fn sentence(text: String) -> String {
 fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     let Verification { lost, duplicated, corrupt, .. } = *verification;
     let concerns = |group: &GroupVerification| group.lost + group.duplicated + group.corrupt > 0;
-    let described = of_groups(verification, concerns, |group| {
+    let described = describe_groups(verification, concerns, |group| {
         format!(
             "in group {}, {} of {} acknowledged messages were lost, {} were delivered twice without notice and {} were damaged",
             group.group,
@@ -65,7 +65,7 @@ fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 }
 
 fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| group.unread > 0,
         |group| {
@@ -87,7 +87,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 
 fn behind(verification: &Verification) -> Option<Finding> {
     let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::MAX_CATCH_UP_NS);
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| late(group).is_some(),
         |group| {
@@ -110,7 +110,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
 
 fn stored(verification: &Verification) -> Option<Finding> {
     let stored = verification.not_acknowledged_but_stored;
-    let described = of_groups(
+    let described = describe_groups(
         verification,
         |group| group.not_acknowledged_but_stored > 0,
         |group| {
@@ -162,6 +162,112 @@ fn incomplete(verification: &Verification) -> Option<Finding> {
     })
 }
 
+pub(super) fn pipeline_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let Some(pipeline) = evidence.pipeline else { return Vec::new() };
+    [not_written(pipeline), written_twice(pipeline), sink_errors(pipeline), unparsable(pipeline), fell_behind(pipeline)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Rows that a database lacks, or has too often.
+fn not_written(pipeline: &Pipeline) -> Option<Finding> {
+    let missing = pipeline.sinks.iter().filter(|sink| sink.not_written + sink.refused > 0);
+    let mut found: Vec<String> = missing
+        .map(|sink| {
+            let (missing, refused) = (count(sink.not_written), count(sink.refused));
+            format!("{} has not written {missing} rows and refused {refused}", sink.name)
+        })
+        .collect();
+    let produced = pipeline.reconciliation.produced.unwrap_or(pipeline.consumed);
+    if found.is_empty() && pipeline.reconciliation.balanced == Some(false) {
+        found.push(format!("{} messages were produced and {} consumed", count(produced), count(pipeline.consumed)));
+        found.extend(pipeline.sinks.iter().map(|sink| match (sink.row_count.delta, sink.read_back) {
+            (Some(delta), _) => format!("{} wrote {} rows and counts {}", sink.name, count(sink.written), count(delta)),
+            (None, Some(ReadBack { keys, found })) if found < keys => format!(
+                "{} wrote {} rows, and {} of {} keys that were read back did not hold the last value that was written",
+                sink.name,
+                count(sink.written),
+                count(keys - found),
+                count(keys)
+            ),
+            _ => format!("{} wrote {}", sink.name, count(sink.written)),
+        }));
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let sum = |figure: fn(&crate::record::SinkRecord) -> u64| pipeline.sinks.iter().map(figure).sum::<u64>() as f64;
+    Some(against(
+        NotReconciled,
+        format!("Not every row is in every database exactly once: {}.", found.join("; ")),
+        "See `pipeline.sinks` for the causes, by class. Rows that were not written were not committed, so the same group reads them again (except with `commit = \"on-receipt\"`). Refused rows will never be written.",
+        &[("not_written", sum(|sink| sink.not_written)), ("refused", sum(|sink| sink.refused))],
+    ))
+}
+
+fn written_twice(pipeline: &Pipeline) -> Option<Finding> {
+    let duplicates: u64 = pipeline.sinks.iter().map(|sink| sink.duplicates).sum();
+    let repeated: u64 = pipeline.sinks.iter().map(|sink| sink.repeated).sum();
+    let all = duplicates.max(repeated);
+    (all > 0).then(|| {
+        note(
+            WrittenTwice,
+            format!("{} rows were written twice, or were there already when they were written.", count(all)),
+            "After a crash, and when partitions were revoked before a write ended, messages that were written and not yet committed are read again. A batch whose answer was lost is written again. The pipeline delivers at least once, not exactly once.",
+            &[("duplicates", duplicates as f64), ("repeated", repeated as f64)],
+        )
+    })
+}
+
+fn sink_errors(pipeline: &Pipeline) -> Option<Finding> {
+    let errors = || pipeline.sinks.iter().flat_map(|sink| sink.errors.iter().map(move |error| (&sink.name, error)));
+    let (name, most) = errors().max_by_key(|(_, error)| error.count)?;
+    let all: u64 = errors().map(|(_, error)| error.count).sum();
+    Some(note(
+        SinkErrors,
+        format!(
+            "Writing failed {} times (mostly in {name}, of class {}: {}) and was tried again each time.",
+            count(all),
+            most.class,
+            most.first_message.trim_end_matches('.')
+        ),
+        "While a database is unavailable the pipeline takes nothing from the broker, so consumer lag and latencies grow.",
+        &[("errors", all as f64)],
+    ))
+}
+
+fn unparsable(pipeline: &Pipeline) -> Option<Finding> {
+    let unparsable = pipeline.reconciliation.unparsable;
+    let first = pipeline.unparsable.first()?;
+    Some(note(
+        Unparsable,
+        format!("{} messages could not be read (the first: {}, {}).", count(unparsable), first.class, first.first),
+        "They were not written and count as done, so that they do not block the messages behind them.",
+        &[("unparsable", unparsable as f64)],
+    ))
+}
+
+fn fell_behind(pipeline: &Pipeline) -> Option<Finding> {
+    let kept_up = pipeline.consumer_kept_up.filter(|kept_up| !kept_up.held)?;
+    Some(note(
+        FellBehind,
+        format!(
+            "When the load ended, {} of {} acknowledged messages were done ({}). {}",
+            count(kept_up.finished),
+            count(kept_up.acknowledged),
+            percent(kept_up.share),
+            pipeline.bottleneck.evidence
+        ),
+        "Consumer lag grew for as long as the load lasted, so latencies depend on its length more than on the pipeline. Lower the rate, or give the bottleneck more resources.",
+        &[
+            ("finished", kept_up.finished as f64),
+            ("acknowledged", kept_up.acknowledged as f64),
+            ("share", kept_up.share),
+        ],
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sound::{judged, notes, reasons};
@@ -186,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_a_duplicate_or_damage_speaks_against_it_and_names_the_group() {
+    fn loss_duplicate_or_damage_is_a_reason_and_names_the_group() {
         for one in [
             GroupVerification { lost: 1, ..GroupVerification::default() },
             GroupVerification { duplicated: 1, ..GroupVerification::default() },
@@ -210,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_caught_up_late_is_a_note_and_one_that_caught_up_at_once_is_none() {
+    fn late_catch_up_is_a_note_and_a_prompt_one_is_not() {
         let one = |catch_up_ns| {
             let (consumer_lag_at_load_end, catch_up_ns) = (Some(90), Some(catch_up_ns));
             found(GroupVerification { consumer_lag_at_load_end, catch_up_ns, ..GroupVerification::default() })

@@ -1,35 +1,34 @@
 //! Whether the measurement began before the load was steady.
 
-use super::finding::{Finding, note};
 use super::steadiness::{median_of, same_rate};
-use super::{Evidence, limits};
+use super::{Evidence, Finding, limits, note};
 use crate::record::ReasonKind::WarmUpTooShort;
 use crate::record::readable::{duration, rate};
 use crate::record::{LoadModel, SeriesRow};
 use crate::statistics::steady_from;
 
 /// A figure of each second, and by how much its begin may differ from the rest.
-struct Course {
+struct SteadySeries {
     name: &'static str,
     of: fn(&SeriesRow) -> Option<f64>,
     largest: f64,
     readable: fn(f64) -> String,
 }
 
-const COURSES: [Course; 3] = [
-    Course {
+const SERIES: [SteadySeries; 3] = [
+    SteadySeries {
         name: "messages/s",
         of: |row| Some(row.acknowledged as f64 / row.seconds()),
         largest: limits::MAX_BEGIN_DIFFERENCE,
         readable: rate,
     },
-    Course {
+    SteadySeries {
         name: "p50",
         of: |row| median_of(row).map(|value| value as f64),
         largest: limits::MAX_BEGIN_DIFFERENCE,
         readable: duration,
     },
-    Course {
+    SteadySeries {
         name: "p99",
         of: |row| row.p99_ns.map(|value| value as f64),
         largest: limits::MAX_TAIL_DRIFT,
@@ -45,7 +44,7 @@ pub(super) fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
     if evidence.period_ns.is_some() || !one_rate {
         return None;
     }
-    let begins: Vec<Begin> = COURSES.iter().filter_map(|course| begin(course, &rows)).collect();
+    let begins: Vec<Begin> = SERIES.iter().filter_map(|series| begin(series, &rows)).collect();
     let seconds = begins.iter().map(|begin| begin.seconds).reduce(f64::max)?;
     let found: Vec<String> = begins.into_iter().map(|begin| begin.text).collect();
     Some(note(
@@ -66,18 +65,18 @@ struct Begin {
     text: String,
 }
 
-fn begin(course: &Course, rows: &[&SeriesRow]) -> Option<Begin> {
-    let figures: Option<Vec<f64>> = rows.iter().map(|row| (course.of)(row)).collect();
+fn begin(series: &SteadySeries, rows: &[&SeriesRow]) -> Option<Begin> {
+    let figures: Option<Vec<f64>> = rows.iter().map(|row| (series.of)(row)).collect();
     let figures = figures?;
     let cut = steady_from(&figures).filter(|cut| *cut > 0)?;
     let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
     let (before, after) = (mean(&figures[..cut]), mean(&figures[cut..]));
-    if (before - after).abs() <= course.largest * after {
+    if (before - after).abs() <= series.largest * after {
         return None;
     }
     let seconds = rows[..cut].iter().map(|row| row.seconds()).sum();
-    let (before, after) = ((course.readable)(before), (course.readable)(after));
-    Some(Begin { seconds, text: format!("{} was {before} before and {after} after that", course.name) })
+    let (before, after) = ((series.readable)(before), (series.readable)(after));
+    Some(Begin { seconds, text: format!("{} was {before} before and {after} after that", series.name) })
 }
 
 #[cfg(test)]

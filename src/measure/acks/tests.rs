@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::interval::Tally;
-use super::super::send_run::SendRuns;
 use super::*;
+use crate::measure::send_tag::SendRuns;
 
 fn collected(acks: &Acks) -> Interval {
     let mut interval = Interval::default();
@@ -14,7 +14,7 @@ fn collected(acks: &Acks) -> Interval {
 }
 
 #[test]
-fn outcomes_of_several_recorders_add_up_and_open_the_right_windows() {
+fn outcomes_of_recorders_add_up_and_open_their_windows() {
     let acks = Acks::new(Clock::start(), 2, true);
     acks.window(0).submit(3);
     acks.window(1).submit(2);
@@ -102,7 +102,7 @@ fn response_is_service_plus_schedule_delay() {
 }
 
 #[test]
-fn an_answer_that_comes_after_many_minutes_has_its_whole_service_time_or_is_counted_beyond_the_range() {
+fn late_answer_has_its_service_time_or_is_beyond_the_range() {
     let clock = Clock::started_ago(Duration::from_secs(2_000));
     let sent_ns = |ago_s: u64| clock.now_ns() - ago_s * 1_000_000_000;
     let acks = Acks::new(clock, 1, true);
@@ -117,7 +117,7 @@ fn an_answer_that_comes_after_many_minutes_has_its_whole_service_time_or_is_coun
 }
 
 #[test]
-fn acknowledged_messages_of_all_producers_are_marked_and_failed_ones_are_not() {
+fn acknowledged_messages_are_marked_and_failed_ones_are_not() {
     let verification = Arc::new(Verification::new(3, 1));
     let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()));
     let recorder = acks.recorder();
@@ -140,9 +140,9 @@ fn acknowledged_messages_of_all_producers_are_marked_and_failed_ones_are_not() {
 }
 
 #[test]
-fn partitions_have_latencies_of_their_own_that_add_up_to_those_of_all() {
+fn latencies_of_partitions_add_up_to_those_of_all() {
     let names = PartitionNames::new(["topic"].map(Arc::from).into_iter());
-    let acks = Acks::of_partitions(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
+    let acks = Acks::with_partitions(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
     let [first, second] = [0, 1].map(|number| acks.partition("topic", Some(number)));
     let recorder = acks.recorder();
     {

@@ -125,7 +125,7 @@ fn what_is_handed_over_last_of_many_arrived_later() {
 }
 
 #[test]
-fn a_flag_makes_a_repetition_a_redelivery_and_the_first_arrival_nothing_else() {
+fn redelivery_flag_matters_only_for_a_repetition() {
     let arrivals = verified(1);
     let mut recorder = arrivals.recorder(SUBSCRIPTION);
     for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
@@ -173,7 +173,7 @@ fn what_has_been_passed_is_known_by_partition_over_all_members() {
 }
 
 #[test]
-fn times_count_from_the_headers_clock_and_only_those_of_timed_producers() {
+fn latencies_use_the_headers_clock_and_timed_producers() {
     const AHEAD_NS: u64 = 1_000_000_000_000;
     let arrivals = Arrivals::across_processes(Clock::start(), AHEAD_NS, 1..2, 7, 1, None);
     let mut recorder = arrivals.recorder(SUBSCRIPTION);
@@ -273,7 +273,7 @@ fn a_trace_header_beside_the_payload_covers_all_of_it() {
 }
 
 #[test]
-fn every_consumer_has_figures_of_its_own_that_add_up_to_those_of_all() {
+fn figures_of_consumers_add_up_to_those_of_all() {
     let arrivals = verified(1);
     let mut recorders = [1, 0].map(|member| arrivals.recorder_of(SUBSCRIPTION, member));
     let mut receive = |member: usize, sequence: u64| {

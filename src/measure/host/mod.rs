@@ -4,35 +4,26 @@
 //! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
 //! is `None`.
 
-mod core_set;
-pub mod exposition;
+mod cores;
 mod other;
 mod pauses;
 pub mod polling;
-mod pressure;
 mod process;
-mod scheduling;
 mod system;
 pub mod tasks;
-mod threads;
-mod throttling;
-pub mod timers;
-mod wall_clock;
 
 use std::time::{Duration, Instant};
 
-pub use core_set::CoreSet;
-pub use other::{OtherUsage, ProcessFamily};
+pub use cores::{CoreSet, quota_cores, throttled};
+pub use other::{OtherUsage, ProcessFamily, parse_metrics};
 pub use pauses::{HostShare, LongPause, PauseProbe, paused_ns};
-pub use pressure::{Pressure, PressureTotals};
-pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
-pub use scheduling::{scheduling_policy, set_batch};
-pub use system::{SystemLoad, SystemTimes, kibibytes};
+pub use process::{
+    BusiestThread, ProcessUsage, ThreadTimes, make_timers_exact, peak_memory_bytes, reset_peak_memory,
+    resident_memory_bytes, scheduling_policy, set_batch,
+};
+pub use system::{Pressure, PressureTotals, SystemLoad, SystemTimes, WallClock, clock_is_synchronised, kibibytes};
 pub use tasks::BusiestTask;
 use tasks::TaskTimes;
-pub use threads::{BusiestThread, ThreadTimes};
-pub use throttling::{quota_cores, throttled};
-pub use wall_clock::{WallClock, clock_is_synchronised};
 
 use super::{Clock, Distribution};
 
@@ -131,26 +122,26 @@ impl CpuLaps {
 #[derive(Debug, Clone)]
 pub struct HostUsage {
     pub elapsed: Duration,
-    /// Without the probe for [`HostUsage::pauses`], which does not belong to the load.
+    /// What this process used, without the probe for [`HostUsage::pauses`], which does not belong to the load.
     pub process: ProcessUsage,
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,
-    /// Of the thread that asks, and of those that it started.
+    /// Policy of the thread that asks, and of those that it started.
     pub scheduling_policy: Option<&'static str>,
-    /// By its work, without [`polling`]. Threads that ended in between are not seen.
+    /// The busiest thread by its work, without [`polling`]. Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
-    /// By the time for which it ran on threads, without [`polling`]. `None`: no task was timed often enough.
+    /// The busiest task by the time for which it ran on threads, without [`polling`]. `None`: no task was timed often enough.
     pub busiest_task: Option<BusiestTask>,
-    /// Since [`reset_peak_memory`] succeeded, else since the process began.
+    /// Peak memory since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,
     pub system: Option<SystemLoad>,
     /// Time for which a CPU quota kept this process's control groups from running, summed over cores.
     pub throttled: Option<Duration>,
-    /// Of the whole machine.
+    /// Pressure on the whole machine.
     pub pressure: Pressure,
     /// How late a thread woke in each millisecond of the host's that is this process's, in nanoseconds.
     pub pauses: Distribution,
-    /// Those of 20 ms and more, in order of time, since the load began.
+    /// Pauses of 20 ms and more, in order of time, since the load began.
     pub long_pauses: Vec<LongPause>,
 }
 

@@ -1,4 +1,5 @@
-//! What processes other than this one use, as the broker's on the same machine: proc_pid_stat(5) and proc_pid_status(5).
+//! What processes other than this one use, as the broker's: from proc_pid_stat(5) and proc_pid_status(5) on the same machine, or from what a
+//! server's Prometheus endpoint tells of its own process, in the text format (prometheus.io, "Exposition formats").
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +36,7 @@ pub struct ProcessFamily {
 
 impl ProcessFamily {
     /// The process `id` with the descendants that it has now; `None` without such a process, or where the system does not tell.
-    pub fn of(id: u32) -> Option<Self> {
+    pub fn from_id(id: u32) -> Option<Self> {
         let parents = parents();
         let mut ids = vec![id];
         let mut next = 0;
@@ -63,24 +64,24 @@ impl ProcessFamily {
 fn parents() -> BTreeMap<u32, u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter_map(|id| Some((id, Stat::of(id)?.parent))).collect()
+    ids.filter_map(|id| Some((id, Stat::read(id)?.parent))).collect()
 }
 
 fn usage(id: u32) -> Option<OtherUsage> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let memory_bytes = kibibytes(&status, "VmRSS:").map(|kibibytes| kibibytes * 1024);
-    Some(OtherUsage { cpu: Stat::of(id)?.cpu(ticks_per_second()), memory_bytes })
+    Some(OtherUsage { cpu: Stat::read(id)?.cpu(ticks_per_second()), memory_bytes })
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
-    /// In user mode and in the kernel, of all its threads.
+    /// CPU time in user mode and in the kernel, of all its threads.
     ticks: u64,
 }
 
 impl Stat {
-    fn of(id: u32) -> Option<Self> {
+    fn read(id: u32) -> Option<Self> {
         Stat::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
@@ -112,6 +113,35 @@ fn ticks_per_second() -> u64 {
     100
 }
 
+/// Metrics with the CPU time of the process, and how many of their units a second has. The first is that of Prometheus' client
+/// libraries, which Pulsar and the JMX exporter have too; the second is of RabbitMQ's plugin, where Erlang counts milliseconds.
+const CPU: [(&str, f64); 2] = [("process_cpu_seconds_total", 1.0), ("erlang_vm_statistics_runtime_milliseconds", 1e3)];
+
+/// Metrics with its resident memory.
+const MEMORY: [&str; 2] = ["process_resident_memory_bytes", "rabbitmq_process_resident_memory_bytes"];
+
+/// What a process has used by its metrics; `None` when they do not tell its CPU time.
+pub fn parse_metrics(text: &str) -> Option<OtherUsage> {
+    let cpu = CPU.iter().find_map(|(name, per_second)| Some(sum(text, name)? / per_second))?;
+    let memory_bytes = MEMORY.iter().find_map(|name| sum(text, name)).map(|bytes| bytes as u64);
+    Some(OtherUsage { cpu: Duration::try_from_secs_f64(cpu).ok()?, memory_bytes })
+}
+
+/// The sum of a metric over its labels; `None` without it.
+fn sum(text: &str, name: &str) -> Option<f64> {
+    let values = text.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        // Else it is another metric whose name begins alike.
+        let rest = match rest.strip_prefix('{') {
+            Some(labels) => labels.rsplit_once('}')?.1,
+            None => rest.strip_prefix([' ', '\t'])?,
+        };
+        // A time may follow the value.
+        rest.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    values.filter(|value| value.is_finite()).reduce(|sum, value| sum + value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +165,7 @@ mod tests {
             .spawn()
             .unwrap();
         let grown = |before: Duration| loop {
-            let usage = ProcessFamily::of(shell.id()).and_then(|family| family.usage()).unwrap_or_default();
+            let usage = ProcessFamily::from_id(shell.id()).and_then(|family| family.usage()).unwrap_or_default();
             if usage.cpu > before {
                 return usage;
             }
@@ -146,6 +176,23 @@ mod tests {
         unsafe { libc::kill(shell.id() as libc::pid_t, libc::SIGTERM) };
         shell.wait().unwrap();
         assert!(second.cpu > first.cpu && second.memory_bytes.unwrap() > 0, "{first:?} {second:?}");
-        assert_eq!(ProcessFamily::of(shell.id()), None, "it has ended");
+        assert_eq!(ProcessFamily::from_id(shell.id()), None, "it has ended");
+    }
+
+    #[test]
+    fn metrics_of_processes_are_found_with_and_without_labels() {
+        let text = "# HELP process_cpu_seconds_total Total CPU.\n# TYPE process_cpu_seconds_total counter\n\
+                    process_cpu_seconds_total 12.5\nprocess_cpu_seconds_total_more 9\nprocess_resident_memory_bytes 1.5e+06\n";
+        let usage = OtherUsage { cpu: Duration::from_millis(12_500), memory_bytes: Some(1_500_000) };
+        assert_eq!(parse_metrics(text), Some(usage));
+        let labelled = text.replace("total 12.5", "total{cluster=\"a {b} c\",le=\"1\"} 12.5 1700000000000");
+        assert_eq!(parse_metrics(&labelled), Some(usage));
+        let rabbitmq =
+            "erlang_vm_statistics_runtime_milliseconds 2500\nrabbitmq_process_resident_memory_bytes{node=\"a\"} 7\n";
+        assert_eq!(
+            parse_metrics(rabbitmq),
+            Some(OtherUsage { cpu: Duration::from_millis(2_500), memory_bytes: Some(7) })
+        );
+        assert_eq!(parse_metrics("go_goroutines 5\nprocess_cpu_seconds_total NaN\n"), None);
     }
 }

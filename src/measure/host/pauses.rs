@@ -12,9 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use super::super::{Clock, Distribution};
-use super::{ProcessUsage, timers};
+use super::{ProcessUsage, make_timers_exact};
 
-/// From one wake-up of a host to the next.
+/// Time from one wake-up of a host to the next.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// The most milliseconds from one wake-up of a process to its next: with fewer values a second, the upper percentiles would say little.
@@ -33,13 +33,13 @@ const OWN_EVERY: u32 = 16;
 /// Which of the processes that load from one host this one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostShare {
-    /// From 0.
+    /// The number of this process on its host, from 0.
     pub number: usize,
     pub count: usize,
 }
 
 impl HostShare {
-    /// Of a process that knows of no other.
+    /// The share of a process that knows of no other.
     pub const ALONE: HostShare = HostShare { number: 0, count: 1 };
 
     /// From one wake-up of this process to the next.
@@ -74,11 +74,11 @@ pub fn paused_ns(pauses: &[LongPause], from_ns: u64, until_ns: u64) -> u64 {
 /// A thread that notes how late it wakes, until it is dropped.
 #[derive(Debug)]
 pub struct PauseProbe {
-    shared: Arc<Shared>,
+    shared: Arc<ProbeShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProbeShared {
     interval: Duration,
     clock: Clock,
     state: Mutex<Probed>,
@@ -104,7 +104,7 @@ pub struct Noted {
     pub lateness: Distribution,
     /// What its own thread used for it.
     pub own: ProcessUsage,
-    /// In order of time, also of the time before the probe counted anew.
+    /// Long pauses in order of time, also before the probe counted anew.
     pub long: Vec<LongPause>,
 }
 
@@ -147,7 +147,8 @@ impl PauseProbe {
             counts_from: now,
             own_before: None,
         });
-        let shared = Arc::new(Shared { interval: host_share.interval(), clock, state, ended: AtomicBool::new(false) });
+        let shared =
+            Arc::new(ProbeShared { interval: host_share.interval(), clock, state, ended: AtomicBool::new(false) });
         let probe = shared.clone();
         // The thread ends by itself, within an interval of the probe's end.
         let _ = thread::Builder::new().name("pause-probe".into()).spawn(move || probe.run());
@@ -179,9 +180,9 @@ impl Drop for PauseProbe {
     }
 }
 
-impl Shared {
+impl ProbeShared {
     fn run(&self) {
-        timers::be_exact();
+        make_timers_exact();
         let mut wake_ups = 0u32;
         let mut due = self.state.lock().due;
         while !self.ended.load(Ordering::Relaxed) {
@@ -189,7 +190,7 @@ impl Shared {
             let woken = Instant::now();
             let mut state = self.state.lock();
             if wake_ups.is_multiple_of(OWN_EVERY) {
-                state.noted.own = ProcessUsage::of_this_thread();
+                state.noted.own = ProcessUsage::this_thread();
             }
             wake_ups = wake_ups.wrapping_add(1);
             state.note_until(woken, self.interval, self.clock);
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_the_probe_itself_used_is_known_but_for_its_last_wake_ups() {
+    fn cpu_time_of_the_pause_probe_is_known() {
         let probe = PauseProbe::begin(HostShare { number: 1, count: 2 }, Clock::start());
         // Nothing is known before its first wake-up.
         let waits = || probe.noted().own.voluntary_context_switches.unwrap_or(0);

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::polling;
 
-/// Of so many polls, one is timed.
+/// One of so many polls is timed.
 const ONE_IN: u64 = 32;
 
 /// From this length on, two readings of the clock add less than 1 % to a poll.

@@ -1,16 +1,15 @@
-//! Sockets and buffers of connections that read and write without blocking. The caller defines the frames.
+//! Sockets and buffers of connections that read and write without blocking: bytes to write, and bytes that were read and hold frames. The caller
+//! defines the frames.
 
-mod buffers;
 mod polled;
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::task::{Context, Poll};
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
 
-pub use self::buffers::{ReadBuffer, WriteBuffer};
 pub use self::polled::{CountCpuTime, PolledStream};
 
 /// A connected socket.
@@ -78,5 +77,166 @@ impl Transport {
             Transport::Upgraded(stream) => stream.try_write(bytes),
             Transport::Polled(stream) => stream.try_write(bytes),
         }
+    }
+}
+
+/// The size of an empty read buffer, which is also the most that one read takes. It grows for a larger frame.
+const READ_BUFFER_BYTES: usize = 256 << 10;
+
+/// What an empty read buffer keeps of what it grew to: one frame that is far larger than the others does not hold its memory until the end.
+const MAX_KEPT_BYTES: usize = 16 << 20;
+
+/// With less free space than this at its end, the buffer moves its unread bytes to its beginning.
+const MIN_FREE_BYTES: usize = 64 << 10;
+
+/// Bytes to write.
+#[derive(Default)]
+pub struct WriteBuffer {
+    pub bytes: Vec<u8>,
+    written: usize,
+}
+
+impl WriteBuffer {
+    /// Bytes that the socket has not accepted yet.
+    pub fn unwritten(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Writes as much as the socket accepts now. Returns whether that was everything.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn flush(&mut self, transport: &Transport) -> io::Result<bool> {
+        while self.unwritten() > 0 {
+            match transport.try_write(&self.bytes[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Without this, written bytes would pile up for as long as the socket accepts less than everything.
+                    if self.written > READ_BUFFER_BYTES {
+                        self.bytes.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.clear();
+        Ok(true)
+    }
+
+    /// Writes everything, waiting for the socket where necessary.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub async fn flush_all(&mut self, transport: &Transport) -> io::Result<()> {
+        while !self.flush(transport)? {
+            transport.writable().await?;
+        }
+        Ok(())
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.written = 0;
+    }
+}
+
+/// Bytes that were read, and the frames in them.
+pub struct ReadBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    most: usize,
+}
+
+impl ReadBuffer {
+    /// For frames of at most `most` bytes.
+    pub fn new(most: usize) -> Self {
+        ReadBuffer { bytes: vec![0; READ_BUFFER_BYTES], start: 0, end: 0, most }
+    }
+
+    /// Reads once. Returns 0 when no data is available.
+    ///
+    /// # Errors
+    /// When the connection has ended or failed.
+    pub fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if self.bytes.len() > MAX_KEPT_BYTES {
+                self.bytes = vec![0; READ_BUFFER_BYTES];
+            }
+        } else if self.bytes.len() - self.end < MIN_FREE_BYTES {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.bytes.len() - self.end < MIN_FREE_BYTES {
+                // A single frame fills nearly all of it. Decoding rejects a frame that is too large before it has arrived.
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        match transport.try_read(&mut self.bytes[self.end..]) {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(count) => {
+                self.end += count;
+                Ok(count)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether [`ReadBuffer::next`] will return a frame.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    pub fn has_next<'a, F, E>(
+        &'a self,
+        decode: impl FnOnce(&'a [u8], usize) -> Result<Option<(F, usize)>, E>,
+    ) -> Result<bool, E> {
+        Ok(decode(&self.bytes[self.start..self.end], self.most)?.is_some())
+    }
+
+    /// The next whole frame, which `decode` finds at the beginning of the unread bytes, with its length. `None`: it has not
+    /// arrived completely.
+    ///
+    /// # Errors
+    /// Those of `decode`, which rejects a frame that is larger than the maximum before it has arrived.
+    #[inline]
+    pub fn next<'a, F, E>(
+        &'a mut self,
+        decode: impl FnOnce(&'a [u8], usize) -> Result<Option<(F, usize)>, E>,
+    ) -> Result<Option<F>, E> {
+        let ReadBuffer { bytes, start, end, most } = self;
+        let Some((frame, length)) = decode(&bytes[*start..*end], *most)? else { return Ok(None) };
+        *start += length;
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_frame_does_not_keep_its_memory() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let transport = Transport::Upgraded(near);
+        let writing = tokio::spawn(async move {
+            far.write_all(&vec![7; 20 << 20]).await.unwrap();
+            far
+        });
+        let mut buffer = ReadBuffer::new(1 << 30);
+        let whole = |bytes: &[u8], _: usize| Ok::<_, ()>((bytes.len() == 20 << 20).then_some(((), bytes.len())));
+        while buffer.next(whole).unwrap().is_none() {
+            transport.readable().await.unwrap();
+            buffer.fill(&transport).unwrap();
+        }
+        let _far = writing.await.unwrap();
+        assert!(buffer.bytes.capacity() >= 20 << 20);
+        buffer.fill(&transport).unwrap();
+        assert_eq!(buffer.bytes.capacity(), READ_BUFFER_BYTES);
     }
 }

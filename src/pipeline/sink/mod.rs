@@ -1,4 +1,5 @@
-//! Where batches are written to: a small trait, and the list of kinds. A new kind adds its lines to the list.
+//! Where batches are written to: a small trait, the list of kinds, and the proof that a database can be reached and written to, before any
+//! row: at the begin of a trial, and for `brokermark doctor`. A new kind adds its lines to the list.
 
 #[cfg(feature = "mongodb")]
 mod mongodb;
@@ -6,17 +7,20 @@ mod mongodb;
 mod redis;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::{BoxFuture, join_all, ready};
+use tokio::time::timeout;
 
 use super::batch::Batch;
 use crate::measure::{Clock, FailureClass};
+use crate::scenario::tables::schema_of;
 use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 
 /// How long connecting may take at most.
 #[cfg(any(feature = "mongodb", feature = "redis"))]
-const CONNECT: std::time::Duration = std::time::Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// A database, not yet connected to.
 pub trait Database: Send + Sync {
@@ -34,7 +38,7 @@ pub trait Sink: Send {
 
     /// Writes all rows of the batch; it resolves when the database has acknowledged them, each as written, as a duplicate
     /// or as refused.
-    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>>;
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<WriteOutcome, SinkError>>;
 
     /// Proves, without writing a row, that rows may be written.
     fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>>;
@@ -68,7 +72,7 @@ pub struct ReadBack {
 
 /// The results of a batch's rows.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Written {
+pub struct WriteOutcome {
     pub rows: u64,
     /// Rows that the database has already.
     pub duplicates: u64,
@@ -108,7 +112,7 @@ impl SinkError {
 /// What a sink is opened with.
 pub struct Opening<'a> {
     pub options: &'a toml::Table,
-    /// For each of the fields that the sink needs, in its order, the batch's column.
+    /// The batch's column for each of the fields that the sink needs, in its order.
     pub columns: &'a [usize],
     /// The topic of the messages.
     pub topic: &'a str,
@@ -131,7 +135,7 @@ const KINDS: &[Kind] = &[
 ];
 
 const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {
-    let mut all = [SinkDescriptor { kind: "", check_options: nothing, files: &[] }; KINDS.len()];
+    let mut all = [SinkDescriptor { kind: "", options_schema: schema_of::<()>, check_options: nothing }; KINDS.len()];
     let mut index = 0;
     while index < KINDS.len() {
         all[index] = KINDS[index].descriptor;
@@ -165,4 +169,68 @@ pub fn open(
     let column = |field: &String| columns.iter().position(|name| name == field).unwrap_or_default();
     let columns: Vec<usize> = sink.needs.fields.iter().map(column).collect();
     (kind.open)(&Opening { options: &sink.options, columns: &columns, topic, clock, connections })
+}
+
+/// How long a sink may take to prove that it can be written to.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why a sink cannot be written to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("cannot be written to: {}", .0.message.trim_end_matches('.'))]
+    Unwritable(SinkError),
+    #[error("cannot be written to: no answer within {PATIENCE:?}")]
+    Silent,
+    #[error(
+        "holds rows already, and brokermark removes only its own: remove them, write elsewhere, or remove `pipeline.remove_rows`"
+    )]
+    HoldsRows,
+}
+
+/// What is known of a sink before any row.
+#[derive(Debug)]
+pub struct ExaminedSink {
+    /// Its kind and address.
+    pub place: String,
+    /// The settings that decide what its acknowledgements mean, or why nothing can be written.
+    pub found: Result<BTreeMap<String, String>, Refusal>,
+}
+
+/// Examines every sink of a pipeline that reads `topic`. No row is written.
+///
+/// # Errors
+/// When a secret or a file cannot be read.
+pub async fn examine(config: &scenario::Pipeline, topic: &str) -> Result<Vec<ExaminedSink>, String> {
+    let columns: Vec<String> = config.sinks.iter().flat_map(|sink| sink.needs.fields.clone()).collect();
+    let clock = Clock::start();
+    let open = |one| open(one, &columns, topic, clock, 1);
+    let databases: Vec<Box<dyn Database>> = config.sinks.iter().map(open).collect::<Result<_, _>>()?;
+    let examinations = databases.iter().map(|database| async {
+        let found = match prove(&**database, config.remove_rows).await {
+            Ok(mut sink) => {
+                Ok(timeout(PATIENCE, sink.durability()).await.ok().and_then(Result::ok).unwrap_or_default())
+            }
+            Err(refusal) => Err(refusal),
+        };
+        ExaminedSink { place: database.place(), found }
+    });
+    Ok(join_all(examinations).await)
+}
+
+/// Proves that the sink can be written to, and, with `removes`, that it holds nothing where its rows will be removed. The connection
+/// is returned.
+pub(super) async fn prove(database: &dyn Database, removes: bool) -> Result<Box<dyn Sink>, Refusal> {
+    let proof = async {
+        let mut sink = database.connection();
+        sink.connect().await?;
+        sink.prove().await?;
+        let is_free = !removes || sink.is_empty().await?;
+        Ok::<_, SinkError>((sink, is_free))
+    };
+    match timeout(PATIENCE, proof).await {
+        Ok(Ok((sink, true))) => Ok(sink),
+        Ok(Ok((_, false))) => Err(Refusal::HoldsRows),
+        Ok(Err(error)) => Err(Refusal::Unwritable(error)),
+        Err(_) => Err(Refusal::Silent),
+    }
 }

@@ -1,7 +1,8 @@
-//! How the ranks find rank 0, and what is done where they cannot run together.
+//! How the ranks find rank 0 at one of its machine's addresses, and what is done where they cannot run together.
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -11,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Connection, Event, Hub};
 use crate::ranks::clock::Stage;
-use crate::ranks::message::{FromRoot, Hello};
-use crate::ranks::{JOIN, RanksError, SILENCE, frame};
+use crate::ranks::message::{self, FromRoot, Hello};
+use crate::ranks::{JOIN, RanksError, SILENCE};
 
 /// The longest first message: the names and sums of payload files are the most of it.
 const MAX_HELLO: u32 = 1 << 20;
@@ -28,7 +29,7 @@ impl Hub {
     ///
     /// # Errors
     /// When one does not come, or the ranks cannot run together.
-    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, Ungathered> {
+    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, JoinError> {
         Hub::gather_within(JOIN, listener, size, token, injected_ns).await
     }
 
@@ -38,7 +39,7 @@ impl Hub {
         size: usize,
         token: u64,
         injected_ns: i64,
-    ) -> Result<Self, Ungathered> {
+    ) -> Result<Self, JoinError> {
         let (joined, mut joining) = unbounded_channel();
         let accepting = tokio::spawn(accept(listener, token, size, joined));
         let mut found: Vec<Option<(Hello, TcpStream)>> = (0..size).map(|_| None).collect();
@@ -61,7 +62,7 @@ impl Hub {
         let hub = Hub { ranks: ranks.collect(), events, waiting: VecDeque::new(), stage: Stage::Before, injected_ns };
         match hub.refusal(patience) {
             None => Ok(hub),
-            Some(error) => Err(Ungathered { error, hub }),
+            Some(error) => Err(JoinError { error, hub }),
         }
     }
 
@@ -96,16 +97,16 @@ impl Hub {
 
 /// Ranks that cannot run together.
 #[derive(Debug)]
-pub struct Ungathered {
+pub struct JoinError {
     /// Why they cannot.
     pub error: RanksError,
     hub: Hub,
 }
 
-impl Ungathered {
+impl JoinError {
     /// Tells those that have connected why, and waits until they have closed their connections.
     pub async fn dismiss(self, patience: Duration) {
-        let Ungathered { error, mut hub } = self;
+        let JoinError { error, mut hub } = self;
         hub.tell_all(&FromRoot::Refused { reason: error.to_string() });
         let mut connected: Vec<usize> = hub.reachable().collect();
         // After the last order, the connections are closed from here, too.
@@ -152,10 +153,78 @@ pub(super) async fn next_of<T, F: Future<Output = io::Result<T>>>(mut take: impl
 
 async fn welcome(mut stream: TcpStream, token: u64, size: usize) -> io::Result<(Hello, TcpStream)> {
     stream.set_nodelay(true)?;
-    let hello: Hello = frame::read_up_to(MAX_HELLO, &mut stream, SILENCE).await?;
+    let hello: Hello = message::read_frame_up_to(MAX_HELLO, &mut stream, SILENCE).await?;
     if hello.token != token || hello.rank >= size {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    frame::write(&mut stream, &FromRoot::Welcome).await?;
+    message::write_frame(&mut stream, &FromRoot::Welcome).await?;
     Ok((hello, stream))
+}
+
+/// Addresses of all interfaces that are up: those of a network first, those of the machine itself last.
+pub fn addresses() -> Vec<IpAddr> {
+    let mut found = interface_addresses();
+    if !found.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+        found.push(Ipv4Addr::LOCALHOST.into());
+    }
+    found.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    found.dedup();
+    found
+}
+
+fn interface_addresses() -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the call writes a pointer to `first`, which is there to be written to.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return found;
+    }
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: the list is valid until it is freed below, and ends with a null pointer (getifaddrs(3)).
+        let interface = unsafe { &*next };
+        // SAFETY: `ifa_addr` is null or points to an address of the list.
+        found.extend(unsafe { address(interface.ifa_addr) });
+        next = interface.ifa_next;
+    }
+    // SAFETY: `first` is the list that `getifaddrs` made, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+/// # Safety
+/// The pointer is null, or points to an address whose structure is that of its family.
+unsafe fn address(of: *const libc::sockaddr) -> Option<IpAddr> {
+    if of.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and every address begins with its family.
+    match i32::from(unsafe { (*of).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the family says which structure this is; it may not be aligned for it.
+            let address = unsafe { of.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes()).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { of.cast::<libc::sockaddr_in6>().read_unaligned() };
+            // An address of one link needs the interface's number, which means nothing on another machine.
+            let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            (!address.is_unicast_link_local()).then(|| address.into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_itself_can_always_be_reached_and_comes_last() {
+        let found = addresses();
+        assert!(found.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)), "{found:?}");
+        let first_local = found.iter().position(IpAddr::is_loopback).unwrap();
+        assert!(found[first_local..].iter().all(IpAddr::is_loopback), "{found:?}");
+    }
 }

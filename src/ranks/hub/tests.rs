@@ -1,4 +1,4 @@
-//! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine.
+//! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine; and seconds of all ranks together.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -8,10 +8,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
-use super::gathering::{ACCEPT_PAUSE, Ungathered, next_of};
+use super::gathering::{ACCEPT_PAUSE, JoinError, next_of};
 use super::*;
+use crate::measure::Interval;
 use crate::ranks::Member;
+use crate::ranks::message::headline;
 use crate::record::InputFile;
+use crate::record::encode_histogram;
 
 const TOKEN: u64 = 7;
 
@@ -28,7 +31,7 @@ fn hello(rank: usize) -> Hello {
 }
 
 /// Gathers ranks that say these words first.
-async fn gather(hellos: Vec<Hello>) -> (Result<Hub, Ungathered>, Vec<Member>) {
+async fn gather(hellos: Vec<Hello>) -> (Result<Hub, JoinError>, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let size = hellos.len();
@@ -108,7 +111,7 @@ async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
 
 /// The answers of one rank of the host take long one way, so that alone it would put its clock 50 ms off.
 #[tokio::test]
-async fn ranks_of_one_host_have_one_clock_which_the_shortest_round_trip_tells() {
+async fn ranks_of_one_host_share_the_shortest_round_trip() {
     let on = |rank, host: &str| Hello { boot_id: Some(host.to_owned()), ..hello(rank) };
     let (_link, is_up) = watch::channel(true);
     let hellos = vec![on(0, "here"), on(1, "there"), on(2, "there")];
@@ -142,9 +145,9 @@ async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
 }
 
 /// Why the ranks are refused, which all of these are told.
-async fn refused(ungathered: Ungathered, members: Vec<Member>) -> String {
-    let reason = ungathered.error.to_string();
-    let dismissed = tokio::spawn(ungathered.dismiss(Duration::MAX));
+async fn refused(join_error: JoinError, members: Vec<Member>) -> String {
+    let reason = join_error.error.to_string();
+    let dismissed = tokio::spawn(join_error.dismiss(Duration::MAX));
     for mut member in members {
         assert_eq!(member.order().await, Some(FromRoot::Refused { reason: reason.clone() }));
         assert_eq!(member.order().await, None, "nothing follows");
@@ -197,8 +200,8 @@ async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
     let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
     let introduced = async |hello: Hello| {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        frame::write(&mut stream, &hello).await.unwrap();
-        let answer = frame::read::<FromRoot>(&mut stream, SILENCE).await;
+        message::write_frame(&mut stream, &hello).await.unwrap();
+        let answer = message::read_frame::<FromRoot>(&mut stream, SILENCE).await;
         (stream, answer)
     };
     let (_stranger, answer) = introduced(Hello { token: TOKEN + 1, ..hello(0) }).await;
@@ -220,7 +223,7 @@ async fn a_stranger_that_announces_much_is_refused_at_once() {
     let address = listener.local_addr().unwrap();
     let _gathering = tokio::spawn(Hub::gather(listener, 1, TOKEN, 0));
     let mut stranger = TcpStream::connect(address).await.unwrap();
-    stranger.write_all(&frame::MAX.to_be_bytes()).await.unwrap();
+    stranger.write_all(&message::MAX_FRAME_BYTES.to_be_bytes()).await.unwrap();
     let ended = timeout(SILENCE / 3, stranger.read_to_end(&mut Vec::new())).await;
     assert!(ended.is_ok(), "rank 0 waits for a gigabyte");
 }
@@ -235,4 +238,30 @@ async fn clocks_are_compared_by_a_burst_of_round_trips() {
     let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
     assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns && clock.error_ns > 0, "{clock:?}");
     assert!(clock.round_trips >= 2 * BURST as u64, "{clock:?}");
+}
+
+#[test]
+fn the_quantiles_of_a_second_are_those_of_all_ranks_values() {
+    let ranks: [&[u64]; 3] = [&[1_000_000, 2_000_000, 3_000_000], &[], &[900_000_000, 4_000_000]];
+    let mut joint = JointSecond::default();
+    assert_eq!((joint.second().p50_ns, joint.second().p99_ns), (None, None));
+    let mut all = Interval::default();
+    for values in ranks {
+        let mut interval = Interval::default();
+        for value in values {
+            interval.response.record(*value);
+            all.response.record(*value);
+            // Not the headline of a load with a schedule.
+            interval.service.record(1);
+        }
+        let (acknowledged, consumed) = (values.len() as u64, 2);
+        let counters = Counters { acknowledged, consumed, phase: 2, ..Counters::default() };
+        assert_eq!(headline(&interval), if values.is_empty() { "service" } else { "response" });
+        let latencies = interval.response.histogram();
+        joint.add(counters, &if values.is_empty() { String::new() } else { encode_histogram(latencies) });
+    }
+    let second = joint.second();
+    let at = |quantile| Some(all.response.histogram().value_at_quantile(quantile));
+    assert_eq!((second.acknowledged, second.p50_ns, second.p99_ns), (5, at(0.5), at(0.99)));
+    assert_eq!((second.consumed, second.phase), (6, crate::engine::Phase::Measure));
 }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_written_when_they_come_and_nothing_of_them_is_held() {
+    fn journal_writes_seconds_when_they_come() {
         let directory = tempfile::tempdir().unwrap();
         let series = Appender::open(directory.path().join(SERIES_FILE)).unwrap();
         let mut journal = Journal::begin(directory.path(), series).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_disk_does_not_delay_the_trial_and_missing_seconds_are_reported() {
+    fn stalled_disk_delays_nothing_and_reports_missing_seconds() {
         let (entries, received) = sync_channel(2);
         let (notify, notices) = channel();
         let series = PathBuf::from(SERIES_FILE);

@@ -5,11 +5,7 @@
 //! [`RunDirectory::append_record`] returns. A failed append takes back what it had written, so that the files stay readable;
 //! the record is still the caller's, who prints [`Record::to_line`] instead of losing it.
 
-mod error;
-mod inputs;
 mod journal;
-mod messages;
-mod probe;
 mod read;
 mod resume;
 mod runs;
@@ -20,19 +16,16 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-pub use error::DirectoryError;
-pub use inputs::InputFile;
 pub use journal::Journal;
-pub use messages::read_messages;
-pub use probe::probe;
 pub use read::{
     ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_search,
     read_series, run_ids,
 };
-pub use resume::{CompletedTrial, Resumed};
-pub use runs::{begun_at, newest_run, runs_at, runs_by_age};
+pub use resume::{CompletedTrial, InputFile, Resumed};
+pub use runs::{begun_at, newest_run, probe, runs_at, runs_by_age};
 
 use super::{Record, SearchRecord};
+use crate::measure::MessageSets;
 
 /// The scenario as run.
 pub const SCENARIO_FILE: &str = "scenario.toml";
@@ -265,6 +258,94 @@ impl Appender {
 /// Whether the file system has no locks: a run does not need one that has. NFS without its lock daemon answers ENOLCK.
 fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(libc::ENOLCK)
+}
+
+/// A run directory cannot be made, written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    #[error("{}: the disk is full: free some space or set `output.directory` to another disk, then continue with --resume", path.display())]
+    Full { path: PathBuf, source: io::Error },
+    #[error("{} cannot be written ({source}): change its permissions, or set `output.directory` to a directory of your own", path.display())]
+    NotWritable { path: PathBuf, source: io::Error },
+    #[error("{} does not exist: `brokermark run` prints where it keeps a run", path.display())]
+    Missing { path: PathBuf },
+    #[error("{} contains no {missing}, so it is not a run directory of brokermark", path.display())]
+    NotARun { path: PathBuf, missing: &'static str },
+    #[error(
+        "{} was run with another scenario (first difference in line {line}): resume with the scenario and overrides that it was started with, or start a new run",
+        path.display()
+    )]
+    ScenarioDiffers { path: PathBuf, line: usize },
+    #[error(
+        "{} was started with other contents of {file}: restore the file, start a new run, or use --resume-anyway to send both",
+        path.display()
+    )]
+    InputDiffers { path: PathBuf, file: String },
+    #[error(
+        "{} was started with {kept}, and this is {now}: the run would mix figures of both. Resume with the build that it was started with, start a new run, or use --resume-anyway to mix them",
+        path.display()
+    )]
+    BuildDiffers { path: PathBuf, kept: String, now: String },
+    #[error("{} is being written by another brokermark: wait until that run has ended, or stop it", path.display())]
+    InUse { path: PathBuf },
+    #[error("{}, line {line}: {reason}", path.display())]
+    Damaged { path: PathBuf, line: usize, reason: String },
+    #[error("{}, line {line} has the format '{found}', which this version cannot read (it reads '{known}'): use the version of brokermark that wrote it, or a newer one", path.display())]
+    UnknownSchema { path: PathBuf, line: usize, found: String, known: &'static str },
+    #[error("{} and {attempts} directories numbered after it exist already: remove some, or choose another `output.directory`", path.display())]
+    Taken { path: PathBuf, attempts: u32 },
+    #[error("{} took so long to write that {seconds} seconds of the series are missing: set `output.directory` to a faster disk", path.display())]
+    TooSlow { path: PathBuf, seconds: u64 },
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl DirectoryError {
+    /// Whether the command line or the scenario differs from that of the run to be resumed.
+    pub fn is_another_run(&self) -> bool {
+        use DirectoryError::{BuildDiffers, InputDiffers, ScenarioDiffers};
+        matches!(self, ScenarioDiffers { .. } | InputDiffers { .. } | BuildDiffers { .. })
+    }
+
+    pub(in crate::record) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DirectoryError::Full { path, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                DirectoryError::NotWritable { path, source }
+            }
+            io::ErrorKind::NotFound => DirectoryError::Missing { path },
+            _ => DirectoryError::Io { action, path, source },
+        }
+    }
+}
+
+impl RunDirectory {
+    /// Keeps the messages of a share.
+    ///
+    /// # Errors
+    /// When they cannot be brought to disk.
+    pub fn keep_messages(&self, messages: &MessageSets) -> Result<(), DirectoryError> {
+        let path = self.path.join(MESSAGES_FILE);
+        let text = serde_json::to_vec(messages).map_err(|error| DirectoryError::io("write", &path, error.into()))?;
+        self.keep(MESSAGES_FILE, &text)
+    }
+}
+
+/// The messages of a share; `None` where nothing was verified.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn read_messages(directory: &Path) -> Result<Option<MessageSets>, DirectoryError> {
+    let path = directory.join(MESSAGES_FILE);
+    match fs::read(&path) {
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(messages) => Ok(Some(messages)),
+            Err(error) => Err(DirectoryError::Damaged { path, line: error.line(), reason: error.to_string() }),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DirectoryError::io("read", &path, error)),
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const SCHEMA_NAME: &str = "brokermark.record/";
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRecords {
-    /// In the order of the file.
+    /// Records in the order of the file.
     pub records: Vec<Record>,
     /// A crash cut the last line off; it is not among the records.
     pub cut_off: bool,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_last_line_is_reported_and_a_damaged_one_before_it_is_an_error() {
+    fn cut_off_last_line_is_reported_and_damage_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(RECORDS_FILE);
         let line = sample::record().to_line();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_was_killed_in_its_first_seconds_and_run_again_has_the_later_ones() {
+    fn series_of_a_repeated_trial_has_the_later_seconds() {
         let again = sample::series();
         for killed_after in 1..=again.len() {
             let rows = [&again[..killed_after], &again[..]].concat();

@@ -1,10 +1,8 @@
 //! Records as tables, and in the formats of other tools, so that their tables compare. Only figures of the record are used.
 
-mod kafka_perf;
-pub mod nsq_bench;
 mod omb;
 pub mod open_metrics;
-mod pulsar_sweep;
+pub mod other_tools;
 mod table;
 
 use clap::ValueEnum;
@@ -50,12 +48,12 @@ impl Format {
         match self {
             Format::Csv => Ok(table::csv(&completed(records)?)),
             Format::Markdown => Ok(table::markdown(&completed(records)?)),
-            Format::KafkaPerf => kafka_perf::lines(&completed(records)?),
+            Format::KafkaPerf => other_tools::kafka_perf_lines(&completed(records)?),
             Format::OpenMetrics => Ok(open_metrics::text(&completed(records)?)),
-            Format::NsqBench => Ok(nsq_bench::bench_lines(records)),
+            Format::NsqBench => Ok(other_tools::nsq_bench_lines(records)),
             Format::Omb => omb::lines(&completed(records)?, series, hlog),
-            Format::PulsarSweep => pulsar_sweep::lines(&completed(records)?),
-            Format::PulsarSweepSummary => pulsar_sweep::summary(&completed(records)?),
+            Format::PulsarSweep => other_tools::pulsar_sweep_lines(&completed(records)?),
+            Format::PulsarSweepSummary => other_tools::pulsar_sweep_summary(&completed(records)?),
         }
     }
 }

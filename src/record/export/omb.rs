@@ -39,7 +39,7 @@ const LATENCIES: [(&str, &str, f64); 4] = [
     ("EndToEndLatencyFromIntended", "end_to_end", 1e6),
 ];
 
-/// From the sending to the arrival.
+/// Latency from the sending to the arrival.
 const END_TO_END: &str = "EndToEndLatency";
 
 /// Most that messages may have waited to be sent where that is left out, in nanoseconds: it reads `System.currentTimeMillis`.
@@ -62,17 +62,17 @@ fn seconds_of(record: &Record) -> f64 {
 }
 
 fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result<Value, ExportError> {
-    let scenario = |table: &str, key: &str| scenario_number(record, table, key);
-    let topics = scenario("topology", "topics").unwrap_or(1);
+    let tables = record.tables();
+    let topics = tables.topology.topics.0;
     let mut result = Map::new();
     let mut set = |key: &str, value: Value| result.insert(key.to_owned(), value);
     set("workload", json!(record.scenario_name));
-    set("driver", record.scenario["broker"]["kind"].clone());
+    set("driver", json!(tables.broker.as_ref().map(|broker| &broker.kind)));
     set("messageSize", json!(record.counts.payload_bytes_acknowledged / record.counts.acknowledged.max(1)));
     set("topics", json!(topics));
-    set("partitions", json!(scenario("topology", "partitions").unwrap_or(1)));
-    set("producersPerTopic", json!(scenario("producers", "count").unwrap_or(1) / topics.max(1)));
-    let members = scenario("consumers", "members").unwrap_or(u64::from(record.scenario.get("consumers").is_some()));
+    set("partitions", json!(tables.topology.partitions.0));
+    set("producersPerTopic", json!(tables.producers.count.0 / topics.max(1)));
+    let members = tables.consumers.map_or(0, |consumers| consumers.members.map_or(1, |members| members.0));
     set("consumersPerTopic", json!(members));
     let rows: Vec<&SeriesRow> = series
         .iter()
@@ -109,10 +109,6 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
         latencies(name, unit, &whole, &each, &mut set);
     }
     Ok(Value::Object(result))
-}
-
-fn scenario_number(record: &Record, table: &str, key: &str) -> Option<u64> {
-    record.scenario.get(table)?.get(key)?.as_u64()
 }
 
 /// Whether messages were sent when they were due, so far as the other tool can tell; those of a closed loop always are.
@@ -297,7 +293,7 @@ mod tests {
     #[test]
     fn end_to_end_latency_of_a_growing_lag_is_left_out() {
         let mut record = sample::record();
-        record.latency.end_to_end = record.latency.end_to_end.map(Latency::of_growing_lag);
+        record.latency.end_to_end = record.latency.end_to_end.map(Latency::with_growing_lag);
         let text = lines(&[&record], &sample::series(), &[]).unwrap();
         assert!(!text.to_lowercase().contains("endtoend"), "{text}");
         assert!(text.contains("aggregatedPublishLatency99pct"), "{text}");

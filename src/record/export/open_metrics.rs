@@ -210,7 +210,7 @@ mod tests {
 
     /// What the specification asks of the order of lines: metadata first, then the metric's samples, each metric once.
     #[test]
-    fn samples_follow_the_metadata_of_their_metric_and_the_text_has_an_end() {
+    fn open_metrics_samples_follow_their_metadata() {
         let (one, two) = (sample::record(), Record { trial: 2, ..sample::record() });
         let text = text(&[&one, &two]);
         assert!(text.ends_with("# EOF\n"));

@@ -4,28 +4,16 @@
 //! or "does not apply", never zero. Within version 1, fields may be added, but none is renamed, removed or given
 //! another meaning; a reader ignores what it does not know.
 
-mod backlog;
-mod broker_usage;
 mod client;
 mod counts;
-mod durability;
 mod environment;
-mod found_topic;
 mod histogram;
 mod latency;
-mod outage;
-mod part;
-mod payload_sizes;
 mod pipeline;
 mod series;
-mod share;
 mod spread;
-mod tail;
 mod throughput;
-mod transactions;
 mod verdict;
-mod verification;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,33 +21,29 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::FailureClass;
-
-pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
-pub use broker_usage::{BrokerSource, BrokerUsage};
-pub use client::{Client, HostLoad, Lateness, LongPause, Pauses};
-pub use counts::{Counts, ErrorCount, WarmUpCounts};
-pub use durability::{Durability, DurabilityLevel};
-pub use environment::Environment;
-pub use found_topic::FoundTopic;
+pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
+pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts};
+pub use environment::{
+    Durability, DurabilityLevel, Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together,
+};
 pub use histogram::{HistogramError, decode_histogram, encode_histogram};
-pub use latency::{Latencies, Latency, independent_values_needed};
-pub use outage::Outage;
-pub use part::{SchedulePart, SchedulePartKind};
-pub use payload_sizes::PayloadSizes;
+pub use latency::{
+    Exceedances, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, independent_values_needed,
+};
 pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
     UnparsableCount,
 };
-pub use series::{GroupRow, Phase, SeriesRow};
-pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
+pub use series::{
+    Backlog, BacklogPhase, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind, SeriesRow,
+    WorkDistribution,
+};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
-pub use tail::{Exceedances, MIN_TAIL_SECONDS, SlowestMessages, Tail};
-pub use throughput::{Completion, ProducerShares, Throughput};
-pub use transactions::Transactions;
+pub use throughput::{Completion, PayloadSizes, ProducerShares, Throughput, Wire};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
-pub use verification::{GroupVerification, Verification};
-pub use wire::Wire;
+
+use crate::measure::FailureClass;
+use crate::scenario::{ScenarioTables, Timing};
 
 /// The value of [`Record::schema`] that this build writes and reads.
 pub const SCHEMA: &str = "brokermark.record/1";
@@ -204,14 +188,24 @@ impl Record {
         line(self)
     }
 
+    /// The scenario's tables, with the defaults that the record tells.
+    pub fn tables(&self) -> ScenarioTables {
+        ScenarioTables::of_record(&self.scenario, &self.defaults)
+    }
+
+    /// The kind of broker that was loaded.
+    pub fn broker_kind(&self) -> Option<String> {
+        Some(self.tables().broker?.kind)
+    }
+
     /// The client that the scenario names, where the kind of broker has several: `broker.client`.
-    pub fn client_asked_for(&self) -> Option<&str> {
-        self.scenario["broker"]["client"].as_str()
+    pub fn client_asked_for(&self) -> Option<String> {
+        ScenarioTables::of_record(&self.scenario, &BTreeMap::new()).broker?.client
     }
 
     /// Whether end-to-end latency is that of messages which the consumers' own process sent: `consumers.timing = "own"`.
     pub fn times_own_messages(&self) -> bool {
-        self.scenario["consumers"]["timing"] == "own"
+        self.tables().consumers.is_some_and(|consumers| consumers.timing == Timing::Own)
     }
 
     /// Whether it only shows what a result looks like: the broker ran in this process, and nothing broke. How fast such a broker
@@ -226,7 +220,7 @@ impl Record {
 
     /// Whether the broker was the one that answers within this process: `kind = "null"`.
     pub fn is_without_broker(&self) -> bool {
-        self.scenario["broker"]["kind"] == "null"
+        self.broker_kind().is_some_and(|kind| kind == "null")
     }
 
     /// Whether a threshold was missed.

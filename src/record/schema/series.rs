@@ -1,7 +1,12 @@
-//! One second of a trial: a line of `series.jsonl`.
+//! What happened when: single seconds (the lines of `series.jsonl`), the parts of a schedule that changes its rate, the backlog that
+//! consumers were to find with the tasks of single groups, and where acknowledgements stopped.
+
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::Latency;
 
 /// What happened during one second, or a part of one in a short trial, by when it happened.
 ///
@@ -117,4 +122,155 @@ pub enum Phase {
     Measure,
     /// No more load; outcomes and consumers are waited for.
     Drain,
+}
+
+/// What happened while the schedule was in one part, and what became of the messages that were intended in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SchedulePart {
+    /// What the part is.
+    pub kind: SchedulePartKind,
+    /// When it began, in nanoseconds since the load began; of bursts, when the first one that was measured did.
+    pub begin_ns: u64,
+    /// How long it lasted inside the measured window, in nanoseconds; of bursts, all of them together.
+    pub duration_ns: u64,
+    /// Messages that the schedule had due, per second.
+    pub target_per_second: f64,
+    /// Messages handed to the client meanwhile, per second.
+    pub sent_per_second: f64,
+    /// Messages acknowledged meanwhile, per second.
+    pub messages_per_second: f64,
+    /// Response times of the messages that were intended in the part, whenever they were acknowledged; `null` when none was.
+    pub response: Option<Latency>,
+}
+
+/// What a part of a schedule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulePartKind {
+    /// A step of its own rate.
+    Step,
+    /// A tenth of a ramp.
+    Ramp,
+    /// All bursts together.
+    Burst,
+    /// What lies between bursts, or follows a ramp.
+    Base,
+}
+
+/// As in a record.
+impl fmt::Display for SchedulePartKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
+    }
+}
+
+/// A backlog: built before the consumers began, and drained while the producers went on at their rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Backlog {
+    /// Messages that were acknowledged when the consumers were told to begin, warm-up included; `null` if the load ended before.
+    pub messages: Option<u64>,
+    /// The payload of these messages, in bytes.
+    pub payload_bytes: Option<u64>,
+    /// While no consumer had begun; without the warm-up.
+    pub build: BacklogPhase,
+    /// From when the consumers were told to begin until the slowest group had caught up, or the load ended.
+    pub drain: Option<BacklogPhase>,
+    /// After that, until the load ended; `null` if a group did not catch up.
+    pub after: Option<BacklogPhase>,
+    /// How each group drained it; empty if the consumers did not begin during the load.
+    pub groups: Vec<GroupDrain>,
+}
+
+/// What the producers saw during one phase of a backlog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct BacklogPhase {
+    /// When it began, in nanoseconds since the load began.
+    pub begin_ns: u64,
+    /// How long it lasted, in nanoseconds.
+    pub duration_ns: u64,
+    /// Messages handed to the client, per second.
+    pub sent_per_second: f64,
+    /// Messages acknowledged, per second.
+    pub messages_per_second: f64,
+    /// Messages received by all groups together, per second.
+    pub consumed_per_second: f64,
+    /// Response times of the measured messages that were acknowledged meanwhile; `null` when none was.
+    pub response: Option<Latency>,
+}
+
+/// How one group drained the backlog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupDrain {
+    /// The group's number, from 0.
+    pub group: usize,
+    /// From when the consumers were told to begin to the group's first message, in nanoseconds, to 5 ms; `null`: none came before
+    /// the load ended.
+    pub first_arrival_ns: Option<u64>,
+    /// From the group's first message until it had caught up, in nanoseconds, to 5 ms; `null`: not before the load ended.
+    pub duration_ns: Option<u64>,
+    /// Messages that it had received by then, or when the load ended.
+    pub received: u64,
+    /// Messages that it had still to receive at that moment: those of the last `caught_up_within` where it had caught up.
+    pub behind: u64,
+    /// `received` over `duration_ns`, per second; `null` if it did not catch up.
+    pub received_per_second: Option<f64>,
+}
+
+/// What a group was told to do besides receiving.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupTask {
+    /// How long each of its consumers worked on a message, in nanoseconds: the mean. Left out if it did not work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_mean_ns: Option<u64>,
+    /// How the times of work were distributed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_distribution: Option<WorkDistribution>,
+    /// Most messages per second that its consumers took together; left out without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit_per_second: Option<f64>,
+    /// When it was to begin, in nanoseconds after the load; left out if it began before the load, or with a backlog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_after_ns: Option<u64>,
+}
+
+/// A distribution of times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkDistribution {
+    Fixed,
+    Exponential,
+    Lognormal,
+    Pareto,
+}
+
+/// A stretch that begins with a gap: no message was acknowledged for 200 ms or longer (and five times as long as is usual in the
+/// trial), although ten messages or more were due. Gaps that follow before the rate is held again belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Outage {
+    /// When the last message before it was acknowledged, in nanoseconds since the begin of the measured phase (0: before it); where a
+    /// schedule paused then, when messages were due again, to 100 ms.
+    pub begin_ns: u64,
+    /// Its longest time without an acknowledgement, in nanoseconds; until the load ended where none came any more.
+    pub longest_gap_ns: u64,
+    /// From `begin_ns` to the next acknowledgement, in nanoseconds; `null`: none came.
+    pub first_acknowledgement_ns: Option<u64>,
+    /// From `begin_ns` until the rate was held again, in nanoseconds, to 100 ms: in the second that follows, 95 % of what was expected
+    /// and more was acknowledged, without another gap. `null`: not before the load ended.
+    pub recovered_ns: Option<u64>,
+    /// What was expected during the first gap, per second: in an open loop what the schedule had due, in a closed loop the rate of the
+    /// 5 s before.
+    pub expected_per_second: f64,
+    /// For how much of `longest_gap_ns` a thread of the load generator was not woken, in nanoseconds: as its probe of pauses saw, in pauses of 20 ms
+    /// and more. 0 in records of older builds.
+    #[serde(default)]
+    pub client_paused_ns: u64,
+    /// Without the pauses of the load generator, none of its gaps would be an outage: it is not known whether the broker had one.
+    #[serde(default)]
+    pub caused_by_client: bool,
 }

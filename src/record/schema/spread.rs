@@ -101,7 +101,7 @@ pub struct ConsumerFigures {
 
 impl Extent {
     /// Of several figures; `None` without any.
-    pub fn of(figures: impl Iterator<Item = u64>) -> Option<Self> {
+    pub fn from_values(figures: impl Iterator<Item = u64>) -> Option<Self> {
         figures.map(|figure| Extent { smallest: figure, largest: figure }).reduce(Extent::plus)
     }
 
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_tenth_more_is_a_difference() {
-        let extent = |figures: &[u64]| Extent::of(figures.iter().copied());
+        let extent = |figures: &[u64]| Extent::from_values(figures.iter().copied());
         assert_eq!(extent(&[]), None);
         assert_eq!(extent(&[7, 3, 5]), Some(Extent { smallest: 3, largest: 7 }));
         let differs = |figures: &[u64]| extent(figures).unwrap().differs();

@@ -1,4 +1,4 @@
-//! What was carried, per second.
+//! What was carried, per second; how large payloads were, and what crossed the wire on the way to the broker.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ pub struct ProducerShares {
 
 impl Completion {
     /// Of `messages` with `payload_bytes`; `None` when no time passed.
-    pub fn of(duration_ns: u64, messages: u64, payload_bytes: f64) -> Option<Self> {
+    pub fn new(duration_ns: u64, messages: u64, payload_bytes: f64) -> Option<Self> {
         let seconds = duration_ns as f64 / 1e9;
         (duration_ns > 0).then(|| Completion {
             duration_ns,
@@ -86,7 +86,7 @@ impl Completion {
 
 impl ProducerShares {
     /// Of each producer's messages; `None` without any.
-    pub fn of(messages: impl Iterator<Item = u64> + Clone) -> Option<Self> {
+    pub fn from_counts(messages: impl Iterator<Item = u64> + Clone) -> Option<Self> {
         let sum: f64 = messages.clone().map(|messages| messages as f64).sum();
         let squares: f64 = messages.clone().map(|messages| (messages as f64).powi(2)).sum();
         (sum > 0.0).then(|| ProducerShares {
@@ -110,13 +110,64 @@ impl Throughput {
     }
 }
 
+/// Requests and bytes of the measured phase and the drain, for brokers that brokermark's own client sends to. Bytes are of
+/// messages that the broker took.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Wire {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Requests that were to be sent again, because the broker or the network failed in a way that may pass.
+    pub retried: u64,
+    /// Requests that the broker refused because a quota was used up; most of them are among `retried`. Of Kafka: responses with which
+    /// it delayed the client for that reason.
+    pub quota_refusals: u64,
+    /// What the messages weigh before they are encoded, as the broker's own clients count it.
+    pub raw_bytes: u64,
+    /// Encoded, before compression.
+    pub body_bytes: u64,
+    /// As they were sent, without headers.
+    pub sent_bytes: u64,
+    /// Requests of consumers for messages that were answered, where brokermark's own client of Kafka sends them; absent: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetches: u64,
+    /// Of `fetches`, those with whose response the broker delayed the consumer because a quota was used up; absent: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_fetches: u64,
+    /// `body_bytes` / `sent_bytes`; `null` when nothing was sent.
+    pub compression_ratio: Option<f64>,
+    /// Raw bytes of what was taken inside the measured window, per second.
+    pub raw_bytes_per_second: f64,
+    /// Bytes sent of what was taken inside the measured window, per second.
+    pub sent_bytes_per_second: f64,
+    /// Raw bytes taken inside the measured window, per second of `client.cpu_seconds`: what one core of the client carries; `null` when no CPU time was seen.
+    pub raw_bytes_per_cpu_second: Option<f64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Sizes of the ready-made payloads that the producers took in turn, in bytes: also of those that no key of the scenario gives, as of
+/// templates and of lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct PayloadSizes {
+    /// Mean.
+    pub mean_bytes: f64,
+    /// The smallest.
+    pub smallest_bytes: u64,
+    /// The largest.
+    pub largest_bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn shares_tell_starvation() {
-        let shares = |messages: &[u64]| ProducerShares::of(messages.iter().copied());
+        let shares = |messages: &[u64]| ProducerShares::from_counts(messages.iter().copied());
         assert_eq!(shares(&[5, 5, 5, 5]).unwrap().jain_index, 1.0);
         let starved = shares(&[20, 0, 0, 0]).unwrap();
         assert_eq!((starved.smallest_messages, starved.largest_messages, starved.jain_index), (0, 20, 0.25));

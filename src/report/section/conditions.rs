@@ -71,9 +71,9 @@ fn load(record: &Record) -> Option<String> {
         LoadModel::Open => "open loop: a schedule decides when to send",
         LoadModel::Closed => "closed loop: acknowledgements decide when to send",
     };
-    let producers = record.scenario["producers"]["count"].as_u64();
-    let window = record.scenario["producers"]["in_flight"].as_u64();
-    let shape = match (producers, window) {
+    let producers = record.tables().producers;
+    let window = producers.in_flight.map(|window| window.0);
+    let shape = match (Some(producers.count.0), window) {
         (Some(producers), Some(window)) => {
             format!(", {}, {window} in flight each", super::several(producers as usize, "producer"))
         }

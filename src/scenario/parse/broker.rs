@@ -1,103 +1,158 @@
-//! `[broker]`: the kind of broker, its addresses and its settings.
+//! `[broker]`: the kind of broker, its addresses, its settings and its own table.
 
-use super::{Context, client, options, properties, security};
+use serde_json::Value as Schema;
+use toml::{Table, Value};
+
+use super::{Reader, client, path, security};
 use crate::net::address;
-use crate::scenario::fields::{Field, Fields};
-use crate::scenario::suggestion::list;
+use crate::scenario::check::Check;
+use crate::scenario::path::KeyPath;
+use crate::scenario::problem::{Problems, SourcePosition};
+use crate::scenario::tables::BrokerTable;
 use crate::scenario::{BrokerConfig, Descriptor, EMBEDDED};
+use crate::secrets::is_secret_name;
 
-/// Without the broker's own table, which is named as its kind.
-pub(super) const KEYS: &[&str] =
-    &["kind", "client", "address", "addresses", "connections", "properties", "security", "watch"];
-
-pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
-    let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
-    let known: Vec<&str> = KEYS.iter().copied().chain(context.kinds.names()).collect();
-    let fields = field.fields(&known)?;
-    let descriptor = client::read(&fields, root, kind(&fields, context)?, context)?;
-
-    for other in context.kinds.names().into_iter().filter(|other| *other != descriptor.kind) {
-        let reason = format!("`{}.{other}` does not apply to a broker of kind `{}`", fields.path, descriptor.kind);
-        fields.forbid(other, &reason, &format!("remove it, or write `kind = \"{other}\"`"));
+/// `checked`: the scenario without what was refused in it.
+pub(super) fn read<'a>(
+    table: &BrokerTable,
+    checked: &Table,
+    reader: &Reader<'a>,
+) -> Option<(BrokerConfig, &'a Descriptor)> {
+    let kinds = reader.context.kinds;
+    let descriptor = client::read(table, reader, kind(table, reader)?)?;
+    for other in kinds.names().into_iter().filter(|other| *other != descriptor.kind) {
+        let reason = format!("`broker.{other}` does not apply to a broker of kind `{}`", descriptor.kind);
+        reader.forbid(&format!("broker.{other}"), &reason, &format!("remove it, or write `kind = \"{other}\"`"));
     }
-    let connections = fields.get("connections").and_then(|field| field.amount(1, 100_000)).unwrap_or(1);
-    if let Some(field) = fields.get("properties")
-        && !descriptor.capabilities.properties
-    {
+    if reader.has("broker.properties") && !descriptor.capabilities.properties {
         let message = format!("{} has no client library to pass properties to", descriptor.title());
-        field.refuse(message, descriptor.advise(&format!("its own settings go into `[broker.{}]`", descriptor.kind)));
+        let advice = descriptor.advise(&format!("its own settings go into `[broker.{}]`", descriptor.kind));
+        reader.refuse("broker.properties", message, advice);
     }
     let config = BrokerConfig {
         kind: descriptor.kind.to_owned(),
         client: descriptor.client,
-        addresses: addresses(&fields, descriptor),
-        connections,
-        properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
-        security: security::read(&fields, descriptor, context),
-        options: options::read(&fields, descriptor, context),
+        addresses: addresses(table, reader, descriptor),
+        connections: table.connections.amount(),
+        properties: table.properties.0.clone(),
+        security: security::read(&table.security, reader, descriptor),
+        options: options(checked, reader, descriptor),
     };
-    client::check(&fields, descriptor, &config);
+    client::check(reader, descriptor, &config);
     Some((config, descriptor))
 }
 
-fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor> {
-    let field = fields.require("kind", &format!("it is one of {}", list(context.kinds.names())))?;
-    let written = field.string()?;
-    let descriptor = context.kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
+/// The kind; the schema has those that this build knows, and an unknown one gets better advice here.
+fn kind<'a>(table: &BrokerTable, reader: &Reader<'a>) -> Option<&'a Descriptor> {
+    let kinds = reader.context.kinds;
+    let written = &table.kind;
+    let descriptor = kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
     if descriptor.is_none() {
-        let advice = match context.kinds.broker(written) {
+        let advice = match kinds.broker(written) {
             Some(alias) => format!("write `kind = \"{}\"`", alias.kind),
-            None => context.kinds.hint(written),
+            None => kinds.hint(written),
         };
-        field.refuse(format!("unknown kind of broker \"{written}\""), advice);
+        reader.refuse("broker.kind", format!("unknown kind of broker \"{written}\""), advice);
     }
     descriptor
 }
 
-fn addresses(fields: &Fields<'_>, descriptor: &Descriptor) -> Vec<String> {
-    let advice = "write `addresses = [\"host:port\"]`";
-    fields.exclusive("address", "addresses", "keep one of them");
-    let given: Vec<Field<'_>> = match (fields.get("address"), fields.get("addresses")) {
-        (Some(field), _) => vec![field],
-        (None, Some(field)) => field.elements(advice).unwrap_or_default(),
-        (None, None) if fields.is_misspelt("address") || fields.is_misspelt("addresses") => return Vec::new(),
-        (None, None) if descriptor.capabilities.addresses => {
-            let embedded = if descriptor.capabilities.embedded { " or `address = \"embedded\"`" } else { "" };
-            let message = format!("a broker of kind `{}` needs an address", descriptor.kind);
-            fields.problems.value(fields.path.clone(), message, format!("{advice}{embedded}"));
-            return Vec::new();
-        }
-        (None, None) => return Vec::new(),
-    };
-    let alone = given.len() == 1;
-    given.iter().filter_map(|field| address(field, descriptor, alone)).collect()
+fn addresses(table: &BrokerTable, reader: &Reader<'_>, descriptor: &Descriptor) -> Vec<String> {
+    reader.exclusive("broker", "address", "addresses", "keep one of them");
+    let place = path("broker");
+    let is_written = ["address", "addresses"]
+        .iter()
+        .any(|key| reader.has(&format!("broker.{key}")) || reader.problems.is_misspelt(&place.key(key)));
+    if !is_written && descriptor.capabilities.addresses {
+        let embedded = if descriptor.capabilities.embedded { " or `address = \"embedded\"`" } else { "" };
+        let message = format!("a broker of kind `{}` needs an address", descriptor.kind);
+        reader.refuse("broker", message, format!("write `addresses = [\"host:port\"]`{embedded}"));
+    }
+    if let Some(address) = &table.address {
+        check_address(address, &place.key("address"), reader.problems, descriptor, true);
+        return vec![address.clone()];
+    }
+    let addresses = table.addresses.clone().unwrap_or_default();
+    for (index, address) in addresses.iter().enumerate() {
+        let place = place.key("addresses").index(index);
+        check_address(address, &place, reader.problems, descriptor, addresses.len() == 1);
+    }
+    addresses
 }
 
-fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<String> {
-    let text = field.string()?;
+/// `alone`: it is the only one.
+fn check_address(text: &str, place: &KeyPath, problems: &Problems, descriptor: &Descriptor, alone: bool) {
+    let refuse = |message: String, advice: String| problems.value(place.clone(), message, advice);
     let capabilities = descriptor.capabilities;
     if text == EMBEDDED {
         if !capabilities.embedded {
-            let message = format!("{} has no embedded endpoint", descriptor.title());
             let advice = if capabilities.addresses { "write `host:port`" } else { "remove the address" };
-            field.refuse(message, descriptor.advise(advice));
+            refuse(format!("{} has no embedded endpoint", descriptor.title()), descriptor.advise(advice));
         } else if !alone {
-            field.refuse("the embedded endpoint goes with no other address", "keep only one kind of address");
+            let message = "the embedded endpoint goes with no other address".to_owned();
+            refuse(message, "keep only one kind of address".to_owned());
         }
     } else if !capabilities.addresses {
-        field.refuse(format!("a broker of kind `{}` has no address", descriptor.kind), "remove the address");
+        let message = format!("a broker of kind `{}` has no address", descriptor.kind);
+        refuse(message, "remove the address".to_owned());
     } else if text.contains(',') && !text.contains('@') {
         let each: Vec<String> = text.split(',').map(|one| format!("{:?}", one.trim())).collect();
-        field.refuse("an address is one `host:port`", format!("write `addresses = [{}]`", each.join(", ")));
+        refuse("an address is one `host:port`".to_owned(), format!("write `addresses = [{}]`", each.join(", ")));
     } else if let Some((scheme, rest)) = text.split_once("://") {
         let advice = format!("remove `{scheme}://`");
         let advice = if rest.contains('@') { advice } else { format!("{advice}: write \"{rest}\"") };
         let encrypts = ["ssl", "tls", "https"].iter().any(|end| scheme.to_ascii_lowercase().ends_with(end));
         let advice = if encrypts { format!("{advice}, and set `broker.security.tls = true`") } else { advice };
-        field.refuse("an address has no scheme", advice);
+        refuse("an address has no scheme".to_owned(), advice);
     } else if let Err(reason) = address::check(text) {
         // The text may hold a password (`user:password@host`), so it is not repeated here.
-        field.refuse(reason, "write `host:port`, as in \"127.0.0.1:9092\"");
+        refuse(reason, "write `host:port`, as in \"127.0.0.1:9092\"".to_owned());
     }
-    Some(text.to_owned())
+}
+
+/// The broker's own table.
+fn options(checked: &Table, reader: &Reader<'_>, descriptor: &Descriptor) -> Table {
+    let mut table = checked.get("broker").and_then(|broker| broker.get(descriptor.kind)).cloned();
+    let Some(value) = &mut table else { return Table::new() };
+    let place = path("broker").key(descriptor.kind);
+    let name = format!("{}/{}", descriptor.kind, descriptor.client.unwrap_or_default());
+    let schema = reader.context.own_schema(name, descriptor.options_schema);
+    own_table(value, &place, &schema, reader, &|table| (descriptor.check_options)(table));
+    value.as_table().cloned().unwrap_or_default()
+}
+
+/// Checks the own table of a broker or a sink against its schema, and then as it checks it itself.
+pub(super) fn own_table(
+    value: &mut Value,
+    place: &KeyPath,
+    schema: &Schema,
+    reader: &Reader<'_>,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+) {
+    let before = reader.problems.count();
+    let problems = reader.problems;
+    Check { context: reader.context, problems, files_exist: false }.value(value, schema, place);
+    let Some(table) = value.as_table().filter(|_| problems.count() == before) else { return };
+    let Err(error) = check(table.clone()) else { return };
+    let culprit = culprit(table, check, error.message());
+    let place = culprit.map_or_else(|| place.clone(), |key| place.key(key));
+    // Serde repeats the offending value.
+    let shown = if culprit.is_some_and(is_secret_name) { "this value is not accepted" } else { error.message() };
+    problems.add(SourcePosition::Value(place.clone()), format!("`{place}`: {}", shown.trim_end()), None);
+}
+
+/// The key without which there is no error, or another one: serde reports the error, but not the key.
+fn culprit<'a>(
+    table: &'a Table,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+    message: &str,
+) -> Option<&'a str> {
+    table.keys().map(String::as_str).find(|key| {
+        let mut without = table.clone();
+        without.remove(*key);
+        match check(without) {
+            Ok(()) => true,
+            Err(error) => error.message() != message && !error.message().starts_with("missing field"),
+        }
+    })
 }

@@ -2,47 +2,41 @@
 
 use toml::{Table, Value};
 
-use super::Context;
-use crate::scenario::fields::{Field, Fields};
+use super::{Reader, path};
 use crate::scenario::path::KeyPath;
 use crate::scenario::suggestion::{closest, list};
+use crate::scenario::tables::BrokerTable;
 use crate::scenario::{BrokerConfig, Descriptor, EMBEDDED};
 
-const KEY: &str = "client";
+const KEY: &str = "broker.client";
 
 /// The client that the scenario names, or the first of the kind that has what the rest of the scenario asks of a client; if none has it,
 /// the kind's first, which is `default`.
-pub(super) fn read<'a>(
-    fields: &Fields<'_>,
-    root: &Fields<'_>,
-    default: &'a Descriptor,
-    context: &Context<'a>,
-) -> Option<&'a Descriptor> {
-    let Some(field) = fields.get(KEY) else {
-        let needs = Needs::of(fields, root);
-        let mut of_kind = context.kinds.brokers.iter().filter(|descriptor| descriptor.kind == default.kind);
-        return of_kind.find(|descriptor| needs.are_met_by(descriptor)).or(Some(default));
-    };
-    let written = field.string()?;
+pub(super) fn read<'a>(table: &BrokerTable, reader: &Reader<'a>, default: &'a Descriptor) -> Option<&'a Descriptor> {
+    let kinds = reader.context.kinds;
     let kind = default.kind;
-    let absent = context.kinds.absent.iter().filter(|absent| absent.kind == kind && !absent.security);
-    if let Some(absent) = absent.clone().find(|absent| absent.client == Some(written)) {
-        field.refuse(format!("this build does not have the client \"{written}\""), absent.remedy());
+    let of_kind = || kinds.brokers.iter().filter(move |descriptor| descriptor.kind == kind);
+    let Some(written) = &table.client else {
+        let needs = Needs::of(reader.table);
+        return of_kind().find(|descriptor| needs.are_met_by(descriptor)).or(Some(default));
+    };
+    let absent = kinds.absent.iter().filter(|absent| absent.kind == kind && !absent.security);
+    if let Some(absent) = absent.clone().find(|absent| absent.client == Some(written.as_str())) {
+        reader.refuse(KEY, format!("this build does not have the client \"{written}\""), absent.remedy());
         return None;
     }
-    let of_kind = || context.kinds.brokers.iter().filter(|descriptor| descriptor.kind == kind);
     if of_kind().count() + absent.count() == 1 {
-        field.refuse(format!("a broker of kind `{kind}` has only one client"), "remove the key");
+        reader.refuse(KEY, format!("a broker of kind `{kind}` has only one client"), "remove the key");
         return None;
     }
-    let found = of_kind().find(|descriptor| descriptor.client == Some(written));
+    let found = of_kind().find(|descriptor| descriptor.client == Some(written.as_str()));
     if found.is_none() {
         let names = || of_kind().filter_map(|descriptor| descriptor.client);
         let advice = match closest(written, names()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("a broker of kind `{kind}` has {}", list(names())),
         };
-        field.refuse(format!("unknown client \"{written}\""), advice);
+        reader.refuse(KEY, format!("unknown client \"{written}\""), advice);
     }
     found
 }
@@ -57,21 +51,22 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    fn of(broker: &Fields<'a>, root: &Fields<'a>) -> Self {
-        let is_embedded = |field: Field<'_>| match field.value {
+    fn of(scenario: &'a Table) -> Self {
+        let broker = |key: &str| scenario.get("broker").and_then(|broker| broker.get(key));
+        let is_embedded = |value: &Value| match value {
             Value::Array(addresses) => addresses.iter().any(|address| address.as_str() == Some(EMBEDDED)),
             address => address.as_str() == Some(EMBEDDED),
         };
-        let tls = broker.get("security").and_then(|security| security.value.get("tls"));
-        let consumers = root.get("consumers").map(|consumers| consumers.value);
+        let tls = broker("security").and_then(|security| security.get("tls"));
+        let consumers = scenario.get("consumers");
         let groups = consumers.and_then(|consumers| consumers.get("group")).and_then(Value::as_array);
         let of_consumers = consumers.into_iter().chain(groups.into_iter().flatten()).flat_map(|table| {
             let properties = table.get("properties").and_then(Value::as_table);
             properties.into_iter().flat_map(Table::keys).map(String::as_str)
         });
         Needs {
-            embedded: ["address", "addresses"].iter().filter_map(|key| broker.get(key)).any(is_embedded),
-            properties: broker.has("properties"),
+            embedded: ["address", "addresses"].iter().filter_map(|key| broker(key)).any(is_embedded),
+            properties: broker("properties").is_some(),
             tls: tls.is_some_and(|tls| tls.as_bool() != Some(false)),
             of_consumers: of_consumers.collect(),
         }
@@ -88,16 +83,16 @@ impl<'a> Needs<'a> {
 }
 
 /// Refuses what the client cannot do.
-pub(super) fn check(fields: &Fields<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
+pub(super) fn check(reader: &Reader<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
     let Some(reason) = (descriptor.refuses)(config) else { return };
-    let broker = if fields.has(KEY) { fields.path.key(KEY) } else { fields.path.clone() };
-    let place = named_key(&reason).unwrap_or(broker);
+    let broker = if reader.has(KEY) { KEY } else { "broker" };
+    let place = named_key(&reason).unwrap_or_else(|| path(broker));
     // Where another client may be chosen, the reason is about the one that was.
     let message = match descriptor.alternative {
         Some(_) => format!("{} cannot do that: {reason}", descriptor.title()),
         None => reason,
     };
-    fields.problems.value(place, message, descriptor.advise("leave it out"));
+    reader.problems.value(place, message, descriptor.advise("leave it out"));
 }
 
 /// The first key that a sentence names in backticks, if it is one of the broker's tables.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::scenario::fields::Fields;
+use super::Reader;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{Backlog, ConsumerGroup, Consumers, Descriptor, Load, Scenario, Schedule, StartFrom};
 
-pub(super) fn check(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
+pub(super) fn check(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
     let Some(consumers) = &scenario.consumers else { return };
-    let problems = root.problems;
+    let problems = reader.problems;
     if descriptor.capabilities.consumers && !descriptor.capabilities.properties {
-        properties(consumers, root, descriptor);
+        properties(consumers, reader, descriptor);
     }
     let late = consumers.groups.iter().position(|group| group.start_after > Duration::ZERO);
     if let Some(group) = late {
@@ -28,10 +28,10 @@ pub(super) fn check(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descrip
 }
 
 /// Refuses properties of all groups, or of single ones, that the broker's client does not have.
-fn properties(consumers: &Consumers, root: &Fields<'_>, descriptor: &Descriptor) {
+fn properties(consumers: &Consumers, reader: &Reader<'_>, descriptor: &Descriptor) {
     let known = descriptor.capabilities.group_properties;
     let table = KeyPath::of(&["consumers"]);
-    let of_all = root.get("consumers").is_some_and(|field| field.value.get("properties").is_some());
+    let of_all = reader.has("consumers.properties");
     let unknown = |group: &ConsumerGroup| {
         group.properties.iter().map(|(key, _)| key.clone()).find(|key| !known.contains(&key.as_str()))
     };
@@ -44,12 +44,12 @@ fn properties(consumers: &Consumers, root: &Fields<'_>, descriptor: &Descriptor)
         let message = format!(
             "`{path}` is not possible with a broker of kind `{kind}`: it has no client library to pass properties to"
         );
-        root.problems.value(path.clone(), message, format!("remove `{path}`"));
+        reader.problems.value(path.clone(), message, format!("remove `{path}`"));
     } else {
         let path = path.key(&key);
         let names = known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let message = format!("{} has no property \"{key}\" of consumers, only {names}", descriptor.title());
-        root.problems.value(path, message, descriptor.advise("remove it"));
+        reader.problems.value(path, message, descriptor.advise("remove it"));
     }
 }
 

@@ -1,10 +1,9 @@
 //! Checks that concern several tables of a scenario, and defaults that depend on several tables. They run once each table
 //! is valid by itself.
 
-use super::consuming;
+use super::{Reader, consuming};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::scenario::Descriptor;
-use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
@@ -23,28 +22,28 @@ const MIN_IN_FLIGHT_OPEN: usize = 100;
 pub(super) fn settle(
     mut scenario: Scenario,
     window: Option<usize>,
-    root: &Fields<'_>,
+    reader: &Reader<'_>,
     descriptor: &Descriptor,
 ) -> Scenario {
-    let problems = root.problems;
-    producers_and_topics(&scenario, root);
+    let problems = reader.problems;
+    producers_and_topics(&scenario, reader);
     windows(&mut scenario, window, problems);
     capabilities(&scenario, descriptor, problems);
     // A pipeline without producers would find nothing in a topic that was created for it.
     scenario.topology.existing |=
         scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == ProducerMode::None);
     tombstones(&scenario, problems);
-    stop(&scenario, root);
-    pipeline(&scenario, root, descriptor);
-    consuming::check(&scenario, root, descriptor);
+    stop(&scenario, reader);
+    pipeline(&scenario, reader, descriptor);
+    consuming::check(&scenario, reader, descriptor);
     if scenario.consumers.is_some() {
         trace_header(&scenario, descriptor, problems);
     }
     for (index, threshold) in scenario.thresholds.iter().enumerate() {
         if let Some((message, advice)) = unmeasured(threshold, &scenario) {
-            let list = root.get("thresholds").and_then(|field| field.value.get("require").cloned());
+            let list = reader.table.get("thresholds").and_then(|table| table.get("require"));
             let require = KeyPath::of(&["thresholds", "require"]);
-            let path = if list.is_some_and(|list| list.is_array()) { require.index(index) } else { require };
+            let path = if list.is_some_and(toml::Value::is_array) { require.index(index) } else { require };
             problems.value(path, message, advice);
         }
     }
@@ -52,10 +51,10 @@ pub(super) fn settle(
     scenario
 }
 
-fn producers_and_topics(scenario: &Scenario, root: &Fields<'_>) {
-    let problems = root.problems;
+fn producers_and_topics(scenario: &Scenario, reader: &Reader<'_>) {
+    let problems = reader.problems;
     let (producers, topics) = (scenario.producers.count, scenario.topology.topics);
-    let counted = root.get("producers").is_some_and(|field| field.value.get("count").is_some());
+    let counted = reader.has("producers.count");
     let count = KeyPath::of(if counted { &["producers", "count"] } else { &["topology", "topics"] });
     if producers < topics {
         let message = format!("{topics} topics need at least as many producers, not {producers}");
@@ -174,12 +173,12 @@ fn tombstones(scenario: &Scenario, problems: &Problems) {
 }
 
 /// What a pipeline asks of its broker and of the run.
-fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
+fn pipeline(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
     let Some(pipeline) = &scenario.pipeline else { return };
-    let problems = root.problems;
+    let problems = reader.problems;
     let title = descriptor.title();
     let can = descriptor.capabilities.offsets;
-    let written = root.get("pipeline").is_some_and(|field| field.value.get("commit").is_some());
+    let written = reader.has("pipeline.commit");
     if pipeline.commit == CommitPolicy::AfterWrite && !can {
         let message = format!("{title} has no offsets to commit after writing");
         let path = KeyPath::of(if written { &["pipeline", "commit"] } else { &["pipeline"] });
@@ -208,7 +207,7 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(KeyPath::of(&["payload"]), message, advice);
     }
     if pipeline.producer_mode == ProducerMode::None {
-        without_producers(scenario, root, descriptor);
+        without_producers(scenario, reader, descriptor);
     }
     sinks(pipeline, problems);
 }
@@ -243,10 +242,10 @@ fn sinks(pipeline: &Pipeline, problems: &Problems) {
 }
 
 /// What a pipeline needs when its topic has no producers. The topic is taken as it is.
-fn without_producers(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
-    let problems = root.problems;
+fn without_producers(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let problems = reader.problems;
     for key in ["partitions", "replication", "keep", "config"] {
-        if root.get("topology").is_some_and(|field| field.value.get(key).is_some()) {
+        if reader.has(&format!("topology.{key}")) {
             let message = format!("without producers, the topic is taken as it is: `{key}` has no effect");
             problems.key(KeyPath::of(&["topology", key]), message, "remove it");
         }
@@ -282,7 +281,7 @@ fn may_be_json(payload: &Payload) -> bool {
     }
 }
 
-fn stop(scenario: &Scenario, root: &Fields<'_>) {
+fn stop(scenario: &Scenario, reader: &Reader<'_>) {
     let stop = scenario.run.stop;
     if stop.duration.is_some() {
         return;
@@ -291,7 +290,7 @@ fn stop(scenario: &Scenario, root: &Fields<'_>) {
         && schedule.comes_to_rest()
     {
         let message = "the schedule ends at a rate of zero, so what `run` asks for may never be due";
-        root.problems.value(KeyPath::of(&["load", "schedule"]), message, "set `run.duration`");
+        reader.problems.value(KeyPath::of(&["load", "schedule"]), message, "set `run.duration`");
     }
     if stop.messages.is_some() || stop.payload_bytes.is_some() {
         return;
@@ -301,9 +300,9 @@ fn stop(scenario: &Scenario, root: &Fields<'_>) {
         Load::Open(_) => "`load` sets the schedule, but the scenario sets no end",
         Load::Closed => "the scenario sets no end of the load",
     };
-    let path = if root.has("run") || !root.has("load") { "run" } else { "load" };
+    let path = if reader.has("run") || !reader.has("load") { "run" } else { "load" };
     let advice = "set `run.duration`, `run.messages` or `run.payload_bytes`: the first that is reached ends the trial";
-    root.problems.value(KeyPath::of(&[path]), message, advice);
+    reader.problems.value(KeyPath::of(&[path]), message, advice);
 }
 
 /// Verification and end-to-end latency need the trace header on every message: in the payload where it fits, else in a

@@ -1,69 +1,47 @@
-//! Turns a TOML tree into the typed scenario: one file for each table of the language, with the keys of that table.
+//! Turns the tables of a scenario into the typed [`Scenario`].
 //!
-//! Each reader takes the whole scenario's [`Fields`], reads its own table and adds a problem for everything it cannot
-//! accept; it goes on with a default, so that one reading finds as many problems as possible. What concerns more than
-//! one table is checked in [`cross_checks`], once every table is right by itself.
+//! [`super::check`] has found every key and value that is wrong by itself. Here is what concerns several keys of a table, or a kind of
+//! broker; what concerns several tables is in [`cross_checks`]. Each reader adds a problem for everything it cannot accept, and goes on
+//! with a default, so that one reading finds as many problems as possible.
 
 mod broker;
 mod client;
 mod consumers;
 mod consuming;
 mod cross_checks;
-mod distribution;
-mod groups;
 mod load;
-mod options;
-mod output;
 mod payload;
 mod pipeline;
 mod producers;
-mod properties;
-mod run;
 mod security;
-mod thresholds;
-mod topology;
-mod watch;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
-use toml::Table;
+use serde_json::Value as Schema;
+use toml::{Table, Value};
 
-use super::fields::{Field, Fields};
+use super::check::Check;
 use super::path::KeyPath;
-use super::problem::{OwnKeys, Problems, Tables};
-use super::{Output, Scenario, sweep};
-use crate::scenario::Kinds;
+use super::problem::{OwnKeys, Problems, SourcePosition, Tables};
+use super::suggestion::list;
+use super::tables::{self, ScenarioTables, WatchTable};
+use super::{
+    Kinds, Output, RunLimits, Scenario, SchedulingPolicy, Stop, Threads, Threshold, Topology, Watch, WatchedProcess,
+};
+use crate::limits::MAX_LATENCY_NS;
 
-pub(super) use options::own_keys;
-pub use output::DEFAULT_OUTPUT_DIRECTORY;
-pub(super) use properties::flatten as flatten_properties;
-
-/// The tables of the language, each with its keys.
-pub(super) const TABLES: Tables = &[
-    ("broker", broker::KEYS),
-    ("broker.watch", watch::KEYS),
-    ("broker.security", security::KEYS),
-    ("broker.security.tls", security::TLS_KEYS),
-    ("broker.security.sasl", security::SASL_KEYS),
-    ("topology", topology::KEYS),
-    ("producers", producers::KEYS),
-    ("load", load::KEYS),
-    ("payload", payload::KEYS),
-    ("consumers", consumers::KEYS),
-    ("pipeline", pipeline::KEYS),
-    ("run", run::KEYS),
-    ("sweep", sweep::KEYS),
-    ("thresholds", thresholds::KEYS),
-    ("output", output::KEYS),
-    ("distribution", distribution::KEYS),
-];
+/// The histograms of latencies end here: what took longer is only counted.
+const MAX_DRAIN: Duration = Duration::from_nanos(MAX_LATENCY_NS);
 
 /// Every key of the language, with its table: `producers.count`.
 #[cfg(test)]
 pub(crate) fn every_key() -> Vec<String> {
-    TABLES.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
+    let tables = tables::tables_of(&tables::scenario_schema(Kinds { brokers: &[], sinks: &[], absent: &[] }));
+    tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
 }
 
 /// The keys of a broker's own table.
@@ -74,14 +52,27 @@ pub(crate) fn own_keys_of(kind: &str, kinds: Kinds<'_>) -> Vec<String> {
     keys.iter().map(|(key, _)| key.clone()).collect()
 }
 
-/// Collects the problems of a scenario, with advice on keys in the wrong table.
-pub(super) fn problems(own_keys: &OwnKeys) -> Problems {
-    Problems::new(TABLES, own_keys.clone())
+/// The keys of the own tables of the scenario's kind of broker, or of all kinds, each with its table.
+pub(super) fn own_keys(scenario: &Table, kinds: Kinds<'_>) -> OwnKeys {
+    let written = scenario.get("broker").and_then(|broker| broker.get("kind")).and_then(Value::as_str);
+    let of_kind = kinds.brokers.iter().filter(|descriptor| written.is_none_or(|kind| kind == descriptor.kind));
+    let each = of_kind.flat_map(|descriptor| {
+        let schema = (descriptor.options_schema)();
+        let keys = schema.get("properties").and_then(Schema::as_object).cloned().unwrap_or_default();
+        keys.into_iter().map(move |(key, _)| (key, format!("broker.{}", descriptor.kind)))
+    });
+    each.collect()
 }
 
 /// What reading depends on besides the text.
 pub(super) struct Context<'a> {
     pub kinds: Kinds<'a>,
+    /// The schema of a scenario with these kinds.
+    pub schema: Schema,
+    /// The language's tables with their keys.
+    tables: Tables,
+    /// The schemas of brokers' and sinks' own tables, by their kinds.
+    own_schemas: RefCell<BTreeMap<String, Rc<Schema>>>,
     /// The scenario file's folder: relative paths start here.
     pub directory: &'a Path,
     /// The scenario's name where it gives none.
@@ -94,23 +85,36 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(kinds: Kinds<'a>, directory: &'a Path, default_name: String) -> Self {
-        Context { kinds, directory, default_name, line_files: RefCell::default(), payload_files: RefCell::default() }
+        let mut schema = tables::language_schema(kinds.names());
+        let kind = &mut schema["properties"]["broker"]["properties"]["kind"];
+        // An unknown kind gets better advice where it is read.
+        kind["enum"].take();
+        kind["x-advice"] = format!("it is one of {}", list(kinds.names())).into();
+        Context {
+            kinds,
+            tables: tables::tables_of(&schema).into(),
+            schema,
+            own_schemas: RefCell::default(),
+            directory,
+            default_name,
+            line_files: RefCell::default(),
+            payload_files: RefCell::default(),
+        }
     }
 
-    fn resolve(&self, path: &str) -> PathBuf {
-        self.directory.join(path)
+    /// Collects the problems of a scenario, with advice on keys in the wrong table.
+    pub(super) fn problems(&self, own_keys: &OwnKeys) -> Problems {
+        Problems::new(self.tables.clone(), own_keys.clone())
     }
 
-    /// The path of a file that must be there, and whose contents are sent.
-    fn payload_file(&self, field: &Field<'_>) -> Option<PathBuf> {
-        let path = self.existing_file(field)?;
-        self.payload_files.borrow_mut().insert(field.string()?.to_owned(), path.clone());
-        Some(path)
+    /// The schema of the own table of a kind of broker or sink.
+    fn own_schema(&self, kind: String, schema: fn() -> schemars::Schema) -> Rc<Schema> {
+        self.own_schemas.borrow_mut().entry(kind).or_insert_with(|| Rc::new(schema().to_value())).clone()
     }
 
-    /// The path of a file that must be there.
-    fn existing_file(&self, field: &Field<'_>) -> Option<PathBuf> {
-        let path = self.resolve(field.string()?);
+    /// The path of a file that must be there. Relative ones start at the scenario's own folder.
+    pub(super) fn existing_file(&self, text: &str, key: &KeyPath, problems: &Problems) -> Option<PathBuf> {
+        let path = self.directory.join(text);
         let (what, advice) = match std::fs::metadata(&path) {
             Ok(found) if found.is_file() => return Some(path),
             Ok(found) if found.is_dir() => ("is a directory", "name a file in it"),
@@ -120,35 +124,86 @@ impl<'a> Context<'a> {
             ),
             Err(_) => ("does not exist", "a relative path starts at the scenario's own folder"),
         };
-        field.refuse(format!("`{}`: the file {} {what}", field.path, path.display()), advice);
+        problems.value(key.clone(), format!("`{key}`: the file {} {what}", path.display()), advice);
         None
     }
 }
 
-/// The scenario of one point; `None` or not, it counts only if no problem was added.
-pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) -> Option<Scenario> {
-    let root = root(table, problems);
-    let name = name(&root, context);
-    let broker = broker::read(&root, context);
-    let watch = watch::read(&root);
-    let topology = topology::read(&root, context);
-    let (producers, window) = producers::read(&root);
-    let (payload, sizes) = payload::read(&root, context);
-    let (load, pacing) = load::read(&root, sizes);
-    let pipeline = pipeline::read(&root, context);
-    let consumers = consumers::read(&root, context, pipeline.as_ref(), sizes);
-    let (run, threads) = run::read(&root, &load);
-    let (thresholds, when_invalid) = thresholds::read(&root);
-    let output = output::read(&root);
-    let distribution = distribution::read(&root);
+/// A scenario that is read: what is written in it, and where its problems go.
+pub(super) struct Reader<'a> {
+    pub table: &'a Table,
+    pub context: &'a Context<'a>,
+    pub problems: &'a Problems,
+}
+
+impl Reader<'_> {
+    /// Whether the scenario has this key.
+    fn has(&self, key: &str) -> bool {
+        path(key).is_in(self.table)
+    }
+
+    fn refuse(&self, key: &str, message: impl Into<String>, advice: impl Into<String>) {
+        self.problems.value(path(key), message, advice);
+    }
+
+    /// Refuses `key` for a `reason` that makes sense of its presence.
+    fn forbid(&self, key: &str, reason: &str, advice: &str) {
+        if self.has(key) {
+            self.problems.key(path(key), reason, advice);
+        }
+    }
+
+    /// Refuses the second of two keys of a table of which only one may be given.
+    fn exclusive(&self, table: &str, first: &str, second: &str, advice: &str) {
+        let table = path(table);
+        let (one, other) = (table.key(first), table.key(second));
+        if one.is_in(self.table) && other.is_in(self.table) {
+            self.problems.key(other, format!("`{first}` and `{second}` contradict each other"), advice);
+        }
+    }
+
+    /// A table's key that is needed beside what else the table has.
+    fn missing(&self, table: &str, key: &str, advice: &str) {
+        if !self.has(&format!("{table}.{key}")) {
+            self.problems.missing(&path(table), key, advice);
+        }
+    }
+}
+
+/// A path written in this program.
+fn path(key: &str) -> KeyPath {
+    KeyPath::parse(key).unwrap_or_default()
+}
+
+/// The scenario of one point, and its tables with all defaults. `None` or not, it counts only if no problem was added.
+pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) -> Option<(Scenario, ScenarioTables)> {
+    let reader = &Reader { table, context, problems };
+    let mut checked = table.clone();
+    // It is the same for all points, and was checked before.
+    checked.remove("sweep");
+    Check { context, problems, files_exist: true }.table(&mut checked, &context.schema, &[], &KeyPath::default());
+    let mut tables: ScenarioTables = read_tables(&checked, problems)?;
+    let broker = tables.broker.as_ref().and_then(|broker| broker::read(broker, &checked, reader));
+    let topology = topology(reader, &tables);
+    let (producers, window) = producers::read(reader, &tables.producers);
+    let (payload, sizes) = payload::read(reader, &tables.payload);
+    let (load, pacing) = load::read(reader, &tables.load, sizes);
+    let pipeline = tables.pipeline.as_ref().map(|pipeline| pipeline::read(reader, pipeline));
+    let consumers = consumers::read(reader, tables.consumers.as_ref(), pipeline.as_ref(), sizes);
+    let (run, threads) = run(reader, &tables, &load);
+    let thresholds = thresholds(reader, &tables);
+    if !reader.has("consumers") {
+        let advice = "remove it, or add a [consumers] table";
+        reader.forbid("distribution.readers", "nothing is consumed, so no rank can be a reader", advice);
+    }
     if !problems.is_empty() {
         return None;
     }
     let (broker, descriptor) = broker?;
     let scenario = Scenario {
-        name,
+        name: tables.name.clone().unwrap_or_else(|| context.default_name.clone()),
         broker,
-        watch,
+        watch: tables.broker.as_ref().map(|broker| watch(&broker.watch)).unwrap_or_default(),
         topology,
         producers,
         load,
@@ -159,43 +214,164 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         run,
         threads,
         thresholds,
-        when_invalid,
-        output,
-        distribution,
+        when_invalid: tables.thresholds.when_invalid,
+        output: output(&tables),
+        distribution: tables.distribution.clone(),
         part: None,
     };
-    Some(cross_checks::settle(scenario, window, &root, descriptor))
+    let scenario = cross_checks::settle(scenario, window, reader, descriptor);
+    tables.settle(&scenario);
+    Some((scenario, tables))
+}
+
+fn read_tables(checked: &Table, problems: &Problems) -> Option<ScenarioTables> {
+    let tables = Value::Table(checked.clone()).try_into();
+    // What the check has let through can be read, unless the check has a gap.
+    let refuse = |error: toml::de::Error| {
+        problems.add(SourcePosition::Value(KeyPath::default()), error.message(), None);
+    };
+    tables.map_err(refuse).ok()
 }
 
 /// The name and output alone, which are the same for all points.
 pub(super) fn read_identity(table: &Table, context: &Context<'_>) -> (String, Output) {
-    let problems = Problems::default();
-    let root = root(table, &problems);
-    (name(&root, context), output::read(&root))
+    let identity = ["name", "output"].iter().filter_map(|key| Some(((*key).to_owned(), table.get(*key)?.clone())));
+    let tables = Value::Table(identity.collect()).try_into::<ScenarioTables>().unwrap_or_default();
+    (tables.name.clone().unwrap_or_else(|| context.default_name.clone()), output(&tables))
 }
 
-/// The fields of the whole scenario: its name and its tables.
-fn root<'a>(table: &'a Table, problems: &'a Problems) -> Fields<'a> {
-    let tables = TABLES.iter().map(|(name, _)| *name).filter(|name| !name.contains('.'));
-    let known: Vec<&str> = std::iter::once("name").chain(tables).collect();
-    Fields::new(table, KeyPath::default(), problems, &known)
+fn output(tables: &ScenarioTables) -> Output {
+    let mut formats = tables.output.formats.clone();
+    formats.sort_unstable();
+    formats.dedup();
+    Output { directory: tables.output.directory.clone(), formats }
 }
 
-fn name(root: &Fields<'_>, context: &Context<'_>) -> String {
-    let Some(field) = root.get("name") else { return context.default_name.clone() };
-    let Some(name) = field.string() else { return String::new() };
-    if !is_name(name) {
-        field.refuse(
-            format!("\"{name}\" cannot name a scenario"),
-            "use 1 to 100 letters, digits, dots, hyphens and underscores: directories and topics are named after it",
-        );
+fn watch(table: &WatchTable) -> Watch {
+    let process = |one: &tables::ProcessText| match one {
+        tables::ProcessText::Id(id) => WatchedProcess::Id(*id),
+        tables::ProcessText::File(path) => WatchedProcess::File(path.clone()),
+    };
+    Watch {
+        processes: table.processes.iter().flatten().map(process).collect(),
+        metrics: table.metrics.iter().flatten().map(|url| url.0.clone()).collect(),
     }
-    name.to_owned()
 }
 
-/// Whether directories and topics of every broker may be named so.
-fn is_name(name: &str) -> bool {
-    (1..=100).contains(&name.len())
-        && !name.chars().all(|character| character == '.')
-        && name.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
+fn topology(reader: &Reader<'_>, tables: &ScenarioTables) -> Topology {
+    let table = &tables.topology;
+    // Without producers, topics are taken as they are as well.
+    let is_taken = table.existing
+        || tables.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == super::ProducerMode::None);
+    if let Some(name) = &table.name {
+        if is_taken && !is_existing_name(name) {
+            let advice = "a name has 1 to 255 bytes, without control characters";
+            reader.refuse("topology.name", "this cannot name a topic", advice);
+        } else if !is_taken && !super::check::is_name(name) {
+            let advice = "use 1 to 100 letters, digits, dots, hyphens and underscores; a topic of another name can be \
+                          used with `topology.existing = true`";
+            reader.refuse("topology.name", format!("\"{name}\" cannot name a topic"), advice);
+        }
+    }
+    if table.existing {
+        for key in ["partitions", "replication", "keep", "config"] {
+            let reason = format!("`{key}` has no effect on topics that exist");
+            reader.forbid(&format!("topology.{key}"), &reason, "remove it, or `existing`");
+        }
+        if !reader.has("topology.name") {
+            reader.refuse("topology.existing", "topics that exist have a name", "set `topology.name`");
+        }
+    }
+    Topology {
+        topics: table.topics.amount(),
+        partitions: u32::try_from(table.partitions.0).unwrap_or(u32::MAX),
+        replication: u32::try_from(table.replication.0).unwrap_or(u32::MAX),
+        name: table.name.clone(),
+        keep: table.keep,
+        existing: table.existing,
+        config: table.config.0.clone(),
+    }
+}
+
+/// Whether any broker may have a topic of this name. Kafka's have up to 249 letters of few kinds, and RabbitMQ's streams up to 255 bytes of
+/// any kind: which of them a broker has, it says itself.
+fn is_existing_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+/// The limits, and the threads that carry the load.
+fn run(reader: &Reader<'_>, tables: &ScenarioTables, load: &super::Load) -> (RunLimits, Threads) {
+    let table = &tables.run;
+    if table.drain_deadline.0 >= MAX_DRAIN {
+        let advice = "set it below 10m: longer latencies are not recorded";
+        reader.refuse("run.drain_deadline", "`run.drain_deadline` is too long", advice);
+    }
+    let stop = Stop {
+        messages: table.messages.map(|count| count.0),
+        payload_bytes: table.payload_bytes.map(|bytes| bytes.0),
+        duration: table.duration.map(|duration| duration.0),
+    };
+    let run = RunLimits {
+        warm_up: table.warm_up.0,
+        stop,
+        drain_deadline: table.drain_deadline.0,
+        stall_deadline: table.stall_deadline.0,
+        catch_up_deadline: table.catch_up_deadline.0,
+    };
+    let scheduling_policy = table.scheduling_policy.unwrap_or_else(|| SchedulingPolicy::of(load));
+    (run, Threads { count: table.threads.map(tables::Count::amount), scheduling_policy })
+}
+
+fn thresholds(reader: &Reader<'_>, tables: &ScenarioTables) -> Vec<Threshold> {
+    use tables::Requirements;
+    if reader.has("thresholds.when_invalid") {
+        let advice = "`when_invalid` does nothing without it: write `require = [\"p99 < 10ms\"]`";
+        reader.missing("thresholds", "require", advice);
+    }
+    let each = match &tables.thresholds.require {
+        None => &[][..],
+        Some(Requirements::One(one)) => std::slice::from_ref(one),
+        Some(Requirements::Several(all)) => all.as_slice(),
+    };
+    each.iter().filter_map(|one| Threshold::parse(&one.0).ok()).collect()
+}
+
+/// Joins the dotted keys of every table of properties: `linger.ms = 5` and `"linger.ms" = 5` become the same.
+pub(super) fn flatten_properties(scenario: &mut Table) {
+    for [section, name] in super::path::FOREIGN_TABLES {
+        let inner = scenario.get_mut(section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(name));
+        if let Some(Value::Table(properties)) = inner {
+            flatten(properties);
+        }
+    }
+    let consumers = scenario.get_mut("consumers").and_then(Value::as_table_mut);
+    let groups = consumers.and_then(|consumers| consumers.get_mut("group")).and_then(Value::as_array_mut);
+    for group in groups.into_iter().flatten().filter_map(Value::as_table_mut) {
+        if let Some(Value::Table(properties)) = group.get_mut("properties") {
+            flatten(properties);
+        }
+    }
+}
+
+fn flatten(properties: &mut Table) {
+    let mut flat = Table::new();
+    collect("", std::mem::take(properties), &mut flat);
+    *properties = flat;
+}
+
+fn collect(prefix: &str, table: Table, flat: &mut Table) {
+    for (key, value) in table {
+        let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Table(inner) if !is_secret_source(&inner) => collect(&name, inner, flat),
+            value => {
+                flat.insert(name, value);
+            }
+        }
+    }
+}
+
+/// `{ env = … }` or `{ file = … }`, rightly or wrongly written.
+pub(super) fn is_secret_source(table: &Table) -> bool {
+    !table.is_empty() && table.keys().all(|key| key == "env" || key == "file")
 }

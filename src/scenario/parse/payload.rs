@@ -1,20 +1,13 @@
 //! `[payload]`: what messages carry.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use toml::Value;
-
-use super::Context;
+use super::Reader;
 use crate::limits::MAX_POOL_BYTES;
-use crate::scenario::fields::{Field, Fields};
+use crate::scenario::tables::{Count, PayloadKind as Kind, PayloadSize, PayloadTable, SizeDistribution, SizeTable};
 use crate::scenario::template::Template;
 use crate::scenario::{Content, Payload, Size, units};
 
-pub(super) const KEYS: &[&str] =
-    &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed", "tombstones"];
-
-/// No broker takes messages beyond this.
-const MAX: u64 = 1 << 30;
 /// What a pool takes by default.
 const POOL_BYTES: usize = 64 << 20;
 const POOL: usize = 1024;
@@ -37,27 +30,6 @@ pub(super) struct LineSizes {
     longest: usize,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Zeros,
-    Random,
-    MessagePack,
-    Lines,
-    Template,
-    Vector,
-    Log,
-}
-
-const KINDS: [(&str, Kind); 7] = [
-    ("zeros", Kind::Zeros),
-    ("random", Kind::Random),
-    ("message-pack", Kind::MessagePack),
-    ("lines", Kind::Lines),
-    ("template", Kind::Template),
-    ("vector", Kind::Vector),
-    ("log", Kind::Log),
-];
-
 /// Keys that only some kinds have, and how to say which.
 const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
     (
@@ -72,14 +44,8 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
     ("range", &[Kind::Log], "only `log` payloads have a `range`"),
 ];
 
-pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes) {
-    let default = Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed: 1, tombstones: 0.0 };
-    let default_sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
-    let Some(fields) = root.get("payload").and_then(|field| field.fields(KEYS)) else {
-        return (default, default_sizes);
-    };
-    let kind = fields.get("kind").map_or(Some(Kind::Zeros), |field| field.one_of(&KINDS));
-    let Some(kind) = kind else { return (default, default_sizes) };
+pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes) {
+    let kind = table.kind;
     for (key, kinds, reason) in SPECIAL_KEYS {
         if !kinds.contains(&kind) {
             let advice = match (key, kind) {
@@ -87,25 +53,25 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes)
                 ("size", _) => "remove it: the content decides the size",
                 _ => "remove it, or choose another `payload.kind`",
             };
-            fields.forbid(key, reason, advice);
+            reader.forbid(&format!("payload.{key}"), reason, advice);
         }
     }
-    let Some((content, sizes, pool)) = content(kind, &fields, context) else { return (default, default_sizes) };
-    let pool = fields.get("pool").map_or(Some(pool), |field| explicit_pool(&field, sizes));
-    let seed = fields.get("seed").and_then(|field| field.seed()).unwrap_or(default.seed);
-    let tombstones = fields
-        .get("tombstones")
-        .and_then(|field| field.number(|share| (0.0..1.0).contains(&share), "it is a share from 0 to below 1"))
-        .unwrap_or(default.tombstones);
+    let seed = table.seed.0;
+    let Some((content, sizes, pool)) = content(reader, table) else {
+        let sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
+        return (Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed, tombstones: 0.0 }, sizes);
+    };
+    let pool = table.pool.map_or(pool, |pool| explicit_pool(reader, pool, sizes));
+    let tombstones = table.tombstones;
     let sizes = Sizes { mean: sizes.mean.map(|mean| mean * (1.0 - tombstones)), ..sizes };
-    (Payload { content, pool: pool.unwrap_or(1), seed, tombstones }, sizes)
+    (Payload { content, pool, seed, tombstones }, sizes)
 }
 
 /// The content, its sizes, and how many payloads the pool holds by default.
-fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Content, Sizes, usize)> {
-    let size = || fields.get("size").map_or(Some(DEFAULT_SIZE), |field| size(&field));
+fn content(reader: &Reader<'_>, table: &PayloadTable) -> Option<(Content, Sizes, usize)> {
+    let size = || table.size.as_ref().map_or(Some(DEFAULT_SIZE), |size| size_of(reader, size));
     let of_size = |size: &Size| Sizes { mean: Some(size.mean()), largest: Some(size.largest()) };
-    Some(match kind {
+    Some(match table.kind {
         Kind::Zeros => {
             let size = size()?;
             let sizes = of_size(&size);
@@ -116,10 +82,8 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
         Kind::Random => {
             let size = size()?;
             let sizes = of_size(&size);
-            let share = fields
-                .get("compressibility")
-                .map(|field| field.number(|share| (0.0..=1.0).contains(&share), "it is a share from 0 to 1"));
-            (Content::Random { size, compressibility: share.unwrap_or(Some(0.0))? }, sizes, default_pool(sizes))
+            let compressibility = table.compressibility.unwrap_or(0.0);
+            (Content::Random { size, compressibility }, sizes, default_pool(sizes))
         }
         Kind::MessagePack => {
             let size = size()?;
@@ -129,18 +93,17 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
             (Content::MessagePack { size }, sizes, default_pool(sizes))
         }
         Kind::Vector => {
-            let most = usize::try_from(MAX / 4).unwrap_or(usize::MAX);
-            let dimension =
-                fields.require("dimension", "write how many floats a vector has, as in 512")?.amount(1, most)?;
+            reader.missing("payload", "dimension", "write how many floats a vector has, as in 512");
+            let dimension = table.dimension?.amount();
             let sizes = of_size(&Size::Fixed(dimension * 4));
             (Content::Vector { dimension }, sizes, default_pool(sizes))
         }
-        Kind::Log => {
-            let range = fields.get("range").map_or(Some(LOG_RANGE), |field| field.count(1, u64::MAX))?;
-            (Content::Log { range }, Sizes::default(), POOL)
+        Kind::Log => (Content::Log { range: table.range.map_or(LOG_RANGE, |range| range.0) }, Sizes::default(), POOL),
+        Kind::Lines => {
+            reader.missing("payload", "file", "name the file whose lines are sent");
+            lines(reader, table.file.clone()?)?
         }
-        Kind::Lines => lines(fields, context)?,
-        Kind::Template => (Content::Template { template: template(fields, context)? }, Sizes::default(), POOL),
+        Kind::Template => (Content::Template { template: template(reader, table)? }, Sizes::default(), POOL),
     })
 }
 
@@ -153,16 +116,15 @@ fn message_pack_head(bytes: usize) -> usize {
     }
 }
 
-fn lines(fields: &Fields<'_>, context: &Context<'_>) -> Option<(Content, Sizes, usize)> {
-    let field = fields.require("file", "name the file whose lines are sent")?;
-    let file = context.payload_file(&field)?;
-    let known = context.line_files.borrow().get(&file).cloned();
+fn lines(reader: &Reader<'_>, file: PathBuf) -> Option<(Content, Sizes, usize)> {
+    let known = reader.context.line_files.borrow().get(&file).cloned();
     let lines = known.unwrap_or_else(|| {
         let lines = line_sizes(&file);
-        context.line_files.borrow_mut().insert(file.clone(), lines.clone());
+        reader.context.line_files.borrow_mut().insert(file.clone(), lines.clone());
         lines
     });
-    let lines = lines.map_err(|reason| field.refuse(reason, "give a text file, one message to a line")).ok()?;
+    let refuse = |reason: String| reader.refuse("payload.file", reason, "give a text file, one message to a line");
+    let lines = lines.map_err(refuse).ok()?;
     let mean = lines.bytes as f64 / lines.count as f64;
     let pool = lines.count.min((POOL_BYTES as f64 / mean.max(1.0)) as usize).max(1);
     Some((Content::Lines { file }, Sizes { mean: Some(mean), largest: Some(lines.longest) }, pool))
@@ -172,14 +134,14 @@ fn default_pool(sizes: Sizes) -> usize {
     (POOL_BYTES / sizes.largest.unwrap_or(1).max(1)).clamp(1, POOL)
 }
 
-fn explicit_pool(field: &Field<'_>, sizes: Sizes) -> Option<usize> {
-    let pool = field.amount(1, 10_000_000)?;
+fn explicit_pool(reader: &Reader<'_>, pool: Count, sizes: Sizes) -> usize {
+    let pool = pool.amount();
     let largest = sizes.largest.unwrap_or(1).max(1);
     if pool.saturating_mul(largest) > MAX_POOL_BYTES {
         let message = format!("`payload.pool` would take {pool} × {}", units::format_size(largest as u64));
-        field.refuse(message, format!("at most {} fit into 4GiB", MAX_POOL_BYTES / largest));
+        reader.refuse("payload.pool", message, format!("at most {} fit into 4GiB", MAX_POOL_BYTES / largest));
     }
-    Some(pool)
+    pool
 }
 
 fn line_sizes(file: &Path) -> Result<LineSizes, String> {
@@ -195,79 +157,54 @@ fn line_sizes(file: &Path) -> Result<LineSizes, String> {
     if sizes.count == 0 { Err(format!("{} has no lines", file.display())) } else { Ok(sizes) }
 }
 
-fn template(fields: &Fields<'_>, context: &Context<'_>) -> Option<Template> {
-    fields.exclusive("text", "file", "keep one of them");
-    let (field, text) = match (fields.get("text"), fields.get("file")) {
-        (Some(field), _) => {
-            let text = field.string()?.to_owned();
-            (field, text)
+fn template(reader: &Reader<'_>, table: &PayloadTable) -> Option<Template> {
+    reader.exclusive("payload", "text", "file", "keep one of them");
+    let (key, text) = match (&table.text, &table.file) {
+        (Some(text), _) => ("payload.text", text.clone()),
+        (None, Some(file)) => {
+            let refuse = |error: std::io::Error| {
+                let message = format!("{} cannot be read: {error}", file.display());
+                reader.refuse("payload.file", message, "give a text file");
+            };
+            ("payload.file", std::fs::read_to_string(file).map_err(refuse).ok()?)
         }
-        (None, Some(field)) => {
-            let file = context.payload_file(&field)?;
-            let text = std::fs::read_to_string(&file)
-                .map_err(|error| {
-                    field.refuse(format!("{} cannot be read: {error}", file.display()), "give a text file")
-                })
-                .ok()?;
-            (field, text)
+        (None, None) => {
+            if !reader.has("payload.file") {
+                let advice = "write the template itself, as in '{\"id\":${counter}}', or `file = \"…\"`";
+                reader.missing("payload", "text", advice);
+            }
+            return None;
         }
-        (None, None) => fields
-            .require("text", "write the template itself, as in '{\"id\":${counter}}', or `file = \"…\"`")
-            .map(|field| (field, String::new()))?,
     };
     if text.is_empty() {
-        field.refuse(format!("`{}` is an empty template", field.path), "write what messages carry");
+        reader.refuse(key, format!("`{key}` is an empty template"), "write what messages carry");
     }
-    Template::parse(&text).map_err(|error| field.refuse(error.message, error.advice)).ok()
+    Template::parse(&text).map_err(|error| reader.refuse(key, error.message, error.advice)).ok()
 }
 
-fn size(field: &Field<'_>) -> Option<Size> {
-    const ADVICE: &str = "write it as in { uniform = [\"100B\", \"1KiB\"] }, \
-        { normal = { mean = \"1KiB\", deviation = \"200B\" } } or { choices = [[\"100B\", 9], [\"10KiB\", 1]] }";
-    if !matches!(field.value, Value::Table(_)) {
-        return bytes(field).map(Size::Fixed);
-    }
-    let fields = field.fields(&["uniform", "normal", "choices"])?;
-    let given: Vec<_> = ["uniform", "normal", "choices"].into_iter().filter_map(|key| fields.get(key)).collect();
-    if given.len() != 1 {
-        field.refuse(format!("`{}` needs one distribution, not {}", field.path, given.len()), ADVICE);
-        return None;
-    }
-    if let Some(uniform) = fields.get("uniform") {
-        let [min, max] = uniform.pair(ADVICE)?;
-        let (min, max) = (bytes(&min)?, bytes(&max)?);
-        if min > max {
-            uniform.refuse(format!("`{}` ends below its beginning", uniform.path), "write the smaller size first");
-        }
-        return Some(Size::Uniform { min, max });
-    }
-    if let Some(normal) = fields.get("normal") {
-        let normal = normal.fields(&["mean", "deviation", "max"])?;
-        let mean = bytes(&normal.require("mean", ADVICE)?)?;
-        let deviation = bytes(&normal.require("deviation", ADVICE)?)?;
-        let max = match normal.get("max") {
-            Some(field) => {
-                let max = bytes(&field)?;
-                if max < mean {
-                    field.refuse(format!("`{}` is below the mean", field.path), "set it to the mean or more");
-                }
-                max
+fn size_of(reader: &Reader<'_>, size: &SizeTable) -> Option<Size> {
+    let bytes = |size: PayloadSize| usize::try_from(size.0.0).unwrap_or(usize::MAX);
+    Some(match size {
+        SizeTable::Fixed(size) => Size::Fixed(bytes(*size)),
+        SizeTable::Drawn(SizeDistribution::Uniform([min, max])) => {
+            let (min, max) = (bytes(*min), bytes(*max));
+            if min > max {
+                let key = "payload.size.uniform";
+                reader.refuse(key, format!("`{key}` ends below its beginning"), "write the smaller size first");
             }
-            None => mean.saturating_add(deviation.saturating_mul(4)),
-        };
-        return Some(Size::Normal { mean: mean as f64, deviation: deviation as f64, max });
-    }
-    let choices = fields.get("choices")?.elements(ADVICE)?;
-    let choices: Vec<Option<(usize, f64)>> = choices
-        .iter()
-        .map(|choice| {
-            let [size, weight] = choice.pair(ADVICE)?;
-            Some((bytes(&size)?, weight.number(|weight| weight > 0.0, "a weight is above 0")?))
-        })
-        .collect();
-    choices.into_iter().collect::<Option<Vec<_>>>().map(Size::Choices)
-}
-
-fn bytes(field: &Field<'_>) -> Option<usize> {
-    field.size(MAX).and_then(|bytes| usize::try_from(bytes).ok())
+            Size::Uniform { min, max }
+        }
+        SizeTable::Drawn(SizeDistribution::Normal(normal)) => {
+            let (mean, deviation) = (bytes(normal.mean), bytes(normal.deviation));
+            let max = normal.max.map_or_else(|| mean.saturating_add(deviation.saturating_mul(4)), bytes);
+            if max < mean {
+                let key = "payload.size.normal.max";
+                reader.refuse(key, format!("`{key}` is below the mean"), "set it to the mean or more");
+            }
+            Size::Normal { mean: mean as f64, deviation: deviation as f64, max }
+        }
+        SizeTable::Drawn(SizeDistribution::Choices(choices)) => {
+            Size::Choices(choices.iter().map(|(size, weight)| (bytes(*size), weight.0)).collect())
+        }
+    })
 }

@@ -1,140 +1,85 @@
 //! `[pipeline]`: consumers that parse what they receive and write it to databases.
 
-use std::time::Duration;
+use toml::Value;
 
-use toml::{Table, Value};
-
-use super::{Context, options};
-use crate::scenario::fields::{Field, Fields};
+use super::broker::own_table;
+use super::{Reader, path};
+use crate::scenario::check::is_name;
 use crate::scenario::suggestion::{closest, list};
-use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNeeds, SinksRun};
+use crate::scenario::tables::PipelineTable;
+use crate::scenario::{Parse, Pipeline, Sink};
 
-/// Without the keys of each sink, which are its kind's own.
-pub(super) const KEYS: &[&str] = &[
-    "parse",
-    "timestamp",
-    "broker_timestamp",
-    "batch",
-    "linger",
-    "writers",
-    "instances",
-    "group",
-    "sinks_run",
-    "commit",
-    "producer_mode",
-    "wait_for_sinks",
-    "remove_rows",
-    "sinks",
-];
-
-/// Beyond it a batch would be one of the host's memory.
-const MAX_BATCH: usize = 1_000_000;
-const MAX_WRITERS: usize = 10_000;
-const MAX_INSTANCES: usize = 10_000;
-
-pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline> {
-    let fields = root.get("pipeline")?.fields(KEYS)?;
-    let amount = |key: &str, most: usize, default: usize| {
-        fields.get(key).and_then(|field| field.amount(1, most)).unwrap_or(default)
-    };
-    let flag = |key: &str| fields.get(key).and_then(|field| field.boolean()).unwrap_or(false);
-    let parse = [("json", Parse::Json), ("none", Parse::None)];
-    let parse = fields.get("parse").and_then(|field| field.one_of(&parse)).unwrap_or(Parse::Json);
-    let order = [("in-order", SinksRun::InOrder), ("in-parallel", SinksRun::InParallel)];
-    let commits = [("after-write", CommitPolicy::AfterWrite), ("on-receipt", CommitPolicy::OnReceipt)];
-    let feeds =
-        [("concurrent", ProducerMode::Concurrent), ("backlog", ProducerMode::Backlog), ("none", ProducerMode::None)];
-    let timestamp = fields.get("timestamp").and_then(|field| {
-        let name = field.string()?.to_owned();
-        if parse == Parse::None {
-            field
-                .refuse("`pipeline.parse = \"none\"` reads no fields", "remove it, or set `pipeline.parse = \"json\"`");
-        }
-        Some(name)
-    });
-    let broker_timestamp = fields.get("broker_timestamp").and_then(|field| {
-        let wanted = field.boolean()?;
-        if wanted && timestamp.is_some() {
-            field.refuse("`pipeline.timestamp` already names the field with the time", "remove one of them");
-        }
-        Some(wanted)
-    });
-    Some(Pipeline {
-        parse,
-        timestamp,
-        broker_timestamp: broker_timestamp.unwrap_or(false),
-        batch: amount("batch", MAX_BATCH, 3000),
-        linger: fields.get("linger").and_then(|field| field.duration()).unwrap_or(Duration::from_millis(50)),
-        writers: amount("writers", MAX_WRITERS, 2),
-        instances: amount("instances", MAX_INSTANCES, 1),
-        group: group(&fields),
-        sinks_run: fields.get("sinks_run").and_then(|field| field.one_of(&order)).unwrap_or(SinksRun::InOrder),
-        commit: fields.get("commit").and_then(|field| field.one_of(&commits)).unwrap_or(CommitPolicy::AfterWrite),
-        producer_mode: fields
-            .get("producer_mode")
-            .and_then(|field| field.one_of(&feeds))
-            .unwrap_or(ProducerMode::Concurrent),
-        wait_for_sinks: flag("wait_for_sinks"),
-        remove_rows: flag("remove_rows"),
-        sinks: sinks(&fields, parse, context),
-    })
-}
-
-fn group(fields: &Fields<'_>) -> Option<String> {
-    let field = fields.get("group")?;
-    let name = field.string()?;
-    if !super::is_name(name) {
-        field.refuse(format!("\"{name}\" cannot name a group"), "use letters, digits, dots, hyphens, underscores");
+pub(super) fn read(reader: &Reader<'_>, table: &PipelineTable) -> Pipeline {
+    if table.timestamp.is_some() && table.parse == Parse::None {
+        let advice = "remove it, or set `pipeline.parse = \"json\"`";
+        reader.refuse("pipeline.timestamp", "`pipeline.parse = \"none\"` reads no fields", advice);
     }
-    Some(name.to_owned())
-}
-
-fn sinks(fields: &Fields<'_>, parse: Parse, context: &Context<'_>) -> Vec<Sink> {
-    let Some(field) = fields.get("sinks") else { return Vec::new() };
-    // No sinks are a way to measure what reading and parsing cost.
-    if field.value.as_array().is_some_and(Vec::is_empty) {
-        return Vec::new();
+    if table.broker_timestamp && table.timestamp.is_some() {
+        let message = "`pipeline.timestamp` already names the field with the time";
+        reader.refuse("pipeline.broker_timestamp", message, "remove one of them");
     }
-    let each = field.elements("write `[[pipeline.sinks]]` with a `kind` for each database").unwrap_or_default();
-    each.iter().filter_map(|field| one(field, parse, context)).collect()
+    if let Some(name) = table.group.as_ref().filter(|name| !is_name(name)) {
+        let advice = "use letters, digits, dots, hyphens, underscores";
+        reader.refuse("pipeline.group", format!("\"{name}\" cannot name a group"), advice);
+    }
+    let sinks = table.sinks.iter().enumerate();
+    Pipeline {
+        parse: table.parse,
+        timestamp: table.timestamp.clone(),
+        broker_timestamp: table.broker_timestamp,
+        batch: table.batch.amount(),
+        linger: table.linger.0,
+        writers: table.writers.amount(),
+        instances: table.instances.amount(),
+        group: table.group.clone(),
+        sinks_run: table.sinks_run,
+        commit: table.commit,
+        producer_mode: table.producer_mode,
+        wait_for_sinks: table.wait_for_sinks,
+        remove_rows: table.remove_rows,
+        // No sinks are a way to measure what reading and parsing cost.
+        sinks: sinks.filter_map(|(index, value)| sink(reader, index, value, table.parse)).collect(),
+    }
 }
 
-fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
-    let Value::Table(table) = field.value else {
-        field.refuse(format!("`{}` should be a table", field.path), "write `[[pipeline.sinks]]` with a `kind`");
+fn sink(reader: &Reader<'_>, index: usize, value: &Value, parse: Parse) -> Option<Sink> {
+    let place = path("pipeline.sinks").index(index);
+    let sinks = reader.context.kinds.sinks;
+    let known = || list(sinks.iter().map(|descriptor| descriptor.kind));
+    let refuse = |message: String, advice: &str| reader.problems.value(place.clone(), message, advice);
+    let Value::Table(table) = value else {
+        refuse(format!("`{place}` should be a table"), "write `[[pipeline.sinks]]` with a `kind`");
         return None;
     };
-    let kinds = || context.kinds.sinks.iter().map(|descriptor| descriptor.kind);
     let Some(kind) = table.get("kind") else {
-        let message = format!("`kind` is missing in `{}`", field.path);
-        field.refuse(message, format!("this build knows {}", list(kinds())));
+        refuse(format!("`kind` is missing in `{place}`"), &format!("this build knows {}", known()));
         return None;
     };
-    let kind = Field { value: kind, path: field.path.key("kind"), problems: field.problems };
-    let written = kind.string()?;
-    let Some(descriptor) = context.kinds.sink(written) else {
-        let advice = match closest(written, kinds()) {
+    let written = kind.as_str().unwrap_or_default();
+    let Some(descriptor) = reader.context.kinds.sink(written) else {
+        let advice = match closest(written, sinks.iter().map(|descriptor| descriptor.kind)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if context.kinds.sinks.is_empty() => "this build has no sinks".to_owned(),
-            None => format!("this build knows {}", list(kinds())),
+            None if sinks.is_empty() => "this build has no sinks".to_owned(),
+            None => format!("this build knows {}", known()),
         };
-        kind.refuse(format!("unknown kind of sink \"{written}\""), advice);
+        let message = format!(
+            "unknown kind of sink {}",
+            if written.is_empty() { kind.to_string() } else { format!("\"{written}\"") }
+        );
+        reader.problems.value(place.key("kind"), message, advice);
         return None;
     };
     let mut own = table.clone();
     own.remove("kind");
-    let own = options::with_files_found(own, descriptor.files, context);
-    let needs = (descriptor.check_options)(own.clone()).unwrap_or_else(|error| {
-        let check = |table: Table| (descriptor.check_options)(table).map(drop);
-        options::refuse(&own, &field.path, field.problems, &check, &error);
-        SinkNeeds::default()
-    });
+    let mut own = Value::Table(own);
+    let schema = reader.context.own_schema(format!("sinks/{written}"), descriptor.options_schema);
+    own_table(&mut own, &place, &schema, reader, &|table| (descriptor.check_options)(table).map(drop));
+    let options = own.as_table().cloned().unwrap_or_default();
+    let needs = (descriptor.check_options)(options.clone()).unwrap_or_default();
     if parse == Parse::None && !needs.fields.is_empty() {
-        let message = format!(
-            "a sink of kind `{written}` needs {} of every message",
-            list(needs.fields.iter().map(String::as_str))
-        );
-        field.refuse(message, "let `pipeline.parse` be \"json\"");
+        let fields = list(needs.fields.iter().map(String::as_str));
+        let message = format!("a sink of kind `{written}` needs {fields} of every message");
+        refuse(message, "let `pipeline.parse` be \"json\"");
     }
-    Some(Sink { kind: written.to_owned(), options: own, needs })
+    Some(Sink { kind: written.to_owned(), options, needs })
 }

@@ -1,65 +1,34 @@
 //! `[broker.security]`: TLS and credentials.
 
-use toml::Value;
-
-use super::{Context, properties};
-use crate::scenario::fields::{Field, Fields};
+use super::Reader;
+use crate::scenario::tables::{SaslTable, SecurityTable, TlsFiles, TlsTable};
 use crate::scenario::{Absent, Capabilities, Descriptor, Kinds, Sasl, SaslMechanism, Secret, Security, Tls};
 
-pub(super) const KEYS: &[&str] = &["tls", "sasl"];
-pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
-pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password", "token"];
+const TLS: &str = "broker.security.tls";
+const SASL: &str = "broker.security.sasl";
 
-const MECHANISMS: [SaslMechanism; 5] = [
-    SaslMechanism::Plain,
-    SaslMechanism::ScramSha256,
-    SaslMechanism::ScramSha512,
-    SaslMechanism::OauthBearer,
-    SaslMechanism::External,
-];
-
-/// How a client proves who it is.
-enum Credentials {
-    Password(Sasl),
-    Token(Secret),
-}
-
-pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
-    let Some(fields) = broker.get("security").and_then(|field| field.fields(KEYS)) else {
-        return Security::default();
-    };
-    let refuse = |field: &Field<'_>, what: &str, has: &dyn Fn(&Capabilities) -> bool| {
+pub(super) fn read(table: &SecurityTable, reader: &Reader<'_>, descriptor: &Descriptor) -> Security {
+    let refuse = |key: &str, what: &str, has: &dyn Fn(&Capabilities) -> bool| {
         let message = format!("this build cannot use {what} with {}", descriptor.title());
-        field.refuse(message, advice(descriptor, context.kinds, has));
+        reader.refuse(key, message, advice(descriptor, reader.context.kinds, has));
     };
-    let tls = fields.get("tls").and_then(|field| {
-        let tls = tls(&field, context)?;
-        if !descriptor.capabilities.tls {
-            refuse(&field, "TLS", &|other| other.tls);
-        }
-        Some(tls)
-    });
-    let credentials = fields.get("sasl").and_then(|field| {
-        let known = descriptor.capabilities.sasl;
-        if known.is_empty() {
-            refuse(&field, "SASL", &|other| !other.sasl.is_empty());
-        }
-        let (mechanism, credentials) = sasl(&field, context)?;
-        if !known.is_empty() && !known.contains(&mechanism) {
-            refuse(&field, &format!("SASL {}", mechanism.name()), &|other| other.sasl.contains(&mechanism));
-        }
-        let has_certificate = tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
-        if mechanism == SaslMechanism::External && !has_certificate {
-            let message = "SASL EXTERNAL logs in by a client's certificate, and the scenario names no certificate";
-            field.refuse(message, "set `broker.security.tls.certificate` and its `key`");
-        }
-        Some(credentials)
-    });
-    let (sasl, bearer) = match credentials {
-        Some(Credentials::Password(sasl)) => (Some(sasl), None),
-        Some(Credentials::Token(token)) => (None, Some(token)),
-        None => (None, None),
-    };
+    let tls = table.tls.as_ref().and_then(|table| tls(table, reader));
+    if tls.is_some() && !descriptor.capabilities.tls {
+        refuse(TLS, "TLS", &|other| other.tls);
+    }
+    let Some(table) = &table.sasl else { return Security { tls, ..Security::default() } };
+    let known = descriptor.capabilities.sasl;
+    let mechanism = table.mechanism;
+    if known.is_empty() {
+        refuse(SASL, "SASL", &|other| !other.sasl.is_empty());
+    } else if !known.contains(&mechanism) {
+        refuse(SASL, &format!("SASL {}", mechanism.name()), &|other| other.sasl.contains(&mechanism));
+    }
+    if mechanism == SaslMechanism::External && tls.as_ref().is_none_or(|tls| tls.certificate.is_none()) {
+        let message = "SASL EXTERNAL logs in by a client's certificate, and the scenario names no certificate";
+        reader.refuse(SASL, message, "set `broker.security.tls.certificate` and its `key`");
+    }
+    let (sasl, bearer) = credentials(table, reader);
     Security { tls, sasl, bearer }
 }
 
@@ -77,62 +46,52 @@ fn advice(descriptor: &Descriptor, kinds: Kinds<'_>, has: &dyn Fn(&Capabilities)
     }
 }
 
-fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
-    let plain = Tls { ca: None, certificate: None, key: None, verify_host: true };
-    match field.value {
-        Value::Boolean(true) => return Some(plain),
-        Value::Boolean(false) => return None,
-        _ => {}
-    }
-    let fields = field.fields(TLS_KEYS)?;
+fn tls(table: &TlsTable, reader: &Reader<'_>) -> Option<Tls> {
+    let files = match table {
+        TlsTable::IsOn(false) => return None,
+        TlsTable::IsOn(true) => TlsFiles::default(),
+        TlsTable::Files(files) => files.clone(),
+    };
     for (one, other) in [("certificate", "key"), ("key", "certificate")] {
-        if fields.has(one) && !fields.has(other) {
-            fields.require(other, "a client proves who it is with both a `certificate` and its `key`");
+        if reader.has(&format!("{TLS}.{one}")) {
+            reader.missing(TLS, other, "a client proves who it is with both a `certificate` and its `key`");
         }
     }
-    let file = |key: &str| fields.get(key).and_then(|field| context.existing_file(&field));
-    Some(Tls {
-        ca: file("ca"),
-        certificate: file("certificate"),
-        key: file("key"),
-        verify_host: fields.get("verify_host").and_then(|field| field.boolean()).unwrap_or(true),
-    })
+    let TlsFiles { ca, certificate, key, verify_host } = files;
+    Some(Tls { ca, certificate, key, verify_host })
 }
 
-fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<(SaslMechanism, Credentials)> {
-    let fields = field.fields(SASL_KEYS)?;
-    let mechanism = fields
-        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` and `EXTERNAL`")
-        .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));
-    if mechanism == Some(SaslMechanism::OauthBearer) {
-        for key in ["username", "password"] {
-            fields.forbid(key, "`OAUTHBEARER` has a `token` instead", "remove it");
-        }
-        let token = secret(&fields, context, "token", "best from a file: `token = { file = \"token\" }`")?;
-        return Some((SaslMechanism::OauthBearer, Credentials::Token(token)));
+/// A name with its password, or a token.
+fn credentials(table: &SaslTable, reader: &Reader<'_>) -> (Option<Sasl>, Option<Secret>) {
+    let forbid = |keys: &[&str], reason: &str, advice: &str| {
+        keys.iter().for_each(|key| reader.forbid(&format!("{SASL}.{key}"), reason, advice));
+    };
+    let mechanism = table.mechanism;
+    if mechanism == SaslMechanism::OauthBearer {
+        forbid(&["username", "password"], "`OAUTHBEARER` has a `token` instead", "remove it");
+        let token = secret(table.token.as_ref(), "token", "best from a file: `token = { file = \"token\" }`", reader);
+        return (None, token);
     }
-    fields.forbid("token", "only `OAUTHBEARER` has a `token`", "remove it, or write `mechanism = \"OAUTHBEARER\"`");
-    if mechanism == Some(SaslMechanism::External) {
-        for key in ["username", "password"] {
-            fields.forbid(key, "SASL EXTERNAL takes the name from the certificate", "remove it");
-        }
+    let advice = "remove it, or write `mechanism = \"OAUTHBEARER\"`";
+    forbid(&["token"], "only `OAUTHBEARER` has a `token`", advice);
+    if mechanism == SaslMechanism::External {
+        forbid(&["username", "password"], "SASL EXTERNAL takes the name from the certificate", "remove it");
         let (username, password) = (String::new(), Secret::Inline(String::new()));
-        let external = Sasl { mechanism: SaslMechanism::External, username, password };
-        return Some((SaslMechanism::External, Credentials::Password(external)));
+        return (Some(Sasl { mechanism, username, password }), None);
     }
-    let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
+    reader.missing(SASL, "username", "write the name to log in with");
     let advice = "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`";
-    let password = secret(&fields, context, "password", advice);
-    let (mechanism, username) = (mechanism?, username?.to_owned());
-    Some((mechanism, Credentials::Password(Sasl { mechanism, username, password: password? })))
+    let password = secret(table.password.as_ref(), "password", advice, reader);
+    let sasl = table.username.clone().zip(password);
+    (sasl.map(|(username, password)| Sasl { mechanism, username, password }), None)
 }
 
 /// A secret that must be there.
-fn secret(fields: &Fields<'_>, context: &Context<'_>, key: &str, advice: &str) -> Option<Secret> {
-    let field = fields.require(key, advice)?;
-    let secret = properties::secret(&field, context)?;
-    if matches!(&secret, Secret::Inline(text) if text.is_empty()) {
-        field.refuse(format!("`{}` is empty", field.path), "write { env = \"NAME\" } or { file = \"path\" }");
+fn secret(secret: Option<&Secret>, key: &str, advice: &str, reader: &Reader<'_>) -> Option<Secret> {
+    reader.missing(SASL, key, advice);
+    let path = format!("{SASL}.{key}");
+    if matches!(secret, Some(Secret::Inline(text)) if text.is_empty()) {
+        reader.refuse(&path, format!("`{path}` is empty"), "write { env = \"NAME\" } or { file = \"path\" }");
     }
-    Some(secret)
+    secret.cloned()
 }

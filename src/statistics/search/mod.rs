@@ -12,16 +12,16 @@
 //! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again. So is one
 //! near the edge while time was withheld from the machine, which may be otherwise a moment later.
 
+mod answer;
 mod beliefs;
 #[cfg(test)]
 #[path = "../../../tests/unit/statistics/search_simulations.rs"]
 mod simulations;
-mod wander;
 
 use std::time::Duration;
 
+pub use self::answer::{Answer, End};
 use self::beliefs::Beliefs;
-use super::Interval;
 
 /// Between two rates while nothing has missed, and where a part of the machine is nearly full.
 const GROWTH: f64 = 2.0;
@@ -47,15 +47,6 @@ const NEAR: f64 = 0.1;
 
 /// How many probes must have held near the edge, and how many missed.
 const MIN_NEAR: usize = 2;
-
-/// The same for a capacity that may have changed.
-const NEAR_A_CHANGE: f64 = 0.2;
-
-/// Where the line between early and late probes is drawn, as shares of those near the capacity.
-const LINES: [f64; 3] = [0.33, 0.5, 0.67];
-
-/// How unlikely it must be that a capacity which seems to have risen or fallen has not.
-const CHANGE_BY_CHANCE: f64 = 0.005;
 
 /// No more probes than this.
 const MAX_PROBES: usize = 100;
@@ -166,46 +157,6 @@ impl Budget {
 pub enum Step {
     Probe { rate: f64, length: Length },
     End(Answer),
-}
-
-/// Why a search has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The interval is narrow, and a long probe held.
-    Found,
-    /// Not even the lowest rate of the range held.
-    NothingHeld,
-    /// The highest rate of the range held, in a long probe as well.
-    NothingMissed,
-    /// What missed was limited by the load generator or its machine.
-    Limited,
-    /// Time was up, or the probes were too many.
-    OutOfTime,
-    /// No more messages may be sent.
-    OutOfMessages,
-}
-
-/// What a search has found.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer {
-    pub end: End,
-    /// The highest rate that a long probe held, if fewer long probes missed at it or below it than held at it or above.
-    pub rate: Option<f64>,
-    /// The highest rate that only short probes held; `None` where a rate is confirmed.
-    pub unconfirmed: Option<f64>,
-    /// The rate of which half of all probes would hold, with its 95 % interval; `None` unless something held and something
-    /// missed, and where a long probe contradicts it.
-    pub capacity: Option<Interval>,
-    /// Where late probes contradict early ones.
-    pub change: Option<Change>,
-}
-
-/// A capacity that was not the same from the begin of a search to its end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
-    /// By the first half of the probes near it, and by the second.
-    pub early: f64,
-    pub late: f64,
 }
 
 /// A search under way.
@@ -335,9 +286,10 @@ impl Search {
             let share = if self.probes.len().is_multiple_of(2) { 0.3 } else { 0.7 };
             return probe(self.beliefs.quantile(share).min(self.highest_safe()).clamp(least, most), usual);
         }
-        match self.confirmed().is_some_and(|rate| rate >= self.safe_rate() * (1.0 - NEAR)) {
-            true => Step::End(self.answer(End::Found)),
-            false => probe(self.safe_rate(), Length::Long),
+        if self.confirmed().is_some_and(|rate| rate >= self.safe_rate() * (1.0 - NEAR)) {
+            Step::End(self.answer(End::Found))
+        } else {
+            probe(self.safe_rate(), Length::Long)
         }
     }
 
@@ -399,52 +351,6 @@ impl Search {
                 self.beliefs.observe(probe.rate, held);
             }
         }
-    }
-
-    /// What this search would say if it ended now.
-    pub fn answer(&self, end: End) -> Answer {
-        let enclosed = self.highest_held().is_some() && self.lowest_missed().is_some();
-        let capacity = enclosed.then(|| self.interval());
-        // What held above the capacity held by chance.
-        let most = capacity.map_or(f64::INFINITY, |capacity| capacity.estimate);
-        let short = self.held().filter(|rate| *rate <= most).reduce(f64::max).or(self.highest_held());
-        let rate = self.confirmed();
-        let unconfirmed = short.or(self.highest_held_at_all()).filter(|_| rate.is_none());
-        let capacity = capacity.filter(|capacity| !self.is_contradicted(capacity));
-        Answer { end, rate, unconfirmed, capacity, change: self.change() }
-    }
-
-    /// The interval of the capacity, as wide as it is if the capacity may have wandered during the search.
-    fn interval(&self) -> Interval {
-        wander::interval(&self.counted())
-    }
-
-    /// Whether a long probe missed below the interval, where none has held.
-    fn is_contradicted(&self, capacity: &Interval) -> bool {
-        let mut missed = self.long(|outcome| outcome != ProbeOutcome::Held).filter(|rate| *rate < capacity.low);
-        missed.any(|rate| !self.held_long_at(rate))
-    }
-
-    /// Whether late probes contradict early ones, wherever the line between them is drawn.
-    fn change(&self) -> Option<Change> {
-        let estimate = self.beliefs.interval().estimate;
-        let counted = self.counted();
-        let is_near = |probe: &Probe| (probe.rate / estimate).ln().abs() <= NEAR_A_CHANGE;
-        let near: Vec<usize> = (0..counted.len()).filter(|index| is_near(counted[*index])).collect();
-        let beliefs = |probes: &[&Probe]| {
-            let mut beliefs = Beliefs::new(estimate * (1.0 - NEAR_A_CHANGE), estimate / (1.0 - NEAR_A_CHANGE));
-            probes.iter().for_each(|probe| beliefs.observe(probe.rate, probe.held()));
-            beliefs
-        };
-        let compared = LINES.into_iter().filter_map(|share| {
-            let line = near.get((near.len() as f64 * share) as usize)?;
-            let (early, late) = counted.split_at(*line);
-            let (early, late) = (beliefs(early), beliefs(late));
-            let exceeds = early.chance_to_exceed(&late);
-            Some((exceeds.min(1.0 - exceeds), Change { early: early.quantile(0.5), late: late.quantile(0.5) }))
-        });
-        let (chance, change) = compared.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
-        (chance < CHANGE_BY_CHANCE).then_some(change)
     }
 
     /// The highest rate that a long probe held, and that long probes at it or below it do not contradict: fewer of those missed

@@ -11,10 +11,10 @@ use super::asked::Asked;
 use super::bench::{Bench, TOPIC, one_message_a_batch};
 use super::scripted::Scripted;
 use super::server_assigned::{serve, with};
-use crate::broker::kafka_assignment::Assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::kafka_native::group::member_messages::{Subscription, assignment};
+use crate::broker::kafka_options::Assignment;
 use crate::broker::{Offsets, Progress};
 
 /// Codes of Kafka's protocol.

@@ -15,10 +15,10 @@ use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::scripted::Scripted;
 use super::server_assigned::{BY_SERVER, with};
-use crate::broker::kafka_assignment::Assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
+use crate::broker::kafka_options::Assignment;
 use crate::broker::{Consumer, Offsets, Progress, Subscription};
 
 /// Codes of Kafka's protocol.

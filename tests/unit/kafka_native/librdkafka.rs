@@ -29,7 +29,7 @@ async fn mocked(
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_fails_for_now_is_sent_again_in_its_order() {
     for idempotence in [false, true] {
-        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
+        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: Some(idempotence), ..options() }).await;
         let for_now = [
             Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
             Code::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
@@ -70,7 +70,7 @@ async fn a_partition_whose_leader_moves_is_written_to_and_read_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn refused_messages_fail_with_their_class_others_go_on() {
     for idempotence in [false, true] {
-        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
+        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: Some(idempotence), ..options() }).await;
         mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
         bench.send(10).await;
         let outcomes = bench.outcomes().await;
@@ -83,7 +83,7 @@ async fn refused_messages_fail_with_their_class_others_go_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_producer_whose_place_is_taken_ends_the_load() {
-    let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: true, ..options() }).await;
+    let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: Some(true), ..options() }).await;
     mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
     bench.send(1).await;
     assert_eq!(classes(&bench.outcomes().await), [(FailureClass::Fenced, 1)]);

@@ -8,8 +8,8 @@ use super::asked::Asked;
 use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
 use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
-use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_options::RequiredAcks;
 
 /// Codes of Kafka's protocol.
 const TOO_LARGE: i16 = 10;
@@ -19,7 +19,7 @@ const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const UNKNOWN_PRODUCER_ID: i16 = 59;
 
 fn idempotent() -> KafkaNativeOptions {
-    KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
+    KafkaNativeOptions { idempotence: Some(true), ..one_message_a_batch() }
 }
 
 /// Takes so many requests of one message each, without an answer.
@@ -66,7 +66,7 @@ async fn idempotent_first_batch_is_written_before_the_next() {
 async fn pipelined_requests_keep_their_order_when_the_leader_moves() {
     for idempotence in [false, true] {
         let mut broker = Scripted::start(2, 1).await;
-        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let options = KafkaNativeOptions { idempotence: Some(idempotence), ..one_message_a_batch() };
         let mut bench = Bench::new(broker.addresses(), options).await;
         begin(&mut bench, &mut broker).await;
         bench.send(8).await;
@@ -109,7 +109,7 @@ async fn a_new_leader_gets_nothing_before_the_former_one_has_answered() {
     for idempotence in [false, true] {
         let mut broker = Scripted::start(3, 2).await;
         broker.move_leader(1, 2);
-        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let options = KafkaNativeOptions { idempotence: Some(idempotence), ..one_message_a_batch() };
         let mut bench = Bench::new(broker.addresses(), options).await;
         for partition in [0, 1] {
             bench.send_to(1, |_| partition).await;
@@ -248,7 +248,8 @@ async fn partitions_of_one_request_have_outcomes_of_their_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_was_due_before_another_identity_came_is_sent_with_it() {
     let mut broker = Scripted::start(1, 1).await;
-    let options = KafkaNativeOptions { idempotence: true, linger: Duration::from_millis(10), ..Default::default() };
+    let options =
+        KafkaNativeOptions { idempotence: Some(true), linger: Duration::from_millis(10), ..Default::default() };
     let mut bench = Bench::new(broker.addresses(), options).await;
     bench.send(1).await;
     let first = broker.next().await;

@@ -18,7 +18,7 @@ use super::scripted::{Scripted, TOPIC_ID};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
-use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_assignment};
+use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_options};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
@@ -32,7 +32,7 @@ const UNSUPPORTED_ASSIGNOR: i16 = 112;
 const STALE_MEMBER_EPOCH: i16 = 113;
 
 pub fn groups(bench: &Bench, static_members: bool) -> Groups {
-    let assignment = Some(kafka_assignment::Assignment::Group);
+    let assignment = Some(kafka_options::Assignment::Group);
     Groups::new(bench.admin.clone(), KafkaNativeOptions { assignment, static_members, ..KafkaNativeOptions::default() })
 }
 

@@ -9,9 +9,9 @@ use kafka_protocol::protocol::StrBytes;
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::scripted::Scripted;
 use super::server_assigned::serve;
-use crate::broker::kafka_assignment::Assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::group::groups::Groups;
+use crate::broker::kafka_options::Assignment;
 use crate::broker::{Consumer, FailureClass, Offsets, Progress, Subscription};
 
 const FENCED_INSTANCE_ID: i16 = 82;

@@ -17,7 +17,7 @@ use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::produce::transactions::TRANSACTION_TIMEOUT;
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::measure::Interval;
 
 /// Codes of Kafka's protocol.

@@ -10,7 +10,7 @@ use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::compression::Compression;
 use crate::broker::kafka_native::config::{Isolation, KafkaNativeOptions};
 use crate::broker::kafka_native::net::admin::{End, EndsQuery};
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 
 type Versions = [(ApiKey, i16, i16); 9];
 
@@ -54,7 +54,7 @@ const REDPANDA: Versions = [
 ];
 
 fn idempotent() -> KafkaNativeOptions {
-    KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
+    KafkaNativeOptions { idempotence: Some(true), ..one_message_a_batch() }
 }
 
 /// Sends a message, and asks where the partition ends.

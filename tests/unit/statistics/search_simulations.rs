@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
 use super::*;
+use crate::statistics::Interval;
 
 const SIMULATIONS: u64 = 100;
 

@@ -7,21 +7,9 @@ use std::io::{self, Read, Write};
 use std::mem;
 
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use serde::Deserialize;
 
 use super::Malformed;
-
-/// By their numbers in a batch's attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    #[default]
-    None = 0,
-    Gzip = 1,
-    Snappy = 2,
-    Lz4 = 3,
-    Zstd = 4,
-}
+pub use crate::broker::compression::Compression;
 
 /// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
 pub const MAX_UNPACKED: usize = 256 << 20;
@@ -47,14 +35,7 @@ const BROKEN: Malformed = Malformed("its records cannot be decompressed");
 impl Compression {
     /// The one that a batch's attributes name.
     pub fn from_attributes(attributes: i16) -> Option<Self> {
-        Some(match attributes & 7 {
-            0 => Compression::None,
-            1 => Compression::Gzip,
-            2 => Compression::Snappy,
-            3 => Compression::Lz4,
-            4 => Compression::Zstd,
-            _ => return None,
-        })
+        Compression::from_number((attributes & 7) as u8)
     }
 
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.

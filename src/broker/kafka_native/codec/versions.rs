@@ -4,7 +4,7 @@
 
 use super::Malformed;
 use super::responses::Reader;
-use crate::broker::kafka_identity::MetadataLevels;
+use crate::broker::kafka_cluster::MetadataLevels;
 
 /// The feature whose levels name Kafka's releases.
 const METADATA: &str = "metadata.version";

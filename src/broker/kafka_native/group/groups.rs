@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout};
 use super::super::config::{Isolation, KafkaNativeOptions};
 use super::super::consume::consumer::KafkaNativeConsumer;
 use super::super::consume::start_offset::{Positions, StartOffsets};
-use super::super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
+use super::super::error::{CallError, GROUP_ID_NOT_FOUND};
 use super::super::net::admin::{Admin, End, EndsQuery};
 use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;
 use super::committed::Committed;
 use super::member::{GroupProtocol, Member};
 use super::membership::MemberConfig;
-use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
+use crate::broker::kafka_options::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
@@ -57,7 +57,7 @@ impl Groups {
     pub async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
         let Subscription { group, topic, from, members, member, progress, .. } = subscription;
         let protocol = self.protocol(subscription);
-        let protocol = protocol.map_err(|reason| BrokerError::Configuration { broker: NAME, reason })?;
+        let protocol = protocol.map_err(BrokerError::Configuration)?;
         let known = self.known.lock().entry(group.clone()).or_default().clone();
         if *progress == Progress::OfTheTrial {
             self.of_the_trial.lock().insert(group.clone());
@@ -149,10 +149,9 @@ impl Groups {
     pub async fn remove(&self) -> Result<(), BrokerError> {
         let groups = std::mem::take(&mut *self.of_the_trial.lock());
         for group in groups {
-            self.remove_one(&group).await.map_err(|error| BrokerError::Client {
-                broker: NAME,
-                reason: format!("group '{group}' was not removed: {error}"),
-            })?;
+            self.remove_one(&group)
+                .await
+                .map_err(|error| BrokerError::Client(format!("group '{group}' was not removed: {error}")))?;
         }
         Ok(())
     }

@@ -17,10 +17,10 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
-use super::super::error::{CallError, NAME, describe, is_retriable};
+use super::super::error::{CallError, describe, is_retriable};
 use super::super::traffic::FetchTraffic;
 use super::cluster::{Cluster, Metadata, TopicMetadata};
-use crate::broker::kafka_identity::NO_LEADERS;
+use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 
 /// How often nodes are asked again that have not heard of a new topic.
@@ -258,7 +258,7 @@ impl Admin {
     async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let metadata = self.cluster.metadata(&names).await;
-        metadata.map_err(|error| BrokerError::Client { broker: NAME, reason: error.to_string() })
+        metadata.map_err(|error| BrokerError::Client(error.to_string()))
     }
 }
 

@@ -19,10 +19,10 @@ use uuid::Uuid;
 use super::super::error::{CallError, is_retriable};
 use super::connect::Connector;
 use super::control::ControlConnection;
-use crate::broker::kafka_identity::MetadataLevels;
+use crate::broker::kafka_cluster::MetadataLevels;
 use crate::net::address;
 use crate::net::backoff::Backoff;
-use crate::net::in_turn::in_turn;
+use crate::net::tcp::in_turn;
 
 /// The newest versions of requests that are used here.
 const METADATA: i16 = 13;

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::super::codec::layout;
 use super::super::codec::versions::{NodeVersions, Supported, read_versions};
 use super::super::error::CallError;
-use crate::broker::kafka_identity::MetadataLevels;
-use crate::net::foreign;
+use crate::broker::kafka_cluster::MetadataLevels;
+use crate::net::connect;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
 pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
@@ -209,7 +209,7 @@ pub fn request_frame<R: Request>(
 /// When the connection ends, or the response is larger than [`MAX_RESPONSE_BYTES`].
 pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, CallError> {
     let length = reader.read_u32().await?;
-    if let Some(port) = foreign::of_size(length) {
+    if let Some(port) = connect::protocol_of_size(length) {
         return Err(CallError::Malformed(port.to_owned()));
     }
     let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -42,7 +42,7 @@ pub async fn start(
             let (begun, identity) = Transactions::begin(cluster.clone(), transactional_id, of_options).await?;
             (Some(Arc::new(begun)), Some(identity))
         }
-        None if options.idempotence => (None, Some(cluster.new_identity().await?)),
+        None if options.is_idempotent() => (None, Some(cluster.new_identity().await?)),
         None => (None, None),
     };
     let serve_node = |node, client| tokio::spawn(watched("connection", 0, serve(node, client))).abort_handle();

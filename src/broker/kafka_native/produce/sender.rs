@@ -20,7 +20,7 @@ use super::client::Client;
 use super::completion::{self, Answer};
 use super::producer_batch::{ProducerBatch, Sealing};
 use super::request::{self, Envelope, ProduceRequest};
-use crate::broker::kafka_acks::RequiredAcks;
+use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
 use crate::net::backoff::Backoff;

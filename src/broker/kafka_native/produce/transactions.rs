@@ -25,7 +25,7 @@ use super::super::error::{CallError, is_retriable};
 use super::super::net::admin::name_of;
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::accumulator::Partition;
-use crate::broker::kafka_transactions::TransactionOptions;
+use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::SendRuns;
 

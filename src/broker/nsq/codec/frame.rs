@@ -10,7 +10,7 @@
 //! and its body.
 
 use super::ID_BYTES;
-use crate::net::foreign;
+use crate::net::connect;
 
 /// The response to a command that was done.
 pub const OK: &[u8] = b"OK";
@@ -72,7 +72,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     }
     let size = size as usize;
     if size > most {
-        let foreign = foreign::of_size(size as u32).map(Malformed::Foreign);
+        let foreign = connect::protocol_of_size(size as u32).map(Malformed::Foreign);
         return Err(foreign.unwrap_or(Malformed::Oversized { size, most }));
     }
     // The type is checked first, so that bytes of another protocol are rejected at once.
@@ -128,8 +128,9 @@ impl Frame<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     const MAX: usize = 1 << 20;
 

@@ -11,7 +11,7 @@
 use prost::Message as _;
 
 use super::proto::ToBroker;
-use crate::net::foreign;
+use crate::net::connect;
 
 /// Stands before a checksum.
 pub const MAGIC: [u8; 2] = [0x0e, 0x01];
@@ -53,7 +53,7 @@ impl<'a> Frame<'a> {
     pub fn first(bytes: &'a [u8], max_message: usize) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(total) = number(bytes) else { return Ok(None) };
         if total < 4 || total > max_message + PADDING {
-            let foreign = foreign::of_size(total as u32).map(FrameError::Foreign);
+            let foreign = connect::protocol_of_size(total as u32).map(FrameError::Foreign);
             return Err(foreign.unwrap_or(FrameError::Size(total)));
         }
         let Some(body) = bytes.get(4..4 + total) else { return Ok(None) };
@@ -151,9 +151,10 @@ fn encode(command: &ToBroker, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::proto::{Kind, Nothing};
     use super::*;
-    use proptest::prelude::*;
 
     fn ping() -> ToBroker {
         ToBroker { kind: Kind::Ping.into(), ping: Some(Nothing {}), ..ToBroker::default() }

@@ -25,7 +25,7 @@ use super::topics::Topics;
 use crate::broker::adapter::{ProducerQueues, QueuedProducer, StreamConsumer};
 use crate::broker::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::tls::Tls;
-use crate::scenario::{BrokerConfig, Descriptor};
+use crate::scenario::{BrokerConfig, Descriptor, Need};
 
 /// The crate by the name of its repository.
 const CLIENT: &str = "pulsar-rs";
@@ -58,30 +58,60 @@ struct CrateSettings {
 
 impl Broker for PulsarCrateBroker {
     const DESCRIPTOR: Descriptor =
-        Descriptor { client: Some(CLIENT), alternative: Some("native"), refuses: refusal, ..PulsarBroker::DESCRIPTOR };
+        Descriptor { client: Some(CLIENT), alternative: Some("native"), ..PulsarBroker::DESCRIPTOR };
 
+    type Options = PulsarOptions;
     type Producer = QueuedProducer;
     type Consumer = StreamConsumer<CrateDeliveries>;
 
-    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options = PulsarOptions::read(&setup.config)?;
-        let (topics, sockets) = Topics::new(&setup, &options).await?;
+    /// What version 6.9.1 of the crate cannot do, or does in a way of its own.
+    fn refusal(config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        if let Some(tls) = &config.security.tls {
+            // Built with rustls, it has neither (src/connection.rs, `prepare_stream`).
+            if tls.certificate.is_some() {
+                return Some("it has no certificate of its own (`broker.security.tls.certificate`)".to_owned());
+            }
+            if !tls.verify_host {
+                return Some("it always verifies the host (`broker.security.tls.verify_host`)".to_owned());
+            }
+        }
+        let reason = if options.batch_by_key {
+            "its entries mix keys (`broker.pulsar.batch_by_key`)"
+        } else if options.compression == Compression::Snappy {
+            // src/producer.rs, `compress_message`, uses `snap::write::FrameEncoder`; the Java client writes a raw block.
+            "its snappy has a frame around it, which no other client of Pulsar reads (`broker.pulsar.compression`)"
+        } else if options.negative_acks > 0.0 {
+            // Its `Message` lacks the redelivery count.
+            "it does not say which messages are delivered again (`broker.pulsar.negative_acks`)"
+        } else {
+            return None;
+        };
+        Some(reason.to_owned())
+    }
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
+        PulsarBroker::remedy(need, config, options)
+    }
+
+    async fn connect(setup: Setup<PulsarOptions>) -> Result<Self, BrokerError> {
+        let (topics, sockets) = Topics::new(&setup).await?;
         let token = sockets.token.clone();
         // The crate does not tell the broker's version, nor why a broker refuses a connection.
         let pool = Pool::new(sockets, setup.config.addresses.clone(), vec![setup.acks.recorder()]);
         let broker_version = pool.greet_all().await?;
+        let queues = ProducerQueues::new(&setup);
         let settings = CrateSettings {
             addresses: setup.config.addresses.clone(),
             connections: setup.config.connections,
             tls: setup.config.security.tls.clone(),
             token,
             timeout: setup.timeout,
-            options,
+            options: setup.options,
         };
         Ok(PulsarCrateBroker {
             topics,
             defaults: Arc::new(ProducerDefaults::new(&settings.options)),
-            queues: ProducerQueues::new(&setup),
+            queues,
             producing: clients(&settings).await?,
             consuming: OnceCell::new(),
             settings,
@@ -175,9 +205,8 @@ async fn client(settings: &CrateSettings, address: &str) -> Result<Pulsar<TokioE
             ..OperationRetryOptions::default()
         });
     if let Some(ca) = settings.tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
-        builder = builder.with_certificate_chain_file(ca).map_err(|error| BrokerError::Configuration {
-            broker: "pulsar",
-            reason: format!("`broker.security.tls.ca`: {} cannot be read: {error}", ca.display()),
+        builder = builder.with_certificate_chain_file(ca).map_err(|error| {
+            BrokerError::Configuration(format!("`broker.security.tls.ca`: {} cannot be read: {error}", ca.display()))
         })?;
     }
     if let Some(token) = &settings.token {
@@ -224,33 +253,6 @@ impl Authentication for Login {
     }
 }
 
-/// What version 6.9.1 of the crate cannot do, or does in a way of its own.
-fn refusal(config: &BrokerConfig) -> Option<String> {
-    if let Some(tls) = &config.security.tls {
-        // Built with rustls, it has neither (src/connection.rs, `prepare_stream`).
-        if tls.certificate.is_some() {
-            return Some("it has no certificate of its own (`broker.security.tls.certificate`)".to_owned());
-        }
-        if !tls.verify_host {
-            return Some("it always verifies the host (`broker.security.tls.verify_host`)".to_owned());
-        }
-    }
-    // A table that cannot be read is refused for that.
-    let options: PulsarOptions = config.options.clone().try_into().ok()?;
-    let reason = if options.batch_by_key {
-        "its entries mix keys (`broker.pulsar.batch_by_key`)"
-    } else if options.compression == Compression::Snappy {
-        // src/producer.rs, `compress_message`, uses `snap::write::FrameEncoder`; the Java client writes a raw block.
-        "its snappy has a frame around it, which no other client of Pulsar reads (`broker.pulsar.compression`)"
-    } else if options.negative_acks > 0.0 {
-        // Its `Message` lacks the redelivery count.
-        "it does not say which messages are delivered again (`broker.pulsar.negative_acks`)"
-    } else {
-        return None;
-    };
-    Some(reason.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,9 +267,9 @@ mod tests {
             connections: 1,
             properties: Vec::new(),
             security: Security { tls, ..Security::default() },
-            options: toml::from_str(options).unwrap(),
+            options: toml::Table::new(),
         };
-        refusal(&config)
+        PulsarCrateBroker::refusal(&config, &toml::from_str(options).unwrap())
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The messages in a delivery: a chunk of the stream as it lies on the server's disk (`osiris_log.erl`).
 
-use super::compression::Compression;
+use super::compression::decompress;
 use super::{Malformed, Reader};
+use crate::broker::compression::Compression;
 use crate::limits::shrink_unpacked;
 
 /// The first byte of every chunk: magic number 5, version 0.
@@ -89,12 +90,12 @@ impl<'a> Chunk<'a> {
             let uncompressed = reader.u32()? as usize;
             let length = reader.u32()?;
             let content = reader.bytes(length as usize)?;
-            let content = match Compression::from_number(first >> 4 & 0x07)? {
+            let unknown = Malformed::Senseless { what: "number of a compression" };
+            let content = match Compression::from_number(first >> 4 & 0x07).ok_or(unknown)? {
                 Compression::None => content,
                 compression => {
                     scratch.clear();
-                    compression
-                        .decompress(content, uncompressed.min(MAX_UNCOMPRESSED), scratch)
+                    decompress(compression, content, uncompressed.min(MAX_UNCOMPRESSED), scratch)
                         .map_err(|_| Malformed::Senseless { what: "compressed sub-entry" })?;
                     &*scratch
                 }
@@ -117,6 +118,7 @@ mod tests {
     use crate::broker::Details;
     use crate::broker::rabbitmq_stream::Body;
     use crate::broker::rabbitmq_stream::body::{MessageDetails, open};
+    use crate::broker::rabbitmq_stream::codec::compression::compress;
     use proptest::prelude::*;
 
     fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
@@ -147,7 +149,7 @@ mod tests {
                 inner.extend(message);
             }
             let mut compressed = Vec::new();
-            compression.compress(&inner, &mut compressed).unwrap();
+            compress(compression, &inner, &mut compressed).unwrap();
             let mut data = vec![0, 0, 0, 1, b'a', SUB_ENTRY | (compression as u8) << 4, 0, 2];
             data.extend((inner.len() as u32).to_be_bytes());
             data.extend((compressed.len() as u32).to_be_bytes());

@@ -1,7 +1,7 @@
 //! Frames of the server, decoded in place.
 
 use super::{Malformed, Reader, code, key};
-use crate::net::foreign;
+use crate::net::connect;
 
 /// A frame, borrowed from the bytes it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     let Some((size, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let size = u32::from_be_bytes(*size) as usize;
     if size > most.min(LARGE) {
-        if let Some(port) = foreign::of_size(size as u32) {
+        if let Some(port) = connect::protocol_of_size(size as u32) {
             return Err(Malformed::Foreign(port));
         }
         if size > most {
@@ -157,8 +157,9 @@ fn counted<const N: usize>(mut reader: Reader<'_>) -> Result<&[[u8; N]], Malform
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn framed(content: &[u8]) -> Vec<u8> {
         [&(content.len() as u32).to_be_bytes(), content].concat()

@@ -12,12 +12,12 @@ use tokio_util::context::TokioContext;
 use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
-use super::{Exit, Invitation, RunArguments, connect, divided, failed};
+use super::{Exit, RunArguments, RunSpec, connect, divided, failed};
 use crate::cli::load_threads::LoadThreads;
 use crate::cli::merge::{read, with_record};
 use crate::engine::{
-    ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Rendezvous, Second, TrialIdentity,
-    run_scenario,
+    ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier,
+    TrialIdentity, run_scenario,
 };
 use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
@@ -34,7 +34,7 @@ const WAITING: &str = "while this rank waited for its orders";
 /// One rank, connected to rank 0.
 struct Part<'a> {
     arguments: &'a RunArguments,
-    invitation: &'a Invitation,
+    run_spec: &'a RunSpec,
     number: usize,
     host_share: HostShare,
     plan: Plan,
@@ -57,15 +57,10 @@ enum Ended {
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
-pub async fn take_part(
-    arguments: &RunArguments,
-    invitation: &Invitation,
-    place: Place,
-    plan: Result<Plan, String>,
-) -> Exit {
+pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Place, plan: Result<Plan, String>) -> Exit {
     let Place { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
-    let mut member = match connect(invitation, rank, &plan).await {
+    let mut member = match connect(run_spec, rank, &plan).await {
         Ok(member) => member,
         Err(error) => return failed(&error),
     };
@@ -80,7 +75,7 @@ pub async fn take_part(
         Ok(plan) => {
             Part {
                 arguments,
-                invitation,
+                run_spec,
                 number: rank + 1,
                 host_share,
                 plan,
@@ -198,14 +193,14 @@ impl Part<'_> {
             tag: crc32fast::hash(order.run_id.as_bytes()),
             run_id: order.run_id.clone(),
             load_start_unix_ns: None,
-            rendezvous: Some(Rendezvous::new(preparation, starts)),
+            start_barrier: Some(StartBarrier::new(preparation, starts)),
             clock_shift_ns: injected_offset_ns() + shift_ns,
             compared: Some(ComparedClock { name, shift_ns, error_ns }),
             host_share: self.host_share,
         };
         let command_line = masked_command_line();
         let checkpoint_every = self.arguments.checkpoint_every;
-        let run = Run { id: &self.invitation.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
+        let run = Run { id: &self.run_spec.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
         let progress = Progress::of(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
         let recording =
             Recording::new(trial, run, directory, progress, None).by_clock_ahead(injected_offset_ns() + shift_ns);
@@ -364,7 +359,7 @@ impl Observer for Reporting<'_> {
         // Every rank keeps an interval log: the histogram is encoded once.
         let latencies = self.recording.keep_second(second, outcomes, arrivals, headline(outcomes)).unwrap_or_default();
         // Where rank 0 is lost, its orders end.
-        let told = FromRank::Second { counters: Counters::of(second), latencies };
+        let told = FromRank::Second { counters: Counters::from_second(second), latencies };
         let _ = self.to_root.send(told);
     }
 

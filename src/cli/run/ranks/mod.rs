@@ -2,11 +2,11 @@
 //!
 //! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
 //! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
-//! - `invitation`: what rank 0 tells all ranks by MPI.
+//! - `run_spec`: what rank 0 tells all ranks by MPI.
 
-mod invitation;
 mod member;
 mod root;
+mod run_spec;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use tokio::runtime::Builder;
 
-use self::invitation::{Foreign, Invitation, Summons};
+use self::run_spec::{Bootstrap, Foreign, RunSpec};
 use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
@@ -75,14 +75,14 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let invitation = told.map(|scenario| Invitation {
-        summons: Summons { build: environment([], None).build(), addresses, token: random_number() },
+    let run_spec = told.map(|scenario| RunSpec {
+        bootstrap: Bootstrap { build: environment([], None).build(), addresses, token: random_number() },
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
     });
-    let invitation = match invitation.and_then(|invitation| tell(job, Ok(invitation))) {
-        Ok(invitation) => invitation,
+    let run_spec = match run_spec.and_then(|run_spec| tell(job, Ok(run_spec))) {
+        Ok(run_spec) => run_spec,
         Err(reason) => {
             notice!("{reason}");
             return Exit::Failure;
@@ -95,15 +95,15 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
-        let gathering = Hub::gather(listener, place.size, invitation.summons.token, injected_ns);
-        let own = Box::pin(member::take_part(arguments, &invitation, place, Ok(own_plan)));
+        let gathering = Hub::gather(listener, place.size, run_spec.bootstrap.token, injected_ns);
+        let own = Box::pin(member::take_part(arguments, &run_spec, place, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
-                Err(ungathered) => {
+                Err(join_error) => {
                     // First: a rank that ends may make MPI's launcher end the others.
-                    let exit = failed(&ungathered.error);
-                    ungathered.dismiss(root::FAREWELL).await;
+                    let exit = failed(&join_error.error);
+                    join_error.dismiss(root::FAREWELL).await;
                     exit
                 }
             }
@@ -125,27 +125,27 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Err(error) => return failed(&error),
     };
     let own_build = environment([], None).build();
-    let invitation = match invitation::read(&message, &own_build) {
-        Ok(Ok(invitation)) => invitation,
+    let run_spec = match run_spec::read(&message, &own_build) {
+        Ok(Ok(run_spec)) => run_spec,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
         Err(foreign) => return talk(differ(foreign, place.rank, own_build)),
     };
-    let plan = invitation.scenario.plan().map_err(|error| error.to_string());
+    let plan = run_spec.scenario.plan().map_err(|error| error.to_string());
     let plan = plan.map(|plan| on_cores_of(&place, plan));
-    talk(member::take_part(arguments, &invitation, place, plan))
+    talk(member::take_part(arguments, &run_spec, place, plan))
 }
 
 /// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
 async fn differ(foreign: Foreign, rank: usize, build: String) -> Exit {
-    let (root_build, summons) = match foreign {
-        Foreign::Build(summons) => (summons.build.clone(), Some(summons)),
+    let (root_build, bootstrap) = match foreign {
+        Foreign::Build(bootstrap) => (bootstrap.build.clone(), Some(bootstrap)),
         Foreign::Unknown => ("unknown".to_owned(), None),
     };
     let hello = Hello { rank, build, hostname: environment([], None).hostname, ..Hello::default() };
     let (host, build) = (hello.host().to_owned(), hello.build.clone());
     let exit = failed(&RanksError::Build { rank, host, build, root_build });
-    if let Some(Summons { addresses, token, .. }) = summons {
+    if let Some(Bootstrap { addresses, token, .. }) = bootstrap {
         Member::announce(&addresses, &Hello { token, ..hello }).await;
     }
     exit
@@ -181,12 +181,12 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
     given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
-/// Sends the invitation, or the reason why it could not be made, to all ranks.
-fn tell(job: Job, invitation: Result<Invitation, String>) -> Result<Invitation, String> {
+/// Sends the run specification, or the reason why it could not be made, to all ranks.
+fn tell(job: Job, run_spec: Result<RunSpec, String>) -> Result<RunSpec, String> {
     let build = environment([], None).build();
-    let message = invitation::message(&build, &invitation).map_err(|error| format!("error: {error}"))?;
+    let message = run_spec::message(&build, &run_spec).map_err(|error| format!("error: {error}"))?;
     job.broadcast(message).map_err(|error| format!("error: {error}"))?;
-    invitation
+    run_spec
 }
 
 fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
@@ -235,7 +235,7 @@ fn divided(mut plan: Plan, share: Share) -> Result<Plan, String> {
 }
 
 /// What this rank says first.
-fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Hello {
+fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello {
     let environment = environment([], None);
     let files = plan
         .as_ref()
@@ -243,7 +243,7 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
         .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
     let refusal = files.as_ref().err().cloned();
     Hello {
-        token: invitation.summons.token,
+        token: run_spec.bootstrap.token,
         rank,
         build: environment.build(),
         hostname: environment.hostname,
@@ -254,10 +254,10 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
 }
 
 /// Connects to rank 0.
-async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
-    let hello = hello(invitation, rank, plan);
+async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
+    let hello = hello(run_spec, rank, plan);
     // Rank 0 itself is on this machine.
-    let addresses = invitation.summons.addresses.iter().copied();
+    let addresses = run_spec.bootstrap.addresses.iter().copied();
     let own: Vec<SocketAddr> = addresses.filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
 }
@@ -275,16 +275,17 @@ mod tests {
     #[tokio::test]
     async fn rank_0_refuses_as_soon_as_a_rank_of_another_build_has_said_so() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let summons = Summons { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };
+        let bootstrap =
+            Bootstrap { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };
         let hello = Hello { token: 7, build: "one".to_owned(), ..Hello::default() };
         let gathering = tokio::spawn(Hub::gather(listener, 2, 7, 0));
-        let root = Member::connect(&summons.addresses, &hello, 0).await.unwrap();
-        let foreign = tokio::spawn(differ(Foreign::Build(summons), 1, "other".to_owned()));
-        let ungathered = gathering.await.unwrap().unwrap_err();
-        let reason = ungathered.error.to_string();
+        let root = Member::connect(&bootstrap.addresses, &hello, 0).await.unwrap();
+        let foreign = tokio::spawn(differ(Foreign::Build(bootstrap), 1, "other".to_owned()));
+        let join_error = gathering.await.unwrap().unwrap_err();
+        let reason = join_error.error.to_string();
         assert!(reason.contains("rank 1 (") && reason.contains("other and one"), "{reason}");
         drop(root);
-        ungathered.dismiss(std::time::Duration::MAX).await;
+        join_error.dismiss(std::time::Duration::MAX).await;
         assert!(matches!(foreign.await.unwrap(), Exit::Failure));
     }
 }

@@ -5,7 +5,7 @@ use mongodb::error::{Error, ErrorKind};
 
 use super::DocumentId;
 use crate::measure::FailureClass;
-use crate::pipeline::sink::{SinkError, Written};
+use crate::pipeline::sink::{SinkError, WriteOutcome};
 
 /// The row has an `_id`, or a value of another unique index, that is there already.
 const DUPLICATE_KEY: i64 = 11_000;
@@ -16,7 +16,7 @@ pub(super) fn account(
     rows: usize,
     ordered: bool,
     ids: DocumentId,
-    written: &mut Written,
+    written: &mut WriteOutcome,
 ) -> Result<usize, SinkError> {
     if let Some(Bson::Document(concern)) = answer.get("writeConcernError") {
         let message = concern.get_str("errmsg").unwrap_or("the write concern was not met").to_owned();
@@ -35,7 +35,7 @@ pub(super) fn account(
         let message = error.get_str("errmsg").unwrap_or_default();
         match number(error.get("code")) {
             DUPLICATE_KEY if ids == DocumentId::Offset && is_of_id(error) => written.duplicates += 1,
-            code => match of_server(code, message) {
+            code => match server_error(code, message) {
                 error if error.retriable => return Err(error),
                 error => written.refused.push((error.class, error.message)),
             },
@@ -71,12 +71,12 @@ pub(super) fn first_batch(answer: &Document) -> &[Bson] {
 /// InvalidIdField; another error is one that every document would meet.
 pub(super) fn proven(answer: &Document) -> Result<(), SinkError> {
     let Some((code, message)) = first_error(answer) else { return Ok(()) };
-    if [2, 53].contains(&code) { Ok(()) } else { Err(of_server(code, message)) }
+    if [2, 53].contains(&code) { Ok(()) } else { Err(server_error(code, message)) }
 }
 
 /// Whether the server has removed all that was asked for.
 pub(super) fn removed(answer: &Document) -> Result<(), SinkError> {
-    first_error(answer).map_or(Ok(()), |(code, message)| Err(of_server(code, message)))
+    first_error(answer).map_or(Ok(()), |(code, message)| Err(server_error(code, message)))
 }
 
 /// The code and the message of the first row's error.
@@ -104,7 +104,7 @@ pub(super) fn failure(error: &Error) -> SinkError {
     match error.kind.as_ref() {
         ErrorKind::Command(command) => {
             let code = i64::from(command.code);
-            let error = of_server(code, &command.message);
+            let error = server_error(code, &command.message);
             // Errors of a whole command are mostly temporary; errors of its rows are in the answer.
             SinkError { retriable: error.retriable || !NEVER.contains(&code), ..error }
         }
@@ -122,7 +122,7 @@ const NEVER: [i64; 11] = [2, 9, 14, 59, 72, 73, 79, 115, 166, 10_334, 17_280];
 
 /// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol report all
 /// errors of their own as 1, InternalError.
-fn of_server(code: i64, message: &str) -> SinkError {
+fn server_error(code: i64, message: &str) -> SinkError {
     let is_full = |text: &str| text.contains("is full") || text.contains("No space left");
     let (class, retriable) = match code {
         // BSONObjectTooLarge, and the code of older servers.
@@ -150,12 +150,12 @@ mod tests {
     fn answers_are_accounted_for_row_by_row() {
         let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
         let ids = DocumentId::Offset;
-        let mut written = Written::default();
+        let mut written = WriteOutcome::default();
         let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
         assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
         assert_eq!((written.rows, written.duplicates), (1, 1));
         let answer = doc! { "n": 200, "writeErrors": [error(0, 11_000), error(100, 11_000)] };
-        let mut first = Written::default();
+        let mut first = WriteOutcome::default();
         assert_eq!(account(&answer, 300, true, ids, &mut first), Ok(1));
         assert_eq!((first.rows, first.duplicates), (0, 1), "the others are asked for again");
         let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_id_proves_that_rows_may_be_written_and_another_error_does_not() {
+    fn refused_id_proves_that_rows_may_be_written() {
         let answered = |code: i32| doc! { "n": 0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "no" }] };
         assert_eq!((proven(&answered(2)), proven(&answered(53))), (Ok(()), Ok(())));
         assert_eq!(proven(&answered(13)).unwrap_err().class, FailureClass::Authorisation);
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_may_be_there_once_only_is_no_duplicate_of_the_row() {
+    fn unique_value_conflict_is_not_a_duplicate_row() {
         let counts = |ids, keys: Option<Document>, text: &str| {
             let mut error = doc! { "index": 0, "code": 11_000, "errmsg": text };
             error.extend(keys.map(|keys| ("keyPattern".to_owned(), Bson::Document(keys))));
-            let mut written = Written::default();
+            let mut written = WriteOutcome::default();
             account(&doc! { "n": 0, "writeErrors": [error] }, 1, true, ids, &mut written).unwrap();
             (written.duplicates, written.refused.len())
         };

@@ -1,11 +1,10 @@
 //! MongoDB, or whatever speaks its protocol: each batch is one `insert` command.
 //!
-//! The documents are written as BSON straight from the batch (<https://bsonspec.org/spec.html>) and sent with the official
+//! The documents are written as BSON straight from the batch, without a document in between (<https://bsonspec.org/spec.html>) and sent with the official
 //! driver's raw command, not its `insert_many`: that would build each document a second time, and hides which rows were
 //! duplicates in an ordered insert. The command: <https://www.mongodb.com/docs/manual/reference/command/insert/>.
 
 mod answer;
-mod bson;
 mod options;
 
 use std::collections::BTreeMap;
@@ -16,9 +15,8 @@ use futures_util::future::{BoxFuture, ready};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::{Client, Database as Handle};
 
-use self::bson::{ARRAY, DOCUMENT, NULL, TEXT, Writer};
 use self::options::{DocumentId, Options, WriteConcern, client_options};
-use super::{Database, Opening, RowCount, Sink, SinkError, Written};
+use super::{Database, Opening, RowCount, Sink, SinkError, WriteOutcome};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
 use crate::scenario::{SinkDescriptor, SinkNeeds};
@@ -29,12 +27,12 @@ const MAX_ROWS: usize = 50_000;
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
+    options_schema: crate::scenario::tables::schema_of::<Options>,
     check_options: |options| {
         let options = Options::read(options)?;
         let offsets = options.document_id == DocumentId::Offset;
         Ok(SinkNeeds { fields: options.fields, offsets, not_removable: None })
     },
-    files: &["ca"],
 };
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
@@ -78,9 +76,9 @@ impl Sink for Collection {
         async move { self.run(command(&doc! { "ping": 1 })?).await.map(drop) }.boxed()
     }
 
-    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>> {
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<WriteOutcome, SinkError>> {
         async move {
-            let mut written = Written::default();
+            let mut written = WriteOutcome::default();
             let mut next = 0;
             let mut ordered = self.options.ordered;
             while next < batch.rows.len() {
@@ -173,7 +171,7 @@ impl Collection {
 
     /// The command for the rows from `first` on, and behind which row it ends.
     fn insert(&self, batch: &Batch, first: usize, ordered: bool) -> (Vec<u8>, usize) {
-        let mut bson = Writer { bytes: Vec::with_capacity(batch.rows.len().min(MAX_ROWS) * 200 + 256) };
+        let mut bson = BsonWriter { bytes: Vec::with_capacity(batch.rows.len().min(MAX_ROWS) * 200 + 256) };
         let mut end = first;
         bson.document(|bson| {
             bson.text("insert", &self.options.collection);
@@ -203,7 +201,7 @@ impl Collection {
         (bson.bytes, end)
     }
 
-    fn write_row(&self, bson: &mut Writer, batch: &Batch, row: usize, message: &Row) {
+    fn write_row(&self, bson: &mut BsonWriter, batch: &Batch, row: usize, message: &Row) {
         if self.options.document_id == DocumentId::Offset {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
@@ -244,11 +242,78 @@ fn impossible(message: String) -> SinkError {
     SinkError { class: FailureClass::Other, message, retriable: false, disconnected: false }
 }
 
+const FLOAT: u8 = 0x01;
+const TEXT: u8 = 0x02;
+const DOCUMENT: u8 = 0x03;
+const ARRAY: u8 = 0x04;
+const BOOLEAN: u8 = 0x08;
+const NULL: u8 = 0x0a;
+const INTEGER: u8 = 0x12;
+
+/// Appends elements to a document.
+struct BsonWriter {
+    pub bytes: Vec<u8>,
+}
+
+impl BsonWriter {
+    /// A key ends at a zero byte, so it cannot have one.
+    pub fn key(&mut self, kind: u8, name: &str) {
+        self.bytes.push(kind);
+        self.bytes.extend(name.bytes().filter(|byte| *byte != 0));
+        self.bytes.push(0);
+    }
+
+    pub fn document(&mut self, content: impl FnOnce(&mut BsonWriter)) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        content(self);
+        self.bytes.push(0);
+        let length = (self.bytes.len() - begin) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    pub fn nested(&mut self, kind: u8, name: &str, content: impl FnOnce(&mut BsonWriter)) {
+        self.key(kind, name);
+        self.document(content);
+    }
+
+    /// A text's bytes, led by their number and followed by a zero, which counts.
+    pub fn measured(&mut self, content: impl FnOnce(&mut Vec<u8>)) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        content(&mut self.bytes);
+        self.bytes.push(0);
+        let length = (self.bytes.len() - begin - 4) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    pub fn text(&mut self, name: &str, text: &str) {
+        self.key(TEXT, name);
+        self.measured(|bytes| bytes.extend_from_slice(text.as_bytes()));
+    }
+
+    pub fn integer(&mut self, name: &str, number: i64) {
+        self.key(INTEGER, name);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub fn float(&mut self, name: &str, number: f64) {
+        self.key(FLOAT, name);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub fn boolean(&mut self, name: &str, value: bool) {
+        self.key(BOOLEAN, name);
+        self.bytes.push(u8::from(value));
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use mongodb::bson::Bson;
     use mongodb::options::{ClientOptions, ServerAddress};
+
+    use super::*;
 
     async fn collection(more: &str) -> Collection {
         let text = format!("address = '127.0.0.1:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['a', 'b']\n{more}");
@@ -261,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_command_is_what_the_driver_reads_as_bson() {
-        let batch = Batch::of(&[r#"{"a":"x\u00e9","b":1.5}"#, r#"{"b":null,"a":-7}"#], &["a", "b"]);
+        let batch = Batch::from_payloads(&[r#"{"a":"x\u00e9","b":1.5}"#, r#"{"b":null,"a":-7}"#], &["a", "b"]);
         let collection = collection("write_concern = 'majority'\ntimestamps = false").await;
         let (bytes, end) = collection.insert(&batch, 0, true);
         let command = Document::try_from(raw(bytes).unwrap()).unwrap();

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::super::CONNECT;
 use crate::scenario::Secret;
-use crate::scenario::deserialize::{duration, secret};
+use crate::scenario::tables::{DurationText, duration};
 
 /// The keys of a sink of this kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// `host:port` of one server, or of several of a replica set.
@@ -34,26 +35,28 @@ pub(super) struct Options {
     #[serde(default)]
     pub document_id: DocumentId,
     pub username: Option<String>,
-    #[serde(default, deserialize_with = "secret")]
+    #[serde(default)]
     pub password: Option<Secret>,
     /// The database that has the user; otherwise `admin`.
     pub auth_source: Option<String>,
     #[serde(default)]
     pub tls: bool,
     /// PEM file of the authorities to trust; otherwise those of Mozilla.
+    #[schemars(extend("format" = "existing-file"))]
     pub ca: Option<PathBuf>,
     #[serde(default = "a_minute", deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     pub timeout: Duration,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum WriteConcern {
     Servers(i32),
     Named(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum DocumentId {
     /// `topic/partition-offset`, so that a message that is written again is not a new row. The topic is its CRC-32, as eight

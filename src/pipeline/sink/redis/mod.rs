@@ -3,8 +3,6 @@
 //! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
-mod durability;
-mod key_sample;
 mod place;
 mod reply;
 
@@ -21,30 +19,31 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use self::key_sample::{KeySample, Sent};
+use self::place::{KeySample, Sent};
 use self::reply::lost;
-use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, Written};
+use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, WriteOutcome};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
-use crate::scenario::deserialize::{duration, secret};
+use crate::scenario::tables::{DurationText, duration};
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "redis",
+    options_schema: crate::scenario::tables::schema_of::<Options>,
     check_options: |options| {
         let options = Options::read(options)?;
         let is_anywhere = options.command == Command::Set && options.prefix.is_empty();
         let not_removable = is_anywhere.then_some("without a `prefix`, its keys are not told from others");
         Ok(SinkNeeds { fields: options.key.into_iter().collect(), offsets: false, not_removable })
     },
-    files: &["ca"],
 };
 
 /// The keys of a sink of this kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// `host:port`.
@@ -63,17 +62,19 @@ struct Options {
     #[serde(default)]
     database: i64,
     username: Option<String>,
-    #[serde(default, deserialize_with = "secret")]
+    #[serde(default)]
     password: Option<Secret>,
     #[serde(default)]
     tls: bool,
     /// PEM file of the authorities to trust; otherwise those of the system.
+    #[schemars(extend("format" = "existing-file"))]
     ca: Option<std::path::PathBuf>,
     #[serde(default = "a_minute", deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
     timeout: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Command {
     #[default]
@@ -128,9 +129,10 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
 fn client(options: &Options) -> Result<Client, String> {
     let (host, port) = address::split(&options.address).ok_or("the address has no port")?;
     let host = host.trim_matches(['[', ']']).to_owned();
-    let addr = match options.tls {
-        false => ConnectionAddr::Tcp(host, port),
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    let addr = if options.tls {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
     };
     let mut login = RedisConnectionInfo::default().set_db(options.database);
     if let Some(username) = &options.username {
@@ -184,7 +186,7 @@ struct Connection {
     connection: Option<MultiplexedConnection>,
     /// Locked once a batch, by this connection alone.
     sample: Arc<Mutex<KeySample>>,
-    /// Of all connections to this sink.
+    /// Samples of all connections to this sink.
     samples: Arc<Mutex<Vec<Arc<Mutex<KeySample>>>>>,
 }
 
@@ -202,13 +204,14 @@ impl Sink for Connection {
         .boxed()
     }
 
-    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>> {
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<WriteOutcome, SinkError>> {
         async move {
             let (pipeline, rows) = self.pipeline(batch);
             self.sample.lock().begin();
-            let replies = match rows.is_empty() {
-                true => Vec::new(),
-                false => self.connection()?.req_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(lost)?,
+            let replies = if rows.is_empty() {
+                Vec::new()
+            } else {
+                self.connection()?.req_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(lost)?
             };
             self.account(batch, &rows, replies)
         }
@@ -224,7 +227,7 @@ impl Sink for Connection {
     }
 
     fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>> {
-        async move { Ok(durability::durability(self.connection()?).await) }.boxed()
+        async move { Ok(place::durability(self.connection()?).await) }.boxed()
     }
 
     fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {
@@ -286,7 +289,7 @@ impl Connection {
             let started = pipeline.cmd(command.name());
             let started = if command == Command::Hset { started.arg(name) } else { started };
             started.arg(&*key).arg(payload);
-            rows.push((index, key_sample::hash(&key)));
+            rows.push((index, place::hash(&key)));
         }
         if self.options.transaction {
             pipeline.cmd("EXEC");
@@ -307,8 +310,8 @@ impl Connection {
     }
 
     /// The result of a batch of which `rows` have a key and were sent.
-    fn account(&self, batch: &Batch, rows: &[Sent], replies: Vec<Value>) -> Result<Written, SinkError> {
-        let mut written = Written::default();
+    fn account(&self, batch: &Batch, rows: &[Sent], replies: Vec<Value>) -> Result<WriteOutcome, SinkError> {
+        let mut written = WriteOutcome::default();
         let mut stored = Vec::with_capacity(rows.len());
         if !rows.is_empty() {
             written = reply::account(replies, self.options.transaction, |number| stored.extend(rows.get(number)))?;
@@ -354,7 +357,7 @@ mod tests {
     #[test]
     fn a_batch_is_one_transaction() {
         let connection = to("address = 'h:1'\nkey = 'device_id'\nprefix = 'p:'");
-        let batch = Batch::of(&[r#"{"device_id":"a"}"#, r#"{"device_id":7}"#], &["device_id"]);
+        let batch = Batch::from_payloads(&[r#"{"device_id":"a"}"#, r#"{"device_id":7}"#], &["device_id"]);
         let expected = ["MULTI", "SET", "p:a", r#"{"device_id":"a"}"#, "SET", "p:7", r#"{"device_id":7}"#, "EXEC", ""];
         assert_eq!(words(&connection.pipeline(&batch).0), expected);
     }
@@ -363,7 +366,7 @@ mod tests {
     fn a_row_whose_key_is_null_is_refused_and_not_written() {
         for transaction in [true, false] {
             let connection = to(&format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}"));
-            let batch = Batch::of(&[r#"{"a":null}"#, r#"{"a":"b"}"#], &["a"]);
+            let batch = Batch::from_payloads(&[r#"{"a":null}"#, r#"{"a":"b"}"#], &["a"]);
             let (pipeline, rows) = connection.pipeline(&batch);
             assert!(!words(&pipeline).iter().any(|word| word == "null"), "{:?}", words(&pipeline));
             let reply = Value::Okay;
@@ -375,8 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_take_anything_right_now_is_told_from_a_row_that_it_never_takes() {
-        let batch = Batch::of(&[r#"{"a":1}"#, r#"{"a":2}"#], &["a"]);
+    fn temporary_refusal_differs_from_a_refused_row() {
+        let batch = Batch::from_payloads(&[r#"{"a":1}"#, r#"{"a":2}"#], &["a"]);
         let account = |transaction: bool, replies: &str| {
             let connection = to(&format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}"));
             let replies =

@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use super::super::{SinkError, Written};
+use super::super::{SinkError, WriteOutcome};
 use crate::measure::FailureClass;
 
 /// The errors with which Redis refuses all commands for a while.
@@ -13,12 +13,12 @@ const AWAY: [&str; 5] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICA
 const OF_A_CLUSTER: [&str; 5] = ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"];
 
 /// An error of a command: a word in capitals, and a sentence.
-pub struct Refusal(String);
+pub struct ReplyError(String);
 
-pub fn error(reply: Value) -> Option<Refusal> {
+pub fn error(reply: Value) -> Option<ReplyError> {
     match reply {
         Value::ServerError(error) => {
-            Some(Refusal(format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()))
+            Some(ReplyError(format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()))
         }
         _ => None,
     }
@@ -29,38 +29,38 @@ pub fn account(
     mut replies: Vec<Value>,
     is_transaction: bool,
     mut written: impl FnMut(usize),
-) -> Result<Written, SinkError> {
+) -> Result<WriteOutcome, SinkError> {
     if is_transaction {
         match replies.pop() {
             Some(Value::Array(each)) => replies = each,
             // Nothing was executed; the reason is with the command that was not queued.
             executed => {
                 let refused = replies.into_iter().chain(executed).find_map(error);
-                return Err(refused.map_or_else(malformed, |refused| refused.of_a_batch()));
+                return Err(refused.map_or_else(malformed, |refused| refused.batch_error()));
             }
         }
     }
-    let mut account = Written::default();
+    let mut account = WriteOutcome::default();
     for (number, reply) in replies.into_iter().enumerate() {
         match error(reply) {
             None => {
                 account.rows += 1;
                 written(number);
             }
-            Some(refusal) if refusal.of_a_batch().retriable => return Err(refusal.of_a_batch()),
+            Some(refusal) if refusal.batch_error().retriable => return Err(refusal.batch_error()),
             Some(refusal) => account.refused.push((FailureClass::Refused, refusal.0)),
         }
     }
     Ok(account)
 }
 
-impl Refusal {
+impl ReplyError {
     /// The error of a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
     /// and `src/server.c` of Redis 7.
-    pub fn of_a_batch(&self) -> SinkError {
+    pub fn batch_error(&self) -> SinkError {
         let contains = |word: &str| self.0.contains(word);
         let (class, retriable) = match () {
-            () if OF_A_CLUSTER.into_iter().any(|word| self.0.starts_with(word)) => return of_a_cluster(&self.0),
+            () if OF_A_CLUSTER.into_iter().any(|word| self.0.starts_with(word)) => return cluster_error(&self.0),
             () if contains("OOM") || contains("maxmemory") => (FailureClass::Full, true),
             () if contains("MISCONF") => (FailureClass::Full, true),
             () if contains("NOAUTH") || contains("WRONGPASS") || contains("NOPERM") => {
@@ -79,7 +79,7 @@ impl Refusal {
 }
 
 /// The server is a node of a cluster, which takes the rows of its own hash slots only.
-pub fn of_a_cluster(evidence: &str) -> SinkError {
+pub fn cluster_error(evidence: &str) -> SinkError {
     let message = format!("Redis Cluster is not supported, only a single server ({})", evidence.trim_end());
     SinkError { class: FailureClass::Refused, message, retriable: false, disconnected: false }
 }
@@ -95,7 +95,7 @@ fn malformed() -> SinkError {
 
 pub fn lost(error: RedisError) -> SinkError {
     let text = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let refusal = Refusal(if text.is_empty() { error.to_string() } else { text }).of_a_batch();
+    let refusal = ReplyError(if text.is_empty() { error.to_string() } else { text }).batch_error();
     if error.is_timeout() {
         return SinkError::disconnected(FailureClass::Timeout, error.to_string());
     }

@@ -1,0 +1,146 @@
+//! What a broker and its client tell of themselves, for the record: names, what an acknowledgement means, and what crossed the wire.
+
+use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::ops::AddAssign;
+
+/// Names and versions for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerInfo {
+    /// The client library and its version, `librdkafka 2.12.1`.
+    pub client: String,
+    /// The broker's own name and version, if it reports them.
+    pub broker: Option<String>,
+    /// The endpoint runs in this process: its throughput does not describe a broker.
+    pub embedded: bool,
+}
+
+/// What had happened to a message when the broker acknowledged it, as far as the broker tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Durability {
+    pub level: DurabilityLevel,
+    /// Fewest nodes that had the message.
+    pub copies: Option<u32>,
+    /// The settings that decide it, as they were read.
+    pub settings: BTreeMap<String, String>,
+    /// Where the settings come from.
+    pub source: Option<&'static str>,
+}
+
+/// Where a message was when it was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DurabilityLevel {
+    #[default]
+    Unknown,
+    /// The broker was not asked to acknowledge, or keeps nothing.
+    Nowhere,
+    /// Lost with the broker's process.
+    Memory,
+    /// Lost with the machine's power.
+    PageCache,
+    /// Synchronised.
+    Disk,
+}
+
+impl Durability {
+    /// With these settings.
+    pub fn new<'a>(
+        level: DurabilityLevel,
+        copies: Option<u32>,
+        settings: impl IntoIterator<Item = (&'a str, String)>,
+        source: &'static str,
+    ) -> Self {
+        let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Durability { level, copies, settings, source: Some(source) }
+    }
+}
+
+/// The client library's view of its queues and of the broker. `None`: the library does not report it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Telemetry {
+    /// Most messages seen waiting in the client's queues.
+    pub queue_messages: Option<u64>,
+    /// Broker round trip in nanoseconds: 50th and 99th percentile of the library's last window.
+    pub round_trip_p50_ns: Option<u64>,
+    pub round_trip_p99_ns: Option<u64>,
+    /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
+    pub queue_full_ns: u64,
+    /// Connections that carry messages to the broker, and the time for which they took no request although there was one to send: as many
+    /// as may be on their way had no response, or the broker did not read. Summed over the connections, in nanoseconds, since the last
+    /// call. Both 0 where the client does not tell.
+    pub connections: u64,
+    pub connections_full_ns: u64,
+    /// Answers of the broker to messages that awaited none any more, since the last call: a receipt that came after the message's
+    /// deadline, or a second one.
+    pub unmatched_answers: u64,
+    /// What crossed the wire since the last call, where brokermark's own client sends it.
+    pub wire: Option<Wire>,
+}
+
+/// What crossed the wire on the way to the broker. Bytes are of messages that the broker took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wire {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Requests that are sent again after a temporary error of the broker or of the network.
+    pub retried: u64,
+    /// Requests that the broker refused, or responses with which it delayed the client, because a quota was used up.
+    pub quota_refusals: u64,
+    /// What messages weigh before they are encoded, as the broker's own clients count it.
+    pub raw_bytes: u64,
+    /// Encoded, before compression.
+    pub body_bytes: u64,
+    /// As they were sent.
+    pub sent_bytes: u64,
+    /// Requests for messages that were answered, where a consumer asks for them.
+    pub fetches: u64,
+    /// Of `fetches`, those whose response delayed the consumer because a quota was used up.
+    pub throttled_fetches: u64,
+}
+
+impl AddAssign for Telemetry {
+    /// Adds what another client of the trial has seen. Round trips are those of the slower one.
+    fn add_assign(&mut self, other: Telemetry) {
+        self.queue_messages = known_sum(self.queue_messages, other.queue_messages);
+        self.wire = known_sum(self.wire, other.wire);
+        self.round_trip_p50_ns = self.round_trip_p50_ns.max(other.round_trip_p50_ns);
+        self.round_trip_p99_ns = self.round_trip_p99_ns.max(other.round_trip_p99_ns);
+        self.queue_full_ns += other.queue_full_ns;
+        self.connections += other.connections;
+        self.connections_full_ns += other.connections_full_ns;
+        self.unmatched_answers += other.unmatched_answers;
+    }
+}
+
+impl Sum for Telemetry {
+    fn sum<I: Iterator<Item = Telemetry>>(clients: I) -> Telemetry {
+        clients.fold(Telemetry::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
+/// The sum of what is known of both.
+pub fn known_sum<T: AddAssign>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(mut one), Some(other)) => {
+            one += other;
+            Some(one)
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+impl AddAssign for Wire {
+    fn add_assign(&mut self, other: Wire) {
+        self.requests += other.requests;
+        self.retried += other.retried;
+        self.quota_refusals += other.quota_refusals;
+        self.raw_bytes += other.raw_bytes;
+        self.body_bytes += other.body_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.fetches += other.fetches;
+        self.throttled_fetches += other.throttled_fetches;
+    }
+}

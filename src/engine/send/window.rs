@@ -1,0 +1,302 @@
+//! What bounds a load: when it begins and ends, how much is left of it, and how much of it one producer may have in flight.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::measure::{Acks, Clock};
+use crate::scenario::{Confirm, Stop};
+
+/// How long before the load its producers are woken: tokio's timer counts in milliseconds, and wakes late.
+const WOKEN_BEFORE: Duration = Duration::from_millis(3);
+
+/// The times of a trial, in nanoseconds since its epoch, and the word to stop.
+pub struct TrialWindow {
+    acks: Acks,
+    /// When the first message is intended.
+    pub load_start_ns: u64,
+    /// Messages intended from here on are measured.
+    pub measure_start_ns: u64,
+    /// Nothing is intended from here on: where the scenario's duration ends, or, in an open loop bounded by messages, right
+    /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time, and where that moment is not known.
+    pub load_end_ns: u64,
+    stop: CancellationToken,
+    refused: AtomicU64,
+    failure: OnceLock<String>,
+    first_sent: Mutex<Option<FirstSent>>,
+}
+
+/// When the first message of the load was handed to a client, in nanoseconds since the trial's epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstSent {
+    pub sent_ns: u64,
+    /// When it was due: in a closed loop, when the load began.
+    pub due_ns: u64,
+}
+
+impl TrialWindow {
+    /// `due_by_ns`: when a bounded schedule has its last message due, since the load's begin.
+    pub fn new(
+        acks: Acks,
+        load_start_ns: u64,
+        warm_up: Duration,
+        duration: Option<Duration>,
+        due_by_ns: Option<u64>,
+    ) -> Self {
+        let measure_start_ns = load_start_ns + warm_up.as_nanos() as u64;
+        let by_duration = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
+        let by_messages = due_by_ns.map_or(u64::MAX, |due_by_ns| load_start_ns.saturating_add(due_by_ns));
+        let load_end_ns = by_duration.min(by_messages);
+        TrialWindow {
+            acks,
+            load_start_ns,
+            measure_start_ns,
+            load_end_ns,
+            stop: CancellationToken::new(),
+            refused: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            first_sent: Mutex::new(None),
+        }
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.acks.clock()
+    }
+
+    /// When nothing more is intended; `None` where that is not known before the load has ended.
+    pub fn nominal_end_ns(&self) -> Option<u64> {
+        Some(self.load_end_ns).filter(|end_ns| *end_ns != u64::MAX)
+    }
+
+    /// Whether a message intended at `at_ns` may be sent.
+    #[inline]
+    pub fn is_open(&self, at_ns: u64) -> bool {
+        at_ns < self.load_end_ns && !self.is_stopped()
+    }
+
+    /// Whether a message intended at `at_ns` is measured.
+    #[inline]
+    pub fn is_measured(&self, at_ns: u64) -> bool {
+        at_ns >= self.measure_start_ns
+    }
+
+    /// Whether [`TrialWindow::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.acks.stopped().load(Ordering::Relaxed)
+    }
+
+    /// Resolves when the load begins, to tens of microseconds, or has been stopped before.
+    pub async fn begun(&self) {
+        let begin = self.clock().instant(self.load_start_ns);
+        tokio::select! {
+            () = tokio::time::sleep_until(Instant::from_std(begin.checked_sub(WOKEN_BEFORE).unwrap_or(begin))) => {}
+            () = self.stopped() => return,
+        }
+        // The others of this runtime wait for the same moment.
+        thread::sleep(begin.saturating_duration_since(std::time::Instant::now()));
+    }
+
+    /// Ends the load for all producers, wherever they wait.
+    pub fn stop(&self) {
+        self.acks.stop();
+        self.stop.cancel();
+    }
+
+    /// Counts a message that a client refused.
+    pub fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Messages that clients refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes why a producer can send nothing more. The first reason counts.
+    pub fn fail(&self, reason: String) {
+        self.failure.get_or_init(|| reason);
+    }
+
+    /// Why the load cannot go on.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Notes the first message of a producer. The earliest of all counts.
+    pub fn note_first(&self, first: FirstSent) {
+        let mut earliest = self.first_sent.lock();
+        if earliest.is_none_or(|earliest| first.sent_ns < earliest.sent_ns) {
+            *earliest = Some(first);
+        }
+    }
+
+    /// The load's first message; `None`: none was sent yet.
+    pub fn first_sent(&self) -> Option<FirstSent> {
+        *self.first_sent.lock()
+    }
+
+    /// Resolves once the load has been stopped.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+}
+
+/// What bounds one producer's messages in flight.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowRule {
+    /// Most messages in flight; at least `batch`.
+    pub in_flight: u64,
+    /// Messages per batch.
+    pub batch: u64,
+    pub confirm: Confirm,
+}
+
+impl WindowRule {
+    /// How many messages must be resolved before `count` more may be submitted to `submitted`.
+    pub fn needed(self, submitted: u64, count: u64) -> u64 {
+        let needed = (submitted + count).saturating_sub(self.in_flight);
+        match self.confirm {
+            Confirm::Message => needed,
+            // Credits come back in whole batches; the last one may be a short one.
+            Confirm::Batch => needed.next_multiple_of(self.batch).min(submitted),
+        }
+    }
+}
+
+/// The measured messages and bytes that may still be sent; without a limit, as many as you like.
+#[derive(Debug)]
+pub struct Quota {
+    messages: AtomicU64,
+    payload_bytes: AtomicI64,
+}
+
+impl Quota {
+    /// `payload_size`: the size that all payloads share, if they do. It turns a limit in bytes into one in messages (the
+    /// last message may go beyond it by less than its size); where sizes differ, each producer's last batch may.
+    pub fn new(stop: &Stop, payload_size: Option<usize>) -> Self {
+        let mut messages = stop.messages.unwrap_or(u64::MAX);
+        let mut payload_bytes = i64::MAX;
+        match (stop.payload_bytes, payload_size) {
+            (Some(bytes), Some(size)) => messages = messages.min(bytes.div_ceil(size.max(1) as u64)),
+            (Some(bytes), None) => payload_bytes = i64::try_from(bytes).unwrap_or(i64::MAX),
+            (None, _) => {}
+        }
+        Quota { messages: AtomicU64::new(messages), payload_bytes: AtomicI64::new(payload_bytes) }
+    }
+
+    /// Rounds the messages up to whole rounds of `round` messages.
+    pub fn in_rounds_of(self, round: u64) -> Self {
+        let messages = self.messages.into_inner();
+        let rounded = messages.checked_next_multiple_of(round).unwrap_or(u64::MAX);
+        Quota { messages: AtomicU64::new(rounded), ..self }
+    }
+
+    /// The part of it that one process may send: `messages` of the messages, and its part of the bytes.
+    pub fn for_process(self, messages: Option<u64>, bytes: impl Fn(u64) -> u64) -> Self {
+        let of_bytes = |limit: i64| if limit == i64::MAX { limit } else { bytes(limit.max(0) as u64) as i64 };
+        Quota {
+            messages: AtomicU64::new(messages.unwrap_or(u64::MAX)),
+            payload_bytes: AtomicI64::new(of_bytes(self.payload_bytes.into_inner())),
+        }
+    }
+
+    /// The messages that may still be sent; `None`: without a limit in messages.
+    pub fn messages(&self) -> Option<u64> {
+        Some(self.messages.load(Ordering::Relaxed)).filter(|messages| *messages != u64::MAX)
+    }
+
+    /// Takes up to `wanted` messages: 0 means that the load has ended.
+    #[inline]
+    pub fn take(&self, wanted: u64) -> u64 {
+        if self.payload_bytes.load(Ordering::Relaxed) <= 0 {
+            return 0;
+        }
+        let mut left = self.messages.load(Ordering::Relaxed);
+        loop {
+            if left == u64::MAX {
+                return wanted;
+            }
+            let taken = wanted.min(left);
+            match self.messages.compare_exchange_weak(left, left - taken, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return taken,
+                Err(now) => left = now,
+            }
+        }
+    }
+
+    /// Counts payload bytes that were sent.
+    #[inline]
+    pub fn spend(&self, payload_bytes: u64) {
+        if self.payload_bytes.load(Ordering::Relaxed) != i64::MAX {
+            self.payload_bytes.fetch_sub(payload_bytes as i64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokio's timer alone is late by a millisecond more often than not.
+    #[tokio::test]
+    async fn load_begins_at_its_time_not_at_the_next_timer_tick() {
+        let mut late_ns = Vec::new();
+        for _ in 0..20 {
+            let acks = Acks::new(Clock::start(), 1, false);
+            let load_start_ns = acks.clock().now_ns() + 5_000_000;
+            let window = TrialWindow::new(acks, load_start_ns, Duration::ZERO, None, None);
+            window.begun().await;
+            late_ns.push(window.clock().now_ns().checked_sub(load_start_ns).unwrap());
+        }
+        late_ns.sort_unstable();
+        assert!(late_ns[5] < 400_000, "{late_ns:?}");
+    }
+
+    #[test]
+    fn a_window_opens_by_messages_or_by_batches() {
+        let by_message = WindowRule { in_flight: 100, batch: 10, confirm: Confirm::Message };
+        assert_eq!(by_message.needed(0, 10), 0);
+        assert_eq!(by_message.needed(100, 10), 10);
+        assert_eq!(by_message.needed(105, 10), 15);
+        let by_batch = WindowRule { in_flight: 15, batch: 10, confirm: Confirm::Batch };
+        assert_eq!(by_batch.needed(0, 10), 0);
+        assert_eq!(by_batch.needed(10, 10), 10, "5 would do by messages, the batch is only done with 10");
+        assert_eq!(by_batch.needed(13, 10), 10);
+    }
+
+    #[test]
+    fn takers_get_exactly_the_limit() {
+        let quota = Quota::new(&Stop { messages: Some(25), ..Stop::default() }, None);
+        let taken: Vec<u64> = (0..4).map(|_| quota.take(10)).collect();
+        assert_eq!(taken, [10, 10, 5, 0]);
+    }
+
+    #[test]
+    fn bytes_of_equal_payloads_are_messages_rounded_up_to_rounds() {
+        let stop = Stop { payload_bytes: Some(1001), ..Stop::default() };
+        assert_eq!(Quota::new(&stop, Some(100)).take(100), 11);
+        assert_eq!(Quota::new(&stop, Some(100)).in_rounds_of(8).take(100), 16);
+    }
+
+    #[test]
+    fn bytes_of_unequal_payloads_end_the_load_once_spent() {
+        let quota = Quota::new(&Stop { payload_bytes: Some(1000), ..Stop::default() }, None);
+        assert_eq!(quota.take(10), 10);
+        quota.spend(999);
+        assert_eq!(quota.take(10), 10);
+        quota.spend(1);
+        assert_eq!(quota.take(10), 0);
+    }
+
+    #[test]
+    fn no_limit_is_no_limit() {
+        let quota = Quota::new(&Stop::default(), Some(1)).in_rounds_of(7);
+        assert_eq!(quota.take(u64::MAX - 1), u64::MAX - 1);
+        assert_eq!(quota.take(5), 5);
+    }
+}

@@ -1,0 +1,220 @@
+//! `[run]`, `[sweep]`, `[thresholds]` and `[output]`: how long a trial lasts, how often it is repeated, and what becomes of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ByteSize, Count, DurationText};
+use crate::scenario::{OutputFormat, SchedulingPolicy, WhenInvalid};
+
+/// Where runs are kept unless the scenario or the command line says otherwise.
+pub const DEFAULT_OUTPUT_DIRECTORY: &str = "results";
+
+/// More than any machine has cores.
+const MAX_THREADS: u64 = 4096;
+
+/// More trials than this are a mistake: at a second each they would take a day.
+pub(in crate::scenario) const MAX_TRIALS: usize = 100_000;
+
+/// `[run]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct RunTable {
+    /// Warm-up: the same load, not measured.
+    pub warm_up: DurationText,
+    /// Messages that end the measurement; the limit that is reached first counts.
+    #[schemars(range(min = 1))]
+    pub messages: Option<Count>,
+    /// Payload bytes that end the measurement.
+    #[schemars(range(min = 1))]
+    pub payload_bytes: Option<ByteSize>,
+    /// Time that ends the measurement.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub duration: Option<DurationText>,
+    /// How long to wait for outcomes afterwards, and for consumers without progress.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub drain_deadline: DurationText,
+    /// How long to wait for consumers afterwards, even if they make progress.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub catch_up_deadline: DurationText,
+    /// How long a load without `duration` may make no progress before it ends.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub stall_deadline: DurationText,
+    /// Threads that send and receive. Default: one for each core that the process may use.
+    #[schemars(range(min = 1, max = MAX_THREADS))]
+    pub threads: Option<Count>,
+    /// How the kernel schedules all threads of the process. Default: `batch` in a closed loop, `other` in an open one.
+    pub scheduling_policy: Option<SchedulingPolicy>,
+}
+
+impl Default for RunTable {
+    fn default() -> Self {
+        let seconds = |seconds| DurationText(Duration::from_secs(seconds));
+        RunTable {
+            warm_up: seconds(0),
+            messages: None,
+            payload_bytes: None,
+            duration: None,
+            drain_deadline: seconds(30),
+            catch_up_deadline: seconds(300),
+            stall_deadline: seconds(60),
+            threads: None,
+            scheduling_policy: None,
+        }
+    }
+}
+
+/// `[sweep]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct SweepTable {
+    /// Values of each swept key: a list, or a span of numbers.
+    #[schemars(with = "std::collections::BTreeMap<String, Axis>", extend("x-advice" = "write `[sweep.over]` and below it `\"producers.count\" = [1, 2]`"))]
+    pub over: toml::Table,
+    /// Trials of each point. Default: 1, or 6 with `until`, where it is the fewest.
+    #[schemars(range(min = 1, max = MAX_TRIALS))]
+    pub trials: Option<Count>,
+    /// Metric, and half the width of its interval at which a point needs no further trial.
+    pub until: Option<String>,
+    /// Most trials of a point with `until`. Default: 30.
+    #[schemars(range(min = 1, max = MAX_TRIALS))]
+    pub trials_at_most: Option<Count>,
+    /// Order of the trials.
+    pub order: Order,
+    /// Seed of a shuffled order.
+    pub seed: Count,
+    /// How the values of several keys are combined.
+    pub combine: Combine,
+    /// Time between two trials.
+    pub pause: DurationText,
+}
+
+impl Default for SweepTable {
+    fn default() -> Self {
+        SweepTable {
+            over: toml::Table::new(),
+            trials: None,
+            until: None,
+            trials_at_most: None,
+            order: Order::Sequential,
+            seed: Count(1),
+            combine: Combine::Cartesian,
+            pause: DurationText::default(),
+        }
+    }
+}
+
+const OVER: &str = "write a list, { doubling = [128, 8192] } or { from = 1, to = 10, step = 3 }";
+
+/// The values of a swept key; a table may also be a part of a key with dots and without quotes.
+#[derive(JsonSchema)]
+#[schemars(untagged, extend("x-advice" = OVER))]
+#[allow(dead_code)]
+enum Axis {
+    Values(#[schemars(length(min = 1))] Vec<serde_json::Value>),
+    Table(serde_json::Map<String, serde_json::Value>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// All trials of a point, then the next point.
+    Sequential,
+    /// Every point once, then every point again.
+    Interleaved,
+    /// Every point once in an order by `seed`, then every point again in another.
+    Shuffled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combine {
+    /// Every combination, the first key changing slowest.
+    Cartesian,
+    /// The first values together, then the second, and so on.
+    Zipped,
+}
+
+/// A swept key's span of numbers.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("x-advice" = OVER))]
+pub enum SpanTable {
+    Doubling(DoublingTable),
+    Steps(StepsTable),
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct DoublingTable {
+    /// First and last value.
+    #[schemars(extend("x-advice" = "write the first and the last value, as in [128, 8192]"))]
+    pub doubling: [SpanEnd; 2],
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct StepsTable {
+    /// First value.
+    pub from: SpanEnd,
+    /// Last value.
+    pub to: SpanEnd,
+    /// Difference between two values.
+    pub step: SpanEnd,
+}
+
+/// A number, with or without a unit.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("x-wanted" = "a number, with or without a unit", "x-advice" = "write it as in 128 or \"64KiB\""))]
+pub enum SpanEnd {
+    Whole(i64),
+    Fraction(f64),
+    Text(String),
+}
+
+/// `[thresholds]`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct ThresholdsTable {
+    /// Requirements, each as `metric comparison value`. A single one needs no list.
+    pub require: Option<Requirements>,
+    /// What a record that is not valid means for the run.
+    pub when_invalid: WhenInvalid,
+}
+
+const THRESHOLD: &str = "write `metric comparison value`, as in \"p99 < 10ms\" or \"messages_per_second > 50k\"";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("x-advice" = THRESHOLD))]
+pub enum Requirements {
+    One(Requirement),
+    Several(#[schemars(length(min = 1), extend("x-advice" = THRESHOLD))] Vec<Requirement>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Requirement(#[schemars(extend("format" = "threshold"))] pub String);
+
+/// `[output]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct OutputTable {
+    /// Directory of runs, relative to the working directory.
+    #[schemars(length(min = 1), extend("x-advice" = "write \".\" for the working directory"))]
+    pub directory: PathBuf,
+    /// Files that are written beside the records.
+    pub formats: Vec<OutputFormat>,
+}
+
+impl Default for OutputTable {
+    fn default() -> Self {
+        OutputTable { directory: PathBuf::from(DEFAULT_OUTPUT_DIRECTORY), formats: vec![OutputFormat::Hlog] }
+    }
+}
