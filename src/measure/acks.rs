@@ -118,7 +118,8 @@ impl Acks {
 
     /// Records that the client did not take a message.
     pub fn reject(&self, send_tag: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
-        AckBatch::begin(&self.shared, &self.shared.rejections).failed(send_tag, class, message);
+        AckBatch::begin(&self.shared, &self.shared.rejections, self.shared.clock.now_ns())
+            .failed(send_tag, class, message);
     }
 
     /// The flag that ends every wait for a window.
@@ -172,9 +173,19 @@ impl AckRecorder {
         self.shared.partition(topic, partition)
     }
 
+    /// The time since the trial's epoch.
+    pub fn now_ns(&self) -> u64 {
+        self.shared.clock.now_ns()
+    }
+
     /// Begins a batch of outcomes that all became known now.
     pub fn batch(&self) -> AckBatch<'_> {
-        AckBatch::begin(&self.shared, &self.shard)
+        self.batch_at(self.now_ns())
+    }
+
+    /// Begins a batch of outcomes that all became known at `now_ns`.
+    pub fn batch_at(&self, now_ns: u64) -> AckBatch<'_> {
+        AckBatch::begin(&self.shared, &self.shard, now_ns)
     }
 }
 
@@ -215,8 +226,7 @@ struct SlowestOfBatch {
 }
 
 impl<'a> AckBatch<'a> {
-    pub(super) fn begin(shared: &'a AckState, shard: &'a Mutex<AckShard>) -> Self {
-        let now_ns = shared.clock.now_ns();
+    pub(super) fn begin(shared: &'a AckState, shard: &'a Mutex<AckShard>, now_ns: u64) -> Self {
         let shard = shard.lock();
         AckBatch {
             now_ns,

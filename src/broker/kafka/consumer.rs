@@ -1,14 +1,24 @@
 //! A member of a consumer group.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::bindings::rd_kafka_resp_err_t as Code;
-use tokio::sync::Notify;
+use rdkafka::consumer::{CommitMode, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::{Headers, OwnedMessage};
+use rdkafka::{Message, Offset, TopicPartitionList};
 use tokio::time::{Instant, timeout};
 
-use super::native::{Begin, Client, ConsumerQueue, Membership, Taken, class_of, is_unknown_topic, name_of};
-use crate::broker::{BrokerError, Consumer, Offsets, Progress, ReceiveError, Received, Subscription};
+use super::client::{self, describe, failure_class, is_unknown_topic};
+use super::connection::trace_header;
+use super::member::{Commits, ConsumerClient};
+use crate::broker::{
+    BrokerError, Consumer, Details, FailureClass, Offsets, Progress, ReceiveError, Received, Subscription,
+    TRACE_HEADER_NAME,
+};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
 
@@ -18,124 +28,211 @@ const SERVE: Duration = Duration::from_millis(500);
 /// Between questions about a topic that is new to the node that is asked.
 const PROPAGATION: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
+/// How many messages are taken at a time.
+const MAX_TAKEN: usize = 1024;
+
 /// A member of a group on one topic.
 pub struct KafkaConsumer {
-    queue: ConsumerQueue,
-    arrived: Arc<Notify>,
-    /// Whether the queue may hold more messages: it notifies only when it changes from empty to not empty.
+    /// Of a member that commits. Dropped before `client`, so that it is the last owner.
+    commits: Option<Arc<Commits>>,
+    client: ConsumerClient,
+    /// Whether the queue may hold more messages.
     unread: bool,
-    topic: String,
-    /// Without commits, requested partitions are revoked as soon as the messages taken from them are recorded.
-    commits: bool,
+    /// A message that came with a group's event, and is to be handed over.
+    kept: Option<OwnedMessage>,
     /// Why the group could not decide so far: a node of the cluster that has not heard of the topic yet.
     unknown: Option<Code>,
+    /// Partitions that were read to their end, with its offset: librdkafka reports it to members with `enable.partition.eof`.
+    ends: BTreeMap<u32, u64>,
+    /// How far the messages of one call reached, partition after partition: empty between calls.
+    reached: Vec<(u32, i64)>,
 }
 
 impl KafkaConsumer {
     /// Takes its share of the partitions, without the group's consent: every so many-th, from its own number on.
-    pub(super) fn assign(client: Client, subscription: &Subscription) -> Result<Self, BrokerError> {
+    pub(super) fn assign(client: ConsumerClient, subscription: &Subscription) -> Result<Self, BrokerError> {
         let Subscription { topic, members, member, .. } = subscription;
-        let reason = |code| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason: name_of(code) };
         // Where it begins at the latest message, its end has been committed.
         let from_committed = subscription.progress != Progress::Uncommitted || subscription.from == StartFrom::Latest;
-        let begin = if from_committed { Begin::Committed } else { Begin::First };
-        let partitions = (*member..topic.partitions as usize).step_by(*members).map(|partition| partition as i32);
-        let queue = ConsumerQueue::assign(client, &topic.name, partitions, begin).map_err(reason)?;
-        Ok(KafkaConsumer::new(queue, subscription))
+        let begin = if from_committed { Offset::Stored } else { Offset::Beginning };
+        let partitions = (*member..topic.partitions as usize).step_by(*members);
+        let list = partitions.map(|partition| (topic.name.clone(), partition as i32, begin)).collect();
+        client.context().decided();
+        client.assign(&list).map_err(|error| cannot_consume(subscription, client::reason(&error)))?;
+        Ok(KafkaConsumer::new(client, subscription))
     }
 
-    fn new(queue: ConsumerQueue, subscription: &Subscription) -> Self {
-        let arrived = queue.arrived();
+    fn new(client: ConsumerClient, subscription: &Subscription) -> Self {
         let commits = subscription.progress != Progress::Uncommitted;
-        let topic = subscription.topic.name.clone();
-        KafkaConsumer { queue, arrived, unread: true, topic, commits, unknown: None }
+        KafkaConsumer {
+            commits: commits.then(|| Arc::new(Commits::new(client.clone(), &subscription.topic.name))),
+            client,
+            unread: true,
+            kept: None,
+            unknown: None,
+            ends: BTreeMap::new(),
+            reached: Vec::new(),
+        }
     }
 
     /// Joins the group and waits until its partitions are assigned, if there is one for every member.
     pub(super) async fn join(
-        client: Client,
+        client: ConsumerClient,
         subscription: &Subscription,
         deadline: Duration,
     ) -> Result<Self, BrokerError> {
-        let topic = &subscription.topic;
-        let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
-        let queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
-        let mut consumer = KafkaConsumer::new(queue, subscription);
-        if consumer.commits {
+        let cannot = |reason: String| cannot_consume(subscription, reason);
+        client.subscribe(&[&subscription.topic.name]).map_err(|error| cannot(client::reason(&error)))?;
+        let mut consumer = KafkaConsumer::new(client, subscription);
+        if consumer.commits.is_some() {
             // It begins at the group's offsets whenever partitions are assigned to it, and may not discard messages.
             return Ok(consumer);
         }
         let deadline = Instant::now() + deadline;
-        while consumer.queue.assigned().is_empty() {
-            if subscription.member >= topic.partitions as usize {
+        while consumer.assigned_partitions().is_empty() {
+            if subscription.member >= subscription.topic.partitions as usize {
                 break;
             }
             if Instant::now() >= deadline {
-                let unknown = consumer.unknown.map(|code| format!(" ({})", name_of(code))).unwrap_or_default();
+                let unknown = consumer.unknown.map(|code| format!(" ({})", describe(code))).unwrap_or_default();
                 let group = &subscription.group;
                 return Err(cannot(format!("the group {group} assigned no partition to this member{unknown}")));
             }
             // A message that is there as soon as partitions are assigned may be one of a backlog: it is kept.
-            let events = consumer.queue.serve_events();
-            let taken = consumer.served(events);
-            if let Some(code) = taken.error {
-                return Err(cannot(name_of(code)));
-            }
-            if taken.emptied {
+            match consumer.serve_event() {
+                Ok(true) => {}
                 // A group event may come without a message: check again soon.
-                let _ = timeout(Duration::from_millis(20), consumer.arrived.notified()).await;
+                Ok(false) => _ = timeout(Duration::from_millis(20), consumer.client.arrived.notified()).await,
+                Err(code) => return Err(cannot(describe(code))),
             }
         }
         Ok(consumer)
     }
 
-    /// Does what the group requests, after its events were served.
-    fn served(&mut self, mut taken: Taken) -> Taken {
-        if taken.error.is_some_and(is_unknown_topic) && !self.queue.membership().is_some_and(Membership::has_met) {
-            self.unknown = taken.error.take();
+    /// Serves what is next in the queue: whether there was anything. A message is kept for the next [`Consumer::take`].
+    fn serve_event(&mut self) -> Result<bool, Code> {
+        self.revoke_if_requested();
+        if self.kept.is_some() {
+            return Ok(false);
         }
-        // What was just handed over is recorded only when this call has returned.
-        if taken.messages == 0 {
-            self.revoke_if_requested();
+        let error = match self.client.poll(Duration::ZERO) {
+            Some(Ok(message)) => {
+                self.kept = Some(message.detach());
+                return Ok(true);
+            }
+            Some(Err(error)) => error,
+            None => return Ok(self.client.context().was_called()),
+        };
+        self.concerns(&error).map_or(Ok(true), Err)
+    }
+
+    /// The code of an error that concerns what is consumed.
+    fn concerns(&mut self, error: &KafkaError) -> Option<Code> {
+        let member = self.client.context();
+        let code = match error {
+            KafkaError::PartitionEOF(partition) => {
+                self.ends.extend(member.take_end().map(|end| (partition.unsigned_abs(), end)));
+                return None;
+            }
+            KafkaError::MessageConsumptionFatal(_) => {
+                let fatal = self.client.client().fatal_error();
+                return Some(fatal.map_or_else(|| client::code(error), |(code, _)| code));
+            }
+            error => client::code(error),
+        };
+        match failure_class(code) {
+            // Errors of a connection, to which librdkafka connects again.
+            FailureClass::ConnectionLost | FailureClass::Timeout => None,
+            _ if is_unknown_topic(code) && !member.has_met() => {
+                self.unknown = Some(code);
+                None
+            }
+            _ => Some(code),
         }
-        taken
     }
 
     fn revoke_if_requested(&mut self) {
-        if !self.commits && self.is_revocation_requested() {
-            self.queue.revoke();
+        // Without commits, requested partitions are revoked as soon as the messages taken from them are recorded.
+        if self.commits.is_none() {
+            self.client.context().revoke(&self.client);
         }
+    }
+
+    /// Notes how far a message reaches, and hands it over.
+    fn hand_over<M: Message>(reached: &mut Vec<(u32, i64)>, message: &M, each: &mut impl FnMut(Received<'_>)) {
+        let (partition, offset) = (message.partition().unsigned_abs(), message.offset());
+        each(Received {
+            payload: message.payload().unwrap_or_default(),
+            trace_header: trace_header(message),
+            partition,
+            offset: offset.max(0) as u64,
+            redelivered: false,
+            details: &MessageDetails(message),
+        });
+        match reached.last_mut() {
+            Some((latest, reached)) if *latest == partition => *reached = offset + 1,
+            _ => reached.push((partition, offset + 1)),
+        }
+    }
+
+    /// The partitions of this member, each with the offset of the next message to take, if that is known.
+    fn assigned_partitions(&mut self) -> Vec<(u32, Option<u64>)> {
+        let Ok(list) = self.client.position() else { return Vec::new() };
+        let elements = list.elements();
+        let ends = &mut self.ends;
+        ends.retain(|partition, _| elements.iter().any(|known| known.partition().unsigned_abs() == *partition));
+        let next = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            let partition = element.partition().unsigned_abs();
+            let offset = match element.offset() {
+                Offset::Offset(offset) => u64::try_from(offset).ok(),
+                _ => None,
+            };
+            // Of a partition from which nothing was taken, only its end may be known.
+            (partition, offset.max(ends.get(&partition).copied()))
+        };
+        elements.iter().map(next).collect()
     }
 }
 
 /// Makes a group without members begin at the message that is the latest now, not at the one that is the latest when its
 /// first fetch is answered. A node that has not heard of a new topic yet is asked again.
 pub(super) async fn begin_at_latest(
-    client: &Client,
+    client: &ConsumerClient,
     subscription: &Subscription,
     timeout: Duration,
 ) -> Result<(), BrokerError> {
     let topic = &subscription.topic;
     let deadline = Instant::now() + timeout;
     let mut backoff = PROPAGATION;
+    let commit_ends = || {
+        let mut ends = TopicPartitionList::new();
+        for partition in 0..topic.partitions as i32 {
+            let (_, end) = client.fetch_watermarks(&topic.name, partition, timeout)?;
+            ends.add_partition_offset(&topic.name, partition, Offset::Offset(end))?;
+        }
+        client.commit(&ends, CommitMode::Sync)
+    };
     loop {
-        let ends = || ConsumerQueue::commit_ends(client, &topic.name, topic.partitions, timeout);
-        match tokio::task::block_in_place(ends) {
+        match tokio::task::block_in_place(commit_ends) {
             Ok(()) => return Ok(()),
-            Err(code) if is_unknown_topic(code) && Instant::now() < deadline => backoff.pause().await,
-            Err(code) => {
-                let action = "consumed from its latest message";
-                return Err(BrokerError::Topic { topic: topic.name.clone(), action, reason: name_of(code) });
+            Err(error) if is_unknown_topic(client::code(&error)) && Instant::now() < deadline => backoff.pause().await,
+            Err(error) => {
+                let (action, reason) = ("consumed from its latest message", client::reason(&error));
+                return Err(BrokerError::Topic { topic: topic.name.clone(), action, reason });
             }
         }
     }
+}
+
+fn cannot_consume(subscription: &Subscription, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: subscription.topic.name.clone(), action: "consumed", reason }
 }
 
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {
             // The queue is served after a timeout as well: a group without messages has events, too.
-            let _ = timeout(SERVE, self.arrived.notified()).await;
+            let _ = timeout(SERVE, self.client.arrived.notified()).await;
         }
         self.unread = true;
         Ok(())
@@ -145,19 +242,39 @@ impl Consumer for KafkaConsumer {
         self.take_some(usize::MAX, each)
     }
 
-    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         self.revoke_if_requested();
-        let taken = self.queue.take(most, each);
-        let taken = self.served(taken);
-        self.unread = !taken.emptied;
-        match taken.error {
-            None => Ok(taken.messages),
-            Some(code) => {
-                // A fatal error has another code.
-                let code = self.queue.fatal_error().unwrap_or(code);
-                Err(ReceiveError { class: class_of(code), message: name_of(code) })
-            }
+        let mut taken = 0;
+        let mut failure = None;
+        if let Some(message) = self.kept.take() {
+            Self::hand_over(&mut self.reached, &message, &mut each);
+            taken = 1;
         }
+        while taken < most.min(MAX_TAKEN) {
+            let error = match self.client.poll(Duration::ZERO) {
+                Some(Ok(message)) => {
+                    Self::hand_over(&mut self.reached, &message, &mut each);
+                    taken += 1;
+                    continue;
+                }
+                Some(Err(error)) => error,
+                None if self.client.context().was_called() => continue,
+                None => {
+                    self.unread = false;
+                    break;
+                }
+            };
+            failure = failure.or(self.concerns(&error));
+        }
+        if let Some(offsets) = &self.client.context().offsets {
+            offsets.advance(&self.reached);
+        }
+        self.reached.clear();
+        // What was just handed over is recorded only when this call has returned.
+        if taken == 0 {
+            self.revoke_if_requested();
+        }
+        failure.map_or(Ok(taken), |code| Err(receive_error(code)))
     }
 
     fn offsets(&mut self) -> Option<&mut impl Offsets> {
@@ -172,21 +289,53 @@ impl Consumer for KafkaConsumer {
 
 impl Offsets for KafkaConsumer {
     fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
-        let is_assigned = self.queue.membership().is_none_or(Membership::is_assigned);
-        is_assigned.then(|| self.queue.assigned())
+        self.client.context().is_assigned().then(|| self.assigned_partitions())
     }
 
     async fn commit(&mut self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
-        let committed = self.queue.commit(&self.topic, next, confirmed).await;
-        committed.map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
+        match &self.commits {
+            Some(commits) => commits.commit(next, confirmed).await.map_err(receive_error),
+            None => Ok(()),
+        }
     }
 
     fn is_revocation_requested(&self) -> bool {
-        self.queue.membership().is_some_and(Membership::is_revocation_requested)
+        self.client.context().is_revocation_requested()
     }
 
     async fn revoke(&mut self) {
-        self.queue.revoke();
+        self.client.context().revoke(&self.client);
+    }
+}
+
+fn receive_error(code: Code) -> ReceiveError {
+    ReceiveError { class: failure_class(code), message: describe(code) }
+}
+
+/// What a message carries beside its payload, taken from librdkafka when it is asked for.
+struct MessageDetails<'m, M>(&'m M);
+
+impl<M: Message> fmt::Debug for MessageDetails<'_, M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (partition, offset) = (self.0.partition(), self.0.offset());
+        formatter.debug_struct("MessageDetails").field("partition", &partition).field("offset", &offset).finish()
+    }
+}
+
+impl<M: Message> Details for MessageDetails<'_, M> {
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        self.0.key().map(Cow::Borrowed)
+    }
+
+    /// When the producer's client made it, or, with `message.timestamp.type=LogAppendTime`, when the broker stored it.
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        u64::try_from(self.0.timestamp().to_millis()?).ok()?.checked_mul(1_000_000)
+    }
+
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let headers = self.0.headers().into_iter().flat_map(Headers::iter);
+        let own = headers.filter(|header| header.key != TRACE_HEADER_NAME);
+        own.map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
     }
 }
 
@@ -199,7 +348,7 @@ mod tests {
 
     use super::*;
     use crate::broker::Topic;
-    use crate::broker::kafka::native::Role;
+    use crate::broker::kafka::member::Member;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -216,10 +365,10 @@ mod tests {
         }
     }
 
-    fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> Client {
+    fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> ConsumerClient {
         let addresses = cluster.bootstrap_servers();
         let properties = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
-        Client::new(Role::Consumer(Membership::default()), properties, None).unwrap()
+        ConsumerClient::new(properties, Member::default()).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -248,8 +397,10 @@ mod tests {
         producer.flush(TIMEOUT).unwrap();
         let subscription = Subscription { from: StartFrom::Earliest, ..subscription() };
         let mut consumer = KafkaConsumer::assign(member(&cluster), &subscription).unwrap();
-        while consumer.queue.serve_events().emptied {
-            consumer.arrived.notified().await;
+        while consumer.kept.is_none() {
+            if !consumer.serve_event().unwrap() {
+                consumer.client.arrived.notified().await;
+            }
         }
         let mut payloads = Vec::new();
         let receive = async {

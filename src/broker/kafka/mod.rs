@@ -1,24 +1,20 @@
-//! Apache Kafka through librdkafka.
+//! Apache Kafka through librdkafka, by the safe types of the crate `rdkafka`, as an application uses them.
 //!
-//! - `config`, `producer_only`, `property_values`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
-//! - `connection`, `partitions`: one producing client, the thread that takes its delivery reports, and where these are counted.
-//! - `transactions`: the transactions of a client.
-//! - `producer`, `consumer`: what the engine's tasks hold.
-//! - `topics`: created, found, removed. `durability`: what an acknowledgement meant.
-//! - `security`, `token`: TLS and credentials, and the token of SASL OAUTHBEARER.
-//! - `statistics`: librdkafka's view of its queues and of the broker.
-//! - `native`: the bindings below rdkafka's safe types.
+//! - `config`, `properties`: the `[broker.kafka]` table, and how a scenario becomes librdkafka's properties.
+//! - `client`: how rdkafka's clients are made of them, and librdkafka's errors. `token`: the token of SASL OAUTHBEARER.
+//! - `producer`, `connection`: what the engine's tasks hold, and the client that they share, with the thread that records the outcomes
+//!   of its messages and `event_queue` that wakes it. `transactions`: the transactions of a client. `statistics`: librdkafka's own.
+//! - `consumer`, `member`: what the engine's tasks hold, and rdkafka's consumer as a member of a group.
+//! - `topics`: created, found, removed.
 
+mod client;
 mod config;
 mod connection;
 mod consumer;
-mod durability;
-mod native;
-mod partitions;
+mod event_queue;
+mod member;
 mod producer;
-mod producer_only;
-mod property_values;
-mod security;
+mod properties;
 mod statistics;
 mod token;
 mod topics;
@@ -30,21 +26,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::Producer as _;
 use tokio::sync::OnceCell;
 
-use self::config::{KafkaOptions, Properties};
+use self::config::KafkaOptions;
 use self::connection::{Connection, ConnectionErrors};
 use self::consumer::{KafkaConsumer, begin_at_latest};
-use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of};
-use self::producer::KafkaProducer;
+use self::member::{ConsumerClient, GroupOffsets, Member};
+use self::producer::{HeaderSets, KafkaProducer};
+use self::properties::Properties;
 use self::token::Token;
 use self::topics::Topics;
 use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
 use super::kafka_options::TransactionOptions;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
-    kafka_cluster,
+    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
+    Topic, Unready, kafka_cluster,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
@@ -69,10 +67,9 @@ const RELEASE: Duration = Duration::from_secs(3);
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaBroker {
     connections: Vec<Arc<Connection>>,
-    handles: Mutex<BTreeMap<(usize, String), Arc<TopicHandle>>>,
     topics: Topics,
     properties: Properties,
-    header_sets: Vec<Vec<(String, String)>>,
+    header_sets: HeaderSets,
     /// Groups that leave a committed offset on the broker, and whether it has been committed.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     /// The offsets of groups that do not commit.
@@ -106,7 +103,7 @@ impl Broker for KafkaBroker {
             groups: true,
             ordered: true,
             tls: cfg!(feature = "kafka-tls"),
-            sasl: security::SASL_MECHANISMS,
+            sasl: properties::SASL_MECHANISMS,
             properties: true,
             topic_config: true,
             existing_topics: true,
@@ -156,18 +153,17 @@ impl Broker for KafkaBroker {
         if let Some(options) = transactions {
             begin_transactions(&connections, options, &addresses, setup.timeout).await?;
         }
-        let cluster = connections[0].client.cluster_id();
+        let cluster = connections[0].producer.client().fetch_cluster_id(Duration::ZERO);
         let identity = BrokerInfo {
-            client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
+            client: client::library(),
             broker: Some(kafka_cluster::cluster(cluster.as_deref(), brokers)),
             embedded: embedded.is_some(),
         };
         Ok(KafkaBroker {
-            handles: Mutex::default(),
-            topics: Topics::new(&properties, connections[0].client.clone(), setup.topic_config, bearer, setup.timeout)?,
+            topics: Topics::new(&properties, setup.topic_config, bearer, setup.timeout)?,
             connections,
             properties,
-            header_sets: setup.header_sets,
+            header_sets: HeaderSets::new(&setup.header_sets),
             committed_groups: Mutex::default(),
             offsets: Mutex::default(),
             identity,
@@ -224,53 +220,41 @@ impl Broker for KafkaBroker {
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
-        let index = producer_number % self.connections.len();
-        let connection = self.connections[index].clone();
-        let mut handles = self.handles.lock();
-        let handle = match handles.get(&(index, topic.name.clone())) {
-            Some(handle) => handle.clone(),
-            None => {
-                let handle = TopicHandle::new(connection.client.clone(), &topic.name, &self.header_sets)
-                    .map_err(BrokerError::Configuration)?;
-                let handle = Arc::new(handle);
-                handles.insert((index, topic.name.clone()), handle.clone());
-                handle
-            }
-        };
-        Ok(KafkaProducer::new(connection, handle))
+        let connection = self.connections[producer_number % self.connections.len()].clone();
+        Ok(KafkaProducer::new(connection, &topic.name, self.header_sets.clone()))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
-        config::check(&subscription.properties)?;
+        properties::check(&subscription.properties)?;
         let instance_id = self.properties.instance_id(subscription)?;
         let instance_id = instance_id.as_deref().map(|instance_id| ("group.instance.id", instance_id));
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let is_manual = self.properties.is_assignment_manual(subscription)?;
-        let (membership, own) = match subscription.progress {
-            Progress::Uncommitted if is_manual => (Membership::default(), &[][..]),
+        let (offsets, own) = match subscription.progress {
+            Progress::Uncommitted if is_manual => (None, &[][..]),
             Progress::Uncommitted => {
-                let offsets = self.offsets.lock().entry(subscription.group.clone()).or_default().clone();
-                (Membership::resuming(offsets), &[][..])
+                (Some(self.offsets.lock().entry(subscription.group.clone()).or_default().clone()), &[][..])
             }
             Progress::OfTheTrial | Progress::Kept => {
-                config::check_member(MEMBER, &subscription.properties)?;
-                (Membership::default(), MEMBER)
+                properties::check_member(MEMBER, &subscription.properties)?;
+                (None, MEMBER)
             }
         };
         if subscription.progress == Progress::OfTheTrial {
             self.committed_groups.lock().entry(subscription.group.clone()).or_default();
         }
         let own = own.iter().copied().chain(instance_id);
-        let client = Client::with_token(Role::Consumer(membership), properties.chain(own), None, self.topics.token())
-            .map_err(BrokerError::Configuration)?;
+        let member = Member::new(offsets, self.topics.token());
+        let client = ConsumerClient::new(properties.chain(own), member).map_err(BrokerError::Configuration)?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
             let committed = self.committed_groups.lock().entry(subscription.group.clone()).or_default().clone();
             committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout).await).await?;
         }
-        match is_manual {
-            true => KafkaConsumer::assign(client, subscription),
-            false => KafkaConsumer::join(client, subscription, self.timeout).await,
+        if is_manual {
+            KafkaConsumer::assign(client, subscription)
+        } else {
+            KafkaConsumer::join(client, subscription, self.timeout).await
         }
     }
 
@@ -281,10 +265,11 @@ impl Broker for KafkaBroker {
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
         if self.embedded.is_some() {
-            return durability::of_the_embedded();
+            let evidence = "librdkafka's mock cluster keeps messages in memory";
+            return Durability::new(DurabilityLevel::Memory, Some(1), [], evidence);
         }
         let settings = self.topics.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
-        kafka_cluster::durability(durability::acks(self.properties.for_producer()), topics, &settings)
+        kafka_cluster::durability(self.properties.acks(), topics, &settings)
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -303,7 +288,7 @@ impl Broker for KafkaBroker {
     }
 
     fn may_reorder(&self) -> bool {
-        durability::may_reorder(self.properties.for_producer())
+        self.properties.may_reorder()
     }
 
     fn telemetry(&self) -> Telemetry {
@@ -341,8 +326,7 @@ fn connection(index: usize, properties: &Properties, setup: &Setup<KafkaOptions>
     let id = is_transactional.then_some(("transactional.id", id.as_str()));
     let token = setup.config.security.bearer.clone();
     let settings = properties.for_producer().chain(id);
-    let client = Client::with_token(Role::Producer, settings, Some(setup.payloads.clone()), token)?;
-    Connection::start(client, setup.acks.recorder(), is_transactional).map(Arc::new)
+    Connection::new(settings, setup.acks.recorder(), is_transactional, token).map(Arc::new)
 }
 
 /// Begins the first transaction of each client.
@@ -369,15 +353,15 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
     let address = addresses.to_owned();
     let begin = Instant::now();
     loop {
-        let code = match connection.client.count_brokers(METADATA_TRY) {
-            Ok(brokers) => return Ok(brokers),
-            Err(code) => code,
+        let error = match connection.producer.client().fetch_metadata(None, METADATA_TRY) {
+            Ok(metadata) => return Ok(metadata.brokers().len()),
+            Err(error) => error,
         };
         let ConnectionErrors { last, all_down } = connection.errors();
-        let silent = || if all_down { "none of its addresses answers".to_owned() } else { name_of(code) };
+        let silent = || if all_down { "none of its addresses answers".to_owned() } else { client::reason(&error) };
         let reason = last.as_ref().map_or_else(silent, |(_, reason)| reason.clone());
         match last {
-            Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, _)) => {
+            Some((Code::Authentication, _)) => {
                 return Err(BrokerError::Authorisation { address, reason });
             }
             // Without a reason, an address was silent: the client goes on to the next one of the name. Or the reason follows a little later

@@ -3,30 +3,99 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::BaseRecord;
+
+use super::client::{self, describe, failure_class};
 use super::connection::Connection;
-use super::native::{Handed, Space, TopicHandle, class_of, name_of};
 use super::transactions::Transactions;
-use crate::broker::{Outgoing, Producer, SubmitError};
+use crate::broker::{Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 
 /// A sender to one topic, over a connection it shares with others.
 pub struct KafkaProducer {
     connection: Arc<Connection>,
-    topic: Arc<TopicHandle>,
-    space: Space,
+    topic: String,
+    header_sets: HeaderSets,
     /// The client took no message at the last attempt: the next one is made with a single message.
     refused: bool,
 }
 
-impl KafkaProducer {
-    pub(super) fn new(connection: Arc<Connection>, topic: Arc<TopicHandle>) -> Self {
-        KafkaProducer { connection, topic, space: Space::default(), refused: false }
+/// The headers that messages may have, by the number of their set.
+#[derive(Clone)]
+pub struct HeaderSets(Arc<[Option<OwnedHeaders>]>);
+
+/// The result of handing over a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handed {
+    /// So many were handled: each is in the queue, or its failure is recorded.
+    Taken(usize),
+    /// The queue is full: not even the first fitted.
+    QueueFull,
+    /// The client takes no message now, whatever it is: none was handled.
+    Refused(Code),
+}
+
+impl HeaderSets {
+    pub fn new(sets: &[Vec<(String, String)>]) -> Self {
+        let add = |headers: OwnedHeaders, (name, value): &(String, String)| {
+            headers.insert(Header { key: name, value: Some(value.as_bytes()) })
+        };
+        let headers = |set: &Vec<(String, String)>| {
+            let empty = || OwnedHeaders::new_with_capacity(set.len() + 1);
+            (!set.is_empty()).then(|| set.iter().fold(empty(), add))
+        };
+        HeaderSets(sets.iter().map(headers).collect())
     }
 
-    fn hand_over(&mut self, batch: &[Outgoing<'_>]) -> Handed {
-        let recorder = &self.connection.recorder;
-        self.topic.hand_over(batch, &mut self.space, |outgoing, code| {
-            recorder.batch().failed(outgoing.send_tag, class_of(code), || name_of(code));
-        })
+    /// A message's headers, with the engine's own one.
+    fn headers(&self, outgoing: &Outgoing<'_>, set: u32) -> Option<OwnedHeaders> {
+        let own = self.0[set as usize].clone();
+        match outgoing.trace_header {
+            None => own,
+            Some(trace_header) => {
+                let header = Header { key: TRACE_HEADER_NAME, value: Some(trace_header) };
+                Some(own.unwrap_or_else(|| OwnedHeaders::new_with_capacity(1)).insert(header))
+            }
+        }
+    }
+}
+
+impl KafkaProducer {
+    pub(super) fn new(connection: Arc<Connection>, topic: &str, header_sets: HeaderSets) -> Self {
+        KafkaProducer { connection, topic: topic.to_owned(), header_sets, refused: false }
+    }
+
+    /// Hands over as much of `batch` as fits into the queue, in order, and records the failure of each message that the client refuses
+    /// for itself (too large).
+    fn hand_over(&self, batch: &[Outgoing<'_>]) -> Handed {
+        for (index, outgoing) in batch.iter().enumerate() {
+            match self.hand_over_one(outgoing) {
+                Ok(()) => {}
+                Err(Code::QueueFull) if index == 0 => return Handed::QueueFull,
+                Err(Code::QueueFull) => return Handed::Taken(index),
+                Err(code) if index == 0 && code != Code::MessageSizeTooLarge => return Handed::Refused(code),
+                Err(code) => {
+                    let mut acks = self.connection.reports().recorder.batch();
+                    acks.failed(outgoing.send_tag, failure_class(code), || describe(code));
+                }
+            }
+        }
+        Handed::Taken(batch.len())
+    }
+
+    fn hand_over_one(&self, outgoing: &Outgoing<'_>) -> Result<(), Code> {
+        let attributes = outgoing.attributes.copied().unwrap_or_default();
+        let record: BaseRecord<'_, [u8], [u8], usize> = BaseRecord {
+            topic: &self.topic,
+            partition: attributes.partition.map(|partition| partition as i32),
+            payload: (!attributes.null_payload).then_some(outgoing.payload),
+            key: outgoing.key,
+            timestamp: None,
+            headers: self.header_sets.headers(outgoing, attributes.header_set),
+            delivery_opaque: outgoing.send_tag.to_word() as usize,
+        };
+        self.connection.producer.send(record).map_err(|(error, _)| client::code(&error))
     }
 }
 
@@ -84,15 +153,13 @@ impl Producer for KafkaProducer {
 mod tests {
     use std::time::Duration;
 
-    use rdkafka::bindings::rd_kafka_resp_err_t as Code;
     use rdkafka::consumer::{BaseConsumer, Consumer};
     use rdkafka::message::{Headers, Message, OwnedMessage};
     use rdkafka::mocking::MockCluster;
-    use rdkafka::types::RDKafkaApiKey;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
     use rdkafka::{Offset, TopicPartitionList};
 
     use super::*;
-    use crate::broker::kafka::native::{Client, Role};
     use crate::broker::{Attributes, FailureClass};
     use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
 
@@ -101,10 +168,8 @@ mod tests {
     }
 
     fn producer_with(header_sets: &[Vec<(String, String)>], acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
-        let client = Client::new(Role::Producer, properties.iter().copied(), None).unwrap();
-        let connection = Arc::new(Connection::start(client, acks.recorder(), false).unwrap());
-        let topic = TopicHandle::new(connection.client.clone(), "topic", header_sets).unwrap();
-        KafkaProducer::new(connection, Arc::new(topic))
+        let connection = Connection::new(properties.iter().copied(), acks.recorder(), false, None).unwrap();
+        KafkaProducer::new(Arc::new(connection), "topic", HeaderSets::new(header_sets))
     }
 
     fn outgoing(trace_header: Option<&'static [u8; TRACE_HEADER_BYTES]>) -> Outgoing<'static> {
@@ -114,17 +179,24 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_fatal_error_messages_are_refused_with_its_reason() {
-        for trace_header in [None, Some(&[0; TRACE_HEADER_BYTES])] {
-            let acks = Acks::new(Clock::start(), 1, false);
-            let mut producer = producer(&acks, &[("enable.idempotence", "true")]);
-            assert_eq!(producer.fatal_error(), None);
-            producer.connection.client.raise(Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH);
-            let refusal = producer.submit(&[outgoing(trace_header); 3]).await.unwrap_err();
-            assert_eq!(refusal.class, FailureClass::Fenced);
-            assert!(refusal.message.contains("raised"), "{refusal}");
-            assert_eq!(producer.fatal_error(), Some(refusal.message));
-            assert_eq!(acks.resolved(), 0, "the engine records what is refused");
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.request_errors(
+            RDKafkaApiKey::InitProducerId,
+            &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED; 4],
+        );
+        let acks = Acks::new(Clock::start(), 1, false);
+        let servers = cluster.bootstrap_servers();
+        let mut producer = producer(&acks, &[("bootstrap.servers", &servers), ("enable.idempotence", "true")]);
+        while producer.fatal_error().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        for trace_header in [None, Some(&[0; TRACE_HEADER_BYTES])] {
+            let refusal = producer.submit(&[outgoing(trace_header); 3]).await.unwrap_err();
+            assert_eq!(refusal.class, FailureClass::Authorisation);
+            assert!(refusal.message.contains("authorization failed"), "{refusal}");
+            assert_eq!(producer.fatal_error(), Some(refusal.message));
+        }
+        assert_eq!(acks.resolved(), 0, "the engine records what is refused");
     }
 
     /// As one whose configuration lacks something that it needs for every message.
@@ -144,7 +216,7 @@ mod tests {
     async fn a_node_that_has_not_heard_of_the_topic_is_sent_the_message_again() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("topic", 1, 1).unwrap();
-        cluster.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 3]);
+        cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 3]);
         let acks = Acks::new(Clock::start(), 1, false);
         let mut producer = producer(&acks, &[("bootstrap.servers", &cluster.bootstrap_servers())]);
         acks.window(0).submit(1);

@@ -53,8 +53,8 @@ pub struct Reader {
 
 impl Reader {
     /// Parses one interval's statistics. The round trip is that of the slowest broker.
-    pub fn read(&mut self, json: &str) -> Option<Telemetry> {
-        let statistics: Statistics = serde_json::from_str(json).ok()?;
+    pub fn read(&mut self, json: &[u8]) -> Option<Telemetry> {
+        let statistics: Statistics = serde_json::from_slice(json).ok()?;
         let windows =
             || statistics.brokers.values().filter_map(|broker| broker.rtt.as_ref()).filter(|window| window.cnt > 0);
         let batches = || statistics.topics.values().filter_map(|topic| topic.batchsize.as_ref());
@@ -93,11 +93,11 @@ mod tests {
             "a:1/0": {"rtt": {"cnt": 12, "p50": 2000, "p99": 3100}},
             "b:1/1": {"rtt": {"cnt": 3, "p50": 900, "p99": 9000}},
             "c:1/bootstrap": {"rtt": {"cnt": 0, "p50": 99000, "p99": 99000}}}}"#;
-        let telemetry = Reader::default().read(json).unwrap();
+        let telemetry = Reader::default().read(json.as_bytes()).unwrap();
         assert_eq!(telemetry.queue_messages, Some(22710));
         assert_eq!(telemetry.round_trip_p50_ns, Some(2_000_000));
         assert_eq!(telemetry.round_trip_p99_ns, Some(9_000_000));
-        assert!(Reader::default().read("not json").is_none());
+        assert!(Reader::default().read(b"not json").is_none());
     }
 
     #[test]
@@ -108,8 +108,8 @@ mod tests {
             )
         };
         let mut reader = Reader::default();
-        let first = reader.read(&interval(1_000, 2, 300)).unwrap();
-        let both = joined(first, reader.read(&interval(3_000, 3, 700)).unwrap());
+        let first = reader.read(interval(1_000, 2, 300).as_bytes()).unwrap();
+        let both = joined(first, reader.read(interval(3_000, 3, 700).as_bytes()).unwrap());
         let wire = both.wire.unwrap();
         assert_eq!((wire.requests, wire.raw_bytes, wire.body_bytes, wire.sent_bytes), (5, 3_000, 3_000, 1_000));
     }

@@ -1,9 +1,14 @@
-//! A token for SASL OAUTHBEARER, with what librdkafka has to know of it.
+//! The token of SASL OAUTHBEARER. librdkafka asks for one at first, and again before it expires.
 
+use std::error::Error;
+use std::ffi::{CString, c_char};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rdkafka::admin::AdminClient;
+use rdkafka::bindings::rd_kafka_oauthbearer_set_token;
+use rdkafka::client::{DefaultClientContext, OAuthToken};
 use serde::Deserialize;
 
 use crate::scenario::Secret;
@@ -46,6 +51,37 @@ impl Token {
             expires_unix_ms: exp.map_or(otherwise, |seconds| (seconds * 1e3) as i64),
             principal: sub.unwrap_or_else(|| "brokermark".to_owned()),
         })
+    }
+}
+
+/// The answer to rdkafka, which asks for a token whenever librdkafka needs one.
+///
+/// # Errors
+/// When the scenario has no token, or it cannot be read. librdkafka asks again later.
+pub fn oauth_token(secret: Option<&Secret>) -> Result<OAuthToken, Box<dyn Error>> {
+    let Token { value, principal, expires_unix_ms } = Token::read(secret.ok_or("the scenario has no token")?)?;
+    Ok(OAuthToken { token: value, principal_name: principal, lifetime_ms: expires_unix_ms })
+}
+
+/// Gives rdkafka's administrator a token, before its requests: rdkafka 0.39 does not poll the queue in which librdkafka asks for it, and
+/// has no other way to set it. Without a valid token the requests fail, and say so.
+pub fn set_admin_token(admin: &AdminClient<DefaultClientContext>, secret: &Secret) {
+    let Ok(token) = Token::read(secret) else { return };
+    let (Ok(value), Ok(principal)) = (CString::new(token.value), CString::new(token.principal)) else { return };
+    let mut reason = [0 as c_char; 512];
+    // SAFETY: the administrator's client is valid as long as the administrator is. The strings are terminated, there are no
+    // extensions, and the buffer is as long as it says. librdkafka keeps none of the pointers.
+    unsafe {
+        rd_kafka_oauthbearer_set_token(
+            admin.inner().native_ptr(),
+            value.as_ptr(),
+            token.expires_unix_ms,
+            principal.as_ptr(),
+            std::ptr::null_mut(),
+            0,
+            reason.as_mut_ptr(),
+            reason.len(),
+        );
     }
 }
 

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
-use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication, TopicResult,
+};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 
-use super::config::Properties;
-use super::native::{Client, create_topics, set_admin_token};
-use super::token::Token;
+use super::client;
+use super::properties::Properties;
+use super::token::set_admin_token;
 use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;
@@ -20,8 +20,6 @@ use crate::scenario::Secret;
 /// Creates and removes topics, and removes groups.
 pub struct Topics {
     admin: Arc<AdminClient<DefaultClientContext>>,
-    /// Makes the requests that `admin` does not tell the outcome of.
-    client: Arc<Client>,
     /// Settings of topics that are created.
     config: Vec<(String, String)>,
     /// With SASL OAUTHBEARER, where the token is.
@@ -34,19 +32,12 @@ impl Topics {
     /// When librdkafka does not accept the properties.
     pub fn new(
         properties: &Properties,
-        client: Arc<Client>,
         config: Vec<(String, String)>,
         token: Option<Secret>,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
-        let mut client_config = ClientConfig::new();
-        for (key, value) in properties.for_admin() {
-            client_config.set(key, value);
-        }
-        let admin = client_config.create().map_err(|error| BrokerError::Configuration(error.to_string()))?;
-        let topics = Topics { admin: Arc::new(admin), client, config, token, timeout };
-        topics.renew_token();
-        Ok(topics)
+        let admin = client::create(properties.for_admin(), DefaultClientContext).map_err(BrokerError::Configuration)?;
+        Ok(Topics { admin: Arc::new(admin), config, token, timeout })
     }
 
     /// With SASL OAUTHBEARER, where the token is.
@@ -54,10 +45,10 @@ impl Topics {
         self.token.clone()
     }
 
-    /// Before requests: rdkafka's administrator is not asked for a token by librdkafka. Without a valid one, the requests say so.
+    /// Before requests.
     fn renew_token(&self) {
-        if let Some(Ok(token)) = self.token.as_ref().map(Token::read) {
-            set_admin_token(&self.admin, &token);
+        if let Some(token) = &self.token {
+            set_admin_token(&self.admin, token);
         }
     }
 
@@ -69,27 +60,41 @@ impl Topics {
         };
         let found = |topic: &Topic| existing.iter().find(|(found, _)| found.name == topic.name);
         let missing: Vec<&Topic> = topics.iter().filter(|topic| found(topic).is_none()).collect();
-        let request = || create_topics(&self.client, &missing, &self.config, self.timeout);
-        let results = if missing.is_empty() { Ok(Vec::new()) } else { tokio::task::block_in_place(request) };
+        let results = self.create_all(&missing).await;
         let created = |topic: &Topic| {
             if let Some((found, _)) = found(topic) {
                 return Ok(Created::Existing(found.clone()));
             }
-            let failed = |reason: &str| topic_error(&topic.name, "created", reason.to_owned());
-            let results = results.as_ref().map_err(|reason| failed(reason))?;
-            let result = results.iter().find(|(name, _)| *name == topic.name);
-            let (_, result) = result.ok_or_else(|| failed("the response does not name it"))?;
-            let Err((code, reason)) = result else { return Ok(Created::New) };
+            let failed = |reason: String| topic_error(&topic.name, "created", reason);
+            let results = results.as_ref().map_err(|error| failed(client::reason(error)))?;
+            let mut refused = results.iter().filter_map(|result| result.as_ref().err());
+            let Some((_, code)) = refused.find(|(name, _)| *name == topic.name) else { return Ok(Created::New) };
+            // The crate gives the code of a refusal, and not the broker's own sentence.
             let advice = match code {
-                Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => {
-                    ": is `topology.replication` more than the brokers?"
+                Code::InvalidReplicationFactor => ": is `topology.replication` more than the brokers?",
+                Code::InvalidConfig => {
+                    ": correct `topology.config`; `broker.client = \"native\"` shows the broker's reason"
                 }
-                Code::RD_KAFKA_RESP_ERR_INVALID_CONFIG => ": correct `topology.config`",
                 _ => "",
             };
-            Err(failed(&format!("{}{advice}", reason.trim_end_matches('.'))))
+            Err(failed(format!("{}{advice}", client::describe(*code))))
         };
         topics.iter().map(created).collect()
+    }
+
+    async fn create_all(&self, topics: &[&Topic]) -> KafkaResult<Vec<TopicResult>> {
+        if topics.is_empty() {
+            return Ok(Vec::new());
+        }
+        let config = || self.config.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let new: Vec<NewTopic<'_>> = topics
+            .iter()
+            .map(|Topic { name, partitions, replication }| {
+                let replication = TopicReplication::Fixed(*replication as i32);
+                NewTopic { config: config(), ..NewTopic::new(name, *partitions as i32, replication) }
+            })
+            .collect();
+        self.admin.create_topics(&new, &self.options()).await
     }
 
     /// The topics as they are, those that exist.
@@ -153,10 +158,10 @@ impl Topics {
         let results = self.admin.delete_topics(&names, &self.options()).await;
         let deleted = |topic: &Topic| {
             let failed = |reason: String| topic_error(&topic.name, "removed", reason);
-            let results = results.as_ref().map_err(|error| failed(error.to_string()))?;
+            let results = results.as_ref().map_err(|error| failed(client::reason(error)))?;
             let refused = results.iter().filter_map(|result| result.as_ref().err());
             match refused.into_iter().find(|(name, _)| *name == topic.name) {
-                Some((_, code)) if *code != RDKafkaErrorCode::UnknownTopicOrPartition => Err(failed(code.to_string())),
+                Some((_, code)) if *code != Code::UnknownTopicOrPartition => Err(failed(client::describe(*code))),
                 Some(_) | None => Ok(()),
             }
         };
@@ -175,12 +180,15 @@ impl Topics {
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
         let failed = BrokerError::Client;
         let results = self.admin.delete_groups(&groups, &self.options()).await;
-        for result in results.map_err(|error| failed(format!("groups cannot be removed: {error}")))? {
+        for result in
+            results.map_err(|error| failed(format!("groups cannot be removed: {}", client::reason(&error))))?
+        {
             // One whose members have committed nothing is gone with them.
             if let Err((group, code)) = result
-                && code != RDKafkaErrorCode::GroupIdNotFound
+                && code != Code::GroupIdNotFound
             {
-                return Err(failed(format!("group '{group}' cannot be removed: {code}")));
+                let reason = client::describe(code);
+                return Err(failed(format!("group '{group}' cannot be removed: {reason}")));
             }
         }
         Ok(())
@@ -191,7 +199,7 @@ impl Topics {
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
         self.renew_token();
         let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
-            .map_err(|error: KafkaError| BrokerError::Client(error.to_string()))?;
+            .map_err(|error| BrokerError::Client(client::reason(&error)))?;
         let describe = |topic: &rdkafka::metadata::MetadataTopic| {
             let partitions = topic.partitions();
             let found = Topic {

@@ -8,41 +8,46 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::producer::{BaseProducer, Producer};
+use rdkafka::util::Timeout;
 use tokio::sync::Notify;
 
-use super::native::{Client, Handed, Remedy, TransactionError, class_of};
+use super::client::{self, failure_class};
+use super::connection::Reports;
+use super::producer::Handed;
 use crate::broker::kafka_options::TransactionOptions;
-use crate::measure::{AckRecorder, FailureClass, SendTag};
+use crate::measure::{FailureClass, SendTag};
 
-/// How long the thread waits for delivery reports before it checks whether to end.
-const FLUSH: Duration = Duration::from_millis(500);
+/// How often the thread checks whether every message has its delivery report. rdkafka's own `flush`, which `commit_transaction` calls
+/// first, checks every 100 ms.
+const FLUSH: Duration = Duration::from_millis(1);
 
 /// How long closing waits for a transaction that is being ended.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
 #[derive(Default)]
-pub struct Written(pub Mutex<Vec<(SendTag, usize)>>);
+pub struct UnsettledMessages(pub Mutex<Vec<(SendTag, usize)>>);
 
 /// The transactions of a client with one producer.
 pub struct Transactions {
-    shared: Arc<Shared>,
+    shared: Arc<TransactionThread>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    client: Arc<Client>,
-    recorder: Arc<AckRecorder>,
-    written: Arc<Written>,
+struct TransactionThread {
+    client: Arc<BaseProducer<Reports>>,
+    written: Arc<UnsettledMessages>,
     options: TransactionOptions,
-    state: Mutex<State>,
+    state: Mutex<OpenTransaction>,
     changed: Condvar,
     /// Wakes the producer when a transaction has begun.
     begun: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct OpenTransaction {
     stage: Stage,
     /// Messages of the open transaction.
     messages: usize,
@@ -77,15 +82,13 @@ impl Transactions {
     /// # Errors
     /// When it cannot begin, or the thread cannot be started.
     pub fn start(
-        client: Arc<Client>,
-        recorder: Arc<AckRecorder>,
-        written: Arc<Written>,
+        client: Arc<BaseProducer<Reports>>,
+        written: Arc<UnsettledMessages>,
         options: TransactionOptions,
     ) -> Result<Self, String> {
-        client.begin_transaction().map_err(|error| error.reason)?;
-        let shared = Arc::new(Shared {
+        client.begin_transaction().map_err(|error| client::reason(&error))?;
+        let shared = Arc::new(TransactionThread {
             client,
-            recorder,
             written,
             options,
             state: Mutex::default(),
@@ -153,7 +156,7 @@ impl Transactions {
         self.shared.changed.notify_all();
     }
 
-    fn end(&self, state: &mut State) {
+    fn end(&self, state: &mut OpenTransaction) {
         state.stage = Stage::Ending;
         self.shared.changed.notify_one();
     }
@@ -175,7 +178,7 @@ impl Drop for Transactions {
     }
 }
 
-impl Shared {
+impl TransactionThread {
     fn run(&self) {
         let mut number = 0;
         while self.wait_until_due() {
@@ -187,7 +190,7 @@ impl Shared {
         let is_open = self.state.lock().messages > 0;
         if is_open {
             // The broker does it by itself when the transaction has been open for too long.
-            let _ = self.client.abort_transaction();
+            let _ = self.client.abort_transaction(Timeout::Never);
         }
         self.state.lock().thread_ended = true;
         self.changed.notify_all();
@@ -218,13 +221,15 @@ impl Shared {
 
     /// Waits until each message of the transaction is written or has failed. A client that is done fails them by itself.
     fn flush(&self) {
-        while !self.client.flush(FLUSH) && !self.is_closing() {}
+        while self.client.flush(Duration::ZERO).is_err() && !self.is_closing() {
+            thread::sleep(FLUSH);
+        }
     }
 
     /// What is to be aborted is written before, as where a producer finds out at the end that its work is void.
     fn abort_on_purpose(&self) -> Ended {
         self.flush();
-        match self.patiently(Client::abort_transaction) {
+        match self.patiently(|client| client.abort_transaction(Timeout::Never)) {
             Ok(()) => {
                 Ended::Aborted(FailureClass::Aborted, "the scenario aborts a share of the transactions".to_owned())
             }
@@ -235,10 +240,11 @@ impl Shared {
     fn commit(&self) -> Ended {
         self.flush();
         let begin = Instant::now();
-        match self.patiently(Client::commit_transaction) {
+        match self.patiently(|client| client.commit_transaction(Timeout::Never)) {
             Ok(()) => Ended::Committed(begin.elapsed()),
-            Err(error) if error.remedy == Remedy::Abort => match self.patiently(Client::abort_transaction) {
-                Ok(()) => Ended::Aborted(class_of(error.code), why_aborted(&error)),
+            Err(error) if must_abort(&error) => match self.patiently(|client| client.abort_transaction(Timeout::Never))
+            {
+                Ok(()) => Ended::Aborted(failure_class(client::code(&error)), why_aborted(&error)),
                 Err(error) => self.fail(error),
             },
             Err(error) => self.fail(error),
@@ -246,26 +252,28 @@ impl Shared {
     }
 
     /// Makes a call again for as long as that may help.
-    fn patiently(&self, call: impl Fn(&Client) -> Result<(), TransactionError>) -> Result<(), TransactionError> {
+    fn patiently(&self, call: impl Fn(&BaseProducer<Reports>) -> KafkaResult<()>) -> KafkaResult<()> {
         loop {
             match call(&self.client) {
-                Err(error) if error.remedy == Remedy::Again && !self.is_closing() => {}
+                // The same call goes on with what it has begun.
+                Err(error) if may_repeat(&error) && !self.is_closing() => {}
                 result => return result,
             }
         }
     }
 
     /// No other transaction can begin.
-    fn fail(&self, error: TransactionError) -> Ended {
-        self.state.lock().failure.get_or_insert_with(|| format!("a transaction could not be ended: {}", error.reason));
-        Ended::Aborted(class_of(error.code), why_aborted(&error))
+    fn fail(&self, error: KafkaError) -> Ended {
+        let reason = || format!("a transaction could not be ended: {}", client::reason(&error));
+        self.state.lock().failure.get_or_insert_with(reason);
+        Ended::Aborted(failure_class(client::code(&error)), why_aborted(&error))
     }
 
     /// The outcome of each message that was written.
     fn settle(&self, ended: Ended) {
         let written = std::mem::take(&mut *self.written.0.lock());
         let is_measured = written.iter().any(|(send_tag, _)| send_tag.measured());
-        let mut acks = self.recorder.batch();
+        let mut acks = self.client.client().context().recorder.batch();
         let committed = match ended {
             Ended::Committed(took) => {
                 written.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes));
@@ -282,13 +290,10 @@ impl Shared {
     }
 
     fn begin_next(&self) {
-        let begun = match self.state.lock().failure.is_some() {
-            true => Ok(()),
-            false => self.client.begin_transaction(),
-        };
+        let begun = if self.state.lock().failure.is_some() { Ok(()) } else { self.client.begin_transaction() };
         let mut state = self.state.lock();
         if let Err(error) = begun {
-            state.failure = Some(format!("a transaction could not be begun: {}", error.reason));
+            state.failure = Some(format!("a transaction could not be begun: {}", client::reason(&error)));
         }
         state.stage = if state.failure.is_some() { Stage::Over } else { Stage::Open };
         (state.messages, state.due) = (0, None);
@@ -297,9 +302,136 @@ impl Shared {
     }
 }
 
-fn why_aborted(error: &TransactionError) -> String {
-    format!("its transaction was aborted: {}", error.reason)
+fn must_abort(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.txn_requires_abort())
 }
 
+fn may_repeat(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.is_retriable() && !error.txn_requires_abort())
+}
+
+fn why_aborted(error: &KafkaError) -> String {
+    format!("its transaction was aborted: {}", client::reason(error))
+}
+
+/// On librdkafka's mock cluster.
 #[cfg(test)]
-mod tests;
+mod tests {
+    use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::RDKafkaApiKey;
+
+    use super::*;
+    use crate::broker::kafka::connection::Connection;
+    use crate::broker::kafka::producer::{HeaderSets, KafkaProducer};
+    use crate::broker::{Outgoing, Producer};
+    use crate::measure::{Acks, Clock, Interval};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    struct Bench {
+        cluster: MockCluster<'static, DefaultProducerContext>,
+        acks: Acks,
+        producer: KafkaProducer,
+    }
+
+    impl Bench {
+        fn new(options: TransactionOptions) -> Self {
+            let cluster = MockCluster::new(1).unwrap();
+            cluster.create_topic("topic", 1, 1).unwrap();
+            let addresses = cluster.bootstrap_servers();
+            let properties = [("bootstrap.servers", addresses.as_str()), ("transactional.id", "transactions")];
+            let acks = Acks::new(Clock::start(), 1, false);
+            let connection = Arc::new(Connection::new(properties, acks.recorder(), true, None).unwrap());
+            connection.begin_transactions(options, Duration::from_secs(60)).unwrap();
+            let header_sets = HeaderSets::new(&[Vec::new()]);
+            Bench { cluster, acks, producer: KafkaProducer::new(connection, "topic", header_sets) }
+        }
+
+        async fn send(&mut self, messages: usize) -> usize {
+            let send_tag = SendTag::new(0, 0, 0, 0, true);
+            let message = Outgoing { payload: b"message", key: None, trace_header: None, attributes: None, send_tag };
+            let taken = self.producer.submit(&vec![message; messages]).await.unwrap();
+            self.acks.window(0).submit(taken as u64);
+            taken
+        }
+
+        async fn resolved(&self, messages: u64) {
+            assert!(self.acks.window(0).resolved_reaches(messages, self.acks.stopped()).await);
+        }
+
+        fn outcomes(&self) -> Interval {
+            let mut outcomes = Interval::default();
+            self.acks.close(&mut outcomes, &mut Interval::default());
+            outcomes
+        }
+    }
+
+    fn options(messages: usize, interval: Duration) -> TransactionOptions {
+        TransactionOptions { messages, interval, abort_share: 0.0 }
+    }
+
+    /// Committed and aborted transactions, and acknowledged and failed messages.
+    fn counts(outcomes: &Interval) -> (u64, u64, u64, u64) {
+        let found = outcomes.transactions.as_ref().unwrap();
+        (found.committed, found.aborted, outcomes.measured.acknowledged, outcomes.measured.failed)
+    }
+
+    #[tokio::test]
+    async fn a_transaction_has_so_many_messages_and_a_share_of_them_is_aborted() {
+        let mut bench = Bench::new(TransactionOptions { abort_share: 0.5, ..options(3, LONG) });
+        assert_eq!(bench.send(5).await, 3, "the rest belongs to the next one");
+        assert_eq!((bench.send(2).await, bench.send(2).await), (2, 1));
+        bench.resolved(6).await;
+        assert_eq!(bench.send(1).await, 1);
+        bench.producer.finish();
+        bench.resolved(7).await;
+        let outcomes = bench.outcomes();
+        assert_eq!(counts(&outcomes), (2, 1, 4, 3));
+        assert_eq!(outcomes.transactions.unwrap().commit.histogram().len(), 2);
+        assert!(outcomes.errors.iter().all(|(class, _)| class == FailureClass::Aborted));
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_stays_small_is_ended_by_its_interval() {
+        let mut bench = Bench::new(options(1000, Duration::from_millis(1)));
+        bench.send(2).await;
+        bench.resolved(2).await;
+        let (_, aborted, acknowledged, failed) = counts(&bench.outcomes());
+        assert_eq!((aborted, acknowledged, failed), (0, 2, 0));
+    }
+
+    /// librdkafka finds in the next one that the failed message's sequence number is missing, aborts it, too, and takes a new epoch.
+    #[tokio::test]
+    async fn a_transaction_with_a_message_that_failed_is_aborted_and_a_later_one_is_committed() {
+        let mut bench = Bench::new(options(2, LONG));
+        bench.cluster.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+        for transaction in 1..=3 {
+            bench.send(2).await;
+            bench.resolved(2 * transaction).await;
+        }
+        let outcomes = bench.outcomes();
+        let errors = &outcomes.errors;
+        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (2, 4), "{errors:?}");
+        let classes: Vec<_> = errors.iter().map(|(class, tally)| (class, tally.count)).collect();
+        assert_eq!(classes, [(FailureClass::TooLarge, 2), (FailureClass::Refused, 2)]);
+        assert_eq!(bench.producer.fatal_error(), None);
+    }
+
+    #[tokio::test]
+    async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
+        let mut bench = Bench::new(options(2, LONG));
+        bench.cluster.request_errors(RDKafkaApiKey::EndTxn, &[Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED]);
+        bench.send(2).await;
+        bench.resolved(2).await;
+        let outcomes = bench.outcomes();
+        assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+        assert!(outcomes.errors.iter().all(|(class, _)| class == FailureClass::Fenced));
+        let send_tag = SendTag::new(0, 0, 0, 0, true);
+        let message = Outgoing { payload: b"message", key: None, trace_header: None, attributes: None, send_tag };
+        bench.producer.submit(&[message]).await.unwrap_err();
+        let reason = bench.producer.fatal_error().unwrap();
+        assert!(reason.to_lowercase().contains("fenced"), "{reason}");
+    }
+}
