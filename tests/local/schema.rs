@@ -286,6 +286,7 @@ fn shown_values(reference: &str) -> BTreeMap<String, Value> {
         for line in block.lines() {
             if let Some(name) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
                 table = name.trim_start_matches('[').to_owned();
+                continue;
             }
             // An example of a key that has no default is marked.
             let line = line.split("#!").next().filter(|_| !line.contains("#!")).unwrap_or_default();
