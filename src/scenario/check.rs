@@ -3,16 +3,20 @@
 //!
 //! What is refused is reported and taken out, so that what is left can be read, and checked further.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
 use super::foreign_words;
-use super::parse::Context;
 use super::path::KeyPath;
 use super::problem::Problems;
 use super::suggestion::{closest, list};
+use super::tables::{alternatives, schema_of};
 use super::units::{self, UnitError};
-use super::{RankSet, Secret, Threshold, tables};
+use super::{RankSet, Secret, Threshold};
 
 /// A kind of value that JSON Schema has no type for: the name of its format, what a value should be, how to write it, and its number.
 struct Format {
@@ -66,15 +70,6 @@ const FORMATS: [Format; 7] = [
         },
     },
 ];
-
-/// The schemas of which one is to hold: those of a union without `null`, or the schema itself.
-pub(super) fn alternatives(schema: &Schema) -> Vec<&Schema> {
-    let union = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(*key)?.as_array());
-    match union {
-        Some(union) => union.iter().flat_map(alternatives).filter(|one| one["type"] != "null").collect(),
-        None => vec![schema],
-    }
-}
 
 /// The words that a schema allows.
 fn words(schema: &Schema) -> Vec<&str> {
@@ -162,9 +157,40 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// The files that a scenario names.
+pub(super) struct Files<'a> {
+    /// The scenario file's folder: relative paths start here.
+    pub directory: &'a Path,
+    /// The files that payloads are made from, by the path that the scenario has.
+    pub of_payloads: RefCell<BTreeMap<String, PathBuf>>,
+}
+
+impl Files<'_> {
+    /// The path of a file that must be there. Relative ones start at the scenario's own folder.
+    fn existing(&self, text: &str, key: &KeyPath, problems: &Problems) -> Option<PathBuf> {
+        let path = self.directory.join(text);
+        let (what, advice) = match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => return Some(path),
+            Ok(found) if found.is_dir() => ("is a directory", "name a file in it"),
+            Ok(_) => (
+                "is a pipe or a device, which can be read only once",
+                "write its contents to a file, and name that file",
+            ),
+            Err(_) => ("does not exist", "a relative path starts at the scenario's own folder"),
+        };
+        problems.value(key.clone(), format!("`{key}`: the file {} {what}", path.display()), advice);
+        None
+    }
+}
+
+/// `{ env = … }` or `{ file = … }`, rightly or wrongly written.
+pub(super) fn is_secret_source(table: &Table) -> bool {
+    !table.is_empty() && table.keys().all(|key| key == "env" || key == "file")
+}
+
 /// One pass over a scenario.
 pub(super) struct Check<'a> {
-    pub context: &'a Context<'a>,
+    pub files: &'a Files<'a>,
     pub problems: &'a Problems,
     /// Whether files must be there. Those of brokers' and sinks' own tables are opened when they connect.
     pub files_exist: bool,
@@ -458,13 +484,13 @@ impl Check<'_> {
         }
         match format_of(schema) {
             "existing-file" if !self.files_exist => {
-                *text = self.context.directory.join(&*text).display().to_string();
+                *text = self.files.directory.join(&*text).display().to_string();
                 true
             }
             "existing-file" | "payload-file" => {
-                let Some(found) = self.context.existing_file(text, path, self.problems) else { return false };
+                let Some(found) = self.files.existing(text, path, self.problems) else { return false };
                 if format_of(schema) == "payload-file" {
-                    self.context.payload_files.borrow_mut().insert(text.clone(), found.clone());
+                    self.files.of_payloads.borrow_mut().insert(text.clone(), found.clone());
                 }
                 *text = found.display().to_string();
                 true
@@ -488,11 +514,11 @@ impl Check<'_> {
     /// The text of a property that is a secret.
     fn property(&self, table: &mut Table, schema: &Schema, path: &KeyPath) -> Option<String> {
         let mut secret = Value::Table(std::mem::take(table));
-        if !super::parse::is_secret_source(secret.as_table()?) {
+        if !is_secret_source(secret.as_table()?) {
             self.wrong_type(&secret, schema, path);
             return None;
         }
-        if !self.value(&mut secret, &tables::schema_of::<Secret>().to_value(), path) {
+        if !self.value(&mut secret, &schema_of::<Secret>().to_value(), path) {
             return None;
         }
         let secret: Secret = secret.try_into().ok()?;

@@ -61,7 +61,7 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
     let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
     let (name, output) = parse::read_identity(&table, &context);
-    let payload_files = context.payload_files.take();
+    let payload_files = context.files.of_payloads.take();
     let (text, pause, until) = (mask_document(&mut document), points.sweep.pause, points.sweep.until.clone());
     Ok(Plan { name, text, output, payload_files, pause, until, trials: points.trials() })
 }

@@ -56,7 +56,7 @@ impl Axis {
 /// Reads the sweep of a scenario; without one there is a single point and a single trial.
 pub(super) fn read(scenario: &Table, context: &Context<'_>, problems: &Problems) -> Sweep {
     let path = KeyPath::of(&["sweep"]);
-    let check = Check { context, problems, files_exist: true };
+    let check = Check { files: &context.files, problems, files_exist: true };
     let mut value = scenario.get("sweep").cloned().unwrap_or_else(|| Value::Table(Table::new()));
     let is_table = check.value(&mut value, &context.schema["properties"]["sweep"], &path);
     let table = is_table.then(|| value.try_into::<SweepTable>().ok()).flatten().unwrap_or_default();

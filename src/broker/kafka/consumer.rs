@@ -13,8 +13,8 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use tokio::time::{Instant, timeout};
 
 use super::client::{self, describe, failure_class, is_unknown_topic};
-use super::connection::trace_header;
 use super::member::{Commits, ConsumerClient};
+use super::reports::trace_header;
 use crate::broker::{
     BrokerError, Consumer, Details, FailureClass, Offsets, Progress, ReceiveError, Received, Subscription,
     TRACE_HEADER_NAME,

@@ -2,8 +2,8 @@
 //!
 //! - `config`, `properties`: the `[broker.kafka]` table, and how a scenario becomes librdkafka's properties.
 //! - `client`: how rdkafka's clients are made of them, and librdkafka's errors. `token`: the token of SASL OAUTHBEARER.
-//! - `producer`, `connection`: what the engine's tasks hold, and the client that they share, with the thread that records the outcomes
-//!   of its messages and `event_queue` that wakes it. `transactions`: the transactions of a client. `statistics`: librdkafka's own.
+//! - `producer`, `connection`: what the engine's tasks hold, and the client that they share. `reports`: the outcomes of its messages, which
+//!   a thread records that `event_queue` wakes. `transactions`: the transactions of a client. `statistics`: librdkafka's own.
 //! - `consumer`, `member`: what the engine's tasks hold, and rdkafka's consumer as a member of a group.
 //! - `topics`: created, found, removed.
 
@@ -15,6 +15,7 @@ mod event_queue;
 mod member;
 mod producer;
 mod properties;
+mod reports;
 mod statistics;
 mod token;
 mod topics;
@@ -31,11 +32,12 @@ use rdkafka::producer::Producer as _;
 use tokio::sync::OnceCell;
 
 use self::config::KafkaOptions;
-use self::connection::{Connection, ConnectionErrors};
+use self::connection::Connection;
 use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::member::{ConsumerClient, GroupOffsets, Member};
 use self::producer::{HeaderSets, KafkaProducer};
 use self::properties::Properties;
+use self::reports::ConnectionErrors;
 use self::token::Token;
 use self::topics::Topics;
 use super::kafka_cluster::{TOPICS_PER_REQUEST, only};

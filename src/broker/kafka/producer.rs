@@ -9,7 +9,7 @@ use rdkafka::producer::BaseRecord;
 
 use super::client::{self, describe, failure_class};
 use super::connection::Connection;
-use super::transactions::Transactions;
+use super::transactions::{Handed, Transactions};
 use crate::broker::{Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 
 /// A sender to one topic, over a connection it shares with others.
@@ -24,17 +24,6 @@ pub struct KafkaProducer {
 /// The headers that messages may have, by the number of their set.
 #[derive(Clone)]
 pub struct HeaderSets(Arc<[Option<OwnedHeaders>]>);
-
-/// The result of handing over a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handed {
-    /// So many were handled: each is in the queue, or its failure is recorded.
-    Taken(usize),
-    /// The queue is full: not even the first fitted.
-    QueueFull,
-    /// The client takes no message now, whatever it is: none was handled.
-    Refused(Code),
-}
 
 impl HeaderSets {
     pub fn new(sets: &[Vec<(String, String)>]) -> Self {

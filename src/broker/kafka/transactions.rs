@@ -8,16 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, Producer};
 use rdkafka::util::Timeout;
 use tokio::sync::Notify;
 
 use super::client::{self, failure_class};
-use super::connection::Reports;
-use super::producer::Handed;
+use super::reports::{Reports, UnsettledMessages};
 use crate::broker::kafka_options::TransactionOptions;
-use crate::measure::{FailureClass, SendTag};
+use crate::measure::FailureClass;
 
 /// How often the thread checks whether every message has its delivery report. rdkafka's own `flush`, which `commit_transaction` calls
 /// first, checks every 100 ms.
@@ -26,9 +25,16 @@ const FLUSH: Duration = Duration::from_millis(1);
 /// How long closing waits for a transaction that is being ended.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
-#[derive(Default)]
-pub struct UnsettledMessages(pub Mutex<Vec<(SendTag, usize)>>);
+/// The result of handing over a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handed {
+    /// So many were handled: each is in the queue, or its failure is recorded.
+    Taken(usize),
+    /// The queue is full: not even the first fitted.
+    QueueFull,
+    /// The client takes no message now, whatever it is: none was handled.
+    Refused(Code),
+}
 
 /// The transactions of a client with one producer.
 pub struct Transactions {
@@ -326,7 +332,7 @@ mod tests {
     use crate::broker::kafka::connection::Connection;
     use crate::broker::kafka::producer::{HeaderSets, KafkaProducer};
     use crate::broker::{Outgoing, Producer};
-    use crate::measure::{Acks, Clock, Interval};
+    use crate::measure::{Acks, Clock, Interval, SendTag};
 
     const LONG: Duration = Duration::from_secs(3600);
 

@@ -131,7 +131,7 @@ pub(super) fn own_table(
 ) {
     let before = reader.problems.count();
     let problems = reader.problems;
-    Check { context: reader.context, problems, files_exist: false }.value(value, schema, place);
+    Check { files: &reader.context.files, problems, files_exist: false }.value(value, schema, place);
     let Some(table) = value.as_table().filter(|_| problems.count() == before) else { return };
     let Err(error) = check(table.clone()) else { return };
     let culprit = culprit(table, check, error.message());

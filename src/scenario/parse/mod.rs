@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
-use super::check::Check;
+use super::check::{Check, Files, is_secret_source};
 use super::path::KeyPath;
 use super::problem::{OwnKeys, Problems, SourcePosition, Tables};
 use super::suggestion::list;
@@ -73,14 +73,12 @@ pub(super) struct Context<'a> {
     tables: Tables,
     /// The schemas of brokers' and sinks' own tables, by their kinds.
     own_schemas: RefCell<BTreeMap<String, Rc<Schema>>>,
-    /// The scenario file's folder: relative paths start here.
-    pub directory: &'a Path,
+    /// The files that it names.
+    pub files: Files<'a>,
     /// The scenario's name where it gives none.
     pub default_name: String,
     /// What is known of the files read as payloads, so that a sweep reads each only once.
     line_files: RefCell<BTreeMap<PathBuf, Result<payload::LineSizes, String>>>,
-    /// The files that payloads are made from, by the path that the scenario has.
-    pub payload_files: RefCell<BTreeMap<String, PathBuf>>,
 }
 
 impl<'a> Context<'a> {
@@ -95,10 +93,9 @@ impl<'a> Context<'a> {
             tables: tables::tables_of(&schema).into(),
             schema,
             own_schemas: RefCell::default(),
-            directory,
+            files: Files { directory, of_payloads: RefCell::default() },
             default_name,
             line_files: RefCell::default(),
-            payload_files: RefCell::default(),
         }
     }
 
@@ -110,22 +107,6 @@ impl<'a> Context<'a> {
     /// The schema of the own table of a kind of broker or sink.
     fn own_schema(&self, kind: String, schema: fn() -> schemars::Schema) -> Rc<Schema> {
         self.own_schemas.borrow_mut().entry(kind).or_insert_with(|| Rc::new(schema().to_value())).clone()
-    }
-
-    /// The path of a file that must be there. Relative ones start at the scenario's own folder.
-    pub(super) fn existing_file(&self, text: &str, key: &KeyPath, problems: &Problems) -> Option<PathBuf> {
-        let path = self.directory.join(text);
-        let (what, advice) = match std::fs::metadata(&path) {
-            Ok(found) if found.is_file() => return Some(path),
-            Ok(found) if found.is_dir() => ("is a directory", "name a file in it"),
-            Ok(_) => (
-                "is a pipe or a device, which can be read only once",
-                "write its contents to a file, and name that file",
-            ),
-            Err(_) => ("does not exist", "a relative path starts at the scenario's own folder"),
-        };
-        problems.value(key.clone(), format!("`{key}`: the file {} {what}", path.display()), advice);
-        None
     }
 }
 
@@ -181,7 +162,12 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let mut checked = table.clone();
     // It is the same for all points, and was checked before.
     checked.remove("sweep");
-    Check { context, problems, files_exist: true }.table(&mut checked, &context.schema, &[], &KeyPath::default());
+    Check { files: &context.files, problems, files_exist: true }.table(
+        &mut checked,
+        &context.schema,
+        &[],
+        &KeyPath::default(),
+    );
     let mut tables: ScenarioTables = read_tables(&checked, problems)?;
     let broker = tables.broker.as_ref().and_then(|broker| broker::read(broker, &checked, reader));
     let topology = topology(reader, &tables);
@@ -369,9 +355,4 @@ fn collect(prefix: &str, table: Table, flat: &mut Table) {
             }
         }
     }
-}
-
-/// `{ env = … }` or `{ file = … }`, rightly or wrongly written.
-pub(super) fn is_secret_source(table: &Table) -> bool {
-    !table.is_empty() && table.keys().all(|key| key == "env" || key == "file")
 }

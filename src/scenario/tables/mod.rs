@@ -228,7 +228,7 @@ pub(super) fn tables_of(schema: &Value) -> Vec<(String, Vec<String>)> {
 fn collect_tables(prefix: &str, schema: &Value, found: &mut Vec<(String, Vec<String>)>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        let all = super::check::alternatives(property);
+        let all = alternatives(property);
         let tables: Vec<&Value> = all.into_iter().filter(|one| one["properties"].is_object()).collect();
         let [table] = tables.as_slice() else { continue };
         let keys = table["properties"].as_object().into_iter().flat_map(|keys| keys.keys().cloned());
@@ -237,5 +237,14 @@ fn collect_tables(prefix: &str, schema: &Value, found: &mut Vec<(String, Vec<Str
         if path == "broker" || prefix.starts_with("broker") {
             collect_tables(&path, table, found);
         }
+    }
+}
+
+/// The schemas of which one is to hold: those of a union without `null`, or the schema itself.
+pub(super) fn alternatives(schema: &Value) -> Vec<&Value> {
+    let union = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(*key)?.as_array());
+    match union {
+        Some(union) => union.iter().flat_map(alternatives).filter(|one| one["type"] != "null").collect(),
+        None => vec![schema],
     }
 }

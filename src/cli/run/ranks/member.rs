@@ -14,7 +14,7 @@ use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
 use super::{Exit, RunArguments, RunSpec, connect, divided, failed};
 use crate::cli::load_threads::LoadThreads;
-use crate::cli::merge::{read, with_record};
+use crate::distributed::KeptShare;
 use crate::engine::{
     ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier,
     TrialIdentity, run_scenario,
@@ -140,11 +140,11 @@ impl Part<'_> {
         }
         let failed = |reason: String, interrupted: bool| FromRank::Failed { reason, interrupted, has_topics };
         let told = match result {
-            Ok(None) => match read(&path) {
+            Ok(None) => match KeptShare::read(&path) {
                 Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: None },
                 Err(error) => failed(error.to_string(), false),
             },
-            Ok(Some(Unwritten { record, messages, reason })) => match with_record(&path, record, messages) {
+            Ok(Some(Unwritten { record, messages, reason })) => match KeptShare::with_record(&path, record, messages) {
                 Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: Some(reason) },
                 Err(error) => failed(error.to_string(), false),
             },

@@ -1,0 +1,244 @@
+//! What rdkafka tells of a producing client when it is polled: the outcomes of messages, errors and statistics.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use rdkafka::client::{ClientContext, OAuthToken};
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::{BorrowedMessage, DeliveryResult, Headers};
+use rdkafka::producer::ProducerContext;
+use rdkafka::util::current_time_millis;
+use rdkafka::{Message, Timestamp};
+use tokio::sync::Notify;
+
+use super::client::{self, describe, failure_class};
+use super::statistics;
+use super::token::oauth_token;
+use crate::broker::{TRACE_HEADER_NAME, Telemetry};
+use crate::measure::{AckRecorder, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
+use crate::scenario::Secret;
+
+/// By how much the times of two clocks may differ that were read one after the other.
+const CLOCK_SLACK_NS: u64 = 10_000_000_000;
+
+// A send tag's word fits rdkafka's opaque value, which costs no allocation.
+const _: () = assert!(size_of::<usize>() >= size_of::<u64>());
+
+/// What rdkafka tells of a client when it is polled.
+pub struct Reports {
+    pub recorder: AckRecorder,
+    outcomes: Mutex<Outcomes>,
+    /// Wakes producers when an event has freed capacity in the client's queue.
+    pub capacity: Notify,
+    /// Messages that wait for the end of their transaction; `None`: they are sent without.
+    pub written: Option<Arc<UnsettledMessages>>,
+    pub errors: Mutex<ConnectionErrors>,
+    pub statistics: Mutex<(statistics::Reader, Telemetry)>,
+    token: Option<Secret>,
+    pub ended: AtomicBool,
+}
+
+/// The outcomes in the event that is being served: empty between events.
+#[derive(Default)]
+struct Outcomes {
+    /// When the event came, since the trial's epoch; `None`: it has no outcome so far.
+    now_ns: Option<u64>,
+    all: Vec<Outcome>,
+    partitions: KnownPartitions,
+    /// Whether rdkafka has called, for an outcome or for anything else.
+    was_called: bool,
+}
+
+struct Outcome {
+    send_tag: SendTag,
+    payload_bytes: usize,
+    partition: PartitionIndex,
+    /// `None`: the message was delivered.
+    error: Option<Code>,
+}
+
+/// The errors of a client.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionErrors {
+    /// The last error of one broker: why it does not answer.
+    pub last: Option<(Code, String)>,
+    /// Whether no broker could be reached at some time. It explains less than `last`, so it does not replace it.
+    pub all_down: bool,
+}
+
+/// The partitions of which a client has had reports. The key is the address of librdkafka's topic, and the partition.
+#[derive(Default)]
+struct KnownPartitions {
+    all: BTreeMap<(usize, i32), PartitionIndex>,
+    /// The partition of the last report: successive reports are nearly always of one partition.
+    last: Option<((usize, i32), PartitionIndex)>,
+}
+
+/// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
+#[derive(Default)]
+pub struct UnsettledMessages(pub Mutex<Vec<(SendTag, usize)>>);
+
+impl ProducerContext for Reports {
+    /// The send tag's first word, which is not a pointer to anything.
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, word: usize) {
+        let (message, error) = match result {
+            Ok(message) => (message, None),
+            Err((error, message)) => (message, Some(client::code(error))),
+        };
+        let mut outcomes = self.outcomes.lock();
+        outcomes.was_called = true;
+        let now_ns = *outcomes.now_ns.get_or_insert_with(|| self.recorder.now_ns());
+        let send_tag = self.send_tag(word as u64, message, now_ns);
+        let payload_bytes = message.payload_len();
+        match (error, &self.written) {
+            // Those that the end of a transaction has taken with it wait for that end, too.
+            (None | Some(Code::PurgeQueue | Code::PurgeInflight), Some(written)) => {
+                written.0.lock().push((send_tag, payload_bytes));
+            }
+            _ => {
+                let partition = outcomes.partitions.index(message, &self.recorder);
+                outcomes.all.push(Outcome { send_tag, payload_bytes, partition, error });
+            }
+        }
+    }
+}
+
+impl ClientContext for Reports {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {
+        self.called();
+    }
+
+    fn stats_raw(&self, json: &[u8]) {
+        self.called();
+        let (reader, telemetry) = &mut *self.statistics.lock();
+        if let Some(latest) = reader.read(json) {
+            *telemetry = statistics::joined(*telemetry, latest);
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.called();
+        let mut errors = self.errors.lock();
+        match client::code(&error) {
+            Code::AllBrokersDown => errors.all_down = true,
+            code => errors.last = Some((code, client::without_circumstances(reason))),
+        }
+    }
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        self.called();
+        oauth_token(self.token.as_ref())
+    }
+}
+
+impl Reports {
+    pub fn new(recorder: AckRecorder, is_transactional: bool, token: Option<Secret>) -> Self {
+        Reports {
+            recorder,
+            outcomes: Mutex::default(),
+            capacity: Notify::new(),
+            written: is_transactional.then(Arc::default),
+            errors: Mutex::default(),
+            statistics: Mutex::default(),
+            token,
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    fn called(&self) {
+        self.outcomes.lock().was_called = true;
+    }
+
+    /// Records the outcomes in the event that was served. Whether there was an event.
+    pub fn end_of_event(&self) -> bool {
+        let mut outcomes = self.outcomes.lock();
+        let was_called = mem::take(&mut outcomes.was_called);
+        if let Some(now_ns) = outcomes.now_ns.take() {
+            let mut acks = self.recorder.batch_at(now_ns);
+            for Outcome { send_tag, payload_bytes, partition, error } in outcomes.all.drain(..) {
+                match error {
+                    None => {
+                        acks.to_partition(partition);
+                        acks.acknowledged(send_tag, payload_bytes);
+                    }
+                    Some(code) => acks.failed(send_tag, failure_class(code), || self.explain(code)),
+                }
+            }
+        }
+        drop(outcomes);
+        if was_called {
+            self.capacity.notify_waiters();
+        }
+        was_called
+    }
+
+    /// librdkafka carries one word of the send tag. The other one is restored: the sequence from the message's own trace header, and
+    /// the upper bits of the time sent, once there are any, from the message's time stamp.
+    fn send_tag(&self, word: u64, message: &BorrowedMessage<'_>, now_ns: u64) -> SendTag {
+        let age_ns = if SendTag::is_first_turn(now_ns) { 0 } else { age_ns(message) };
+        let sent_by_ns = now_ns.saturating_sub(age_ns.saturating_sub(CLOCK_SLACK_NS));
+        let sequence = if self.recorder.needs_sequences() { sequence(message) } else { 0 };
+        SendTag::from_word(word, sequence, sent_by_ns)
+    }
+
+    /// A message's error, with the client's last error: "timed out" alone does not explain it.
+    pub fn explain(&self, code: Code) -> String {
+        match &self.errors.lock().last {
+            Some((_, last)) => format!("{} (last error of the client: {last})", describe(code)),
+            None => describe(code),
+        }
+    }
+}
+
+impl KnownPartitions {
+    #[inline]
+    fn index(&mut self, message: &BorrowedMessage<'_>, recorder: &AckRecorder) -> PartitionIndex {
+        let key = (message.topic_ptr() as usize, message.partition());
+        match self.last {
+            Some((last, index)) if last == key => index,
+            _ => {
+                // A message that was not written has no partition.
+                let index = || match u32::try_from(key.1) {
+                    Ok(number) => recorder.partition(message.topic(), Some(number)),
+                    Err(_) => PartitionIndex::UNKNOWN,
+                };
+                let index = *self.all.entry(key).or_insert_with(index);
+                self.last = Some((key, index));
+                index
+            }
+        }
+    }
+}
+
+/// How long ago the client made the message. 0 if its time stamp is the broker's.
+fn age_ns(message: &BorrowedMessage<'_>) -> u64 {
+    match message.timestamp() {
+        Timestamp::CreateTime(created_ms) => {
+            u64::try_from(current_time_millis() - created_ms).unwrap_or(0).saturating_mul(1_000_000)
+        }
+        _ => 0,
+    }
+}
+
+/// The message's number, from the trace header beside its payload or in it.
+fn sequence(message: &BorrowedMessage<'_>) -> u64 {
+    let sealed = trace_header(message).or(message.payload()).unwrap_or_default();
+    TraceHeader::sequence_of(sealed).unwrap_or(UNKNOWN_SEQUENCE)
+}
+
+/// The engine's own header of a message that carries one beside its payload.
+pub fn trace_header<M: Message>(message: &M) -> Option<&[u8]> {
+    let headers = message.headers()?;
+    // It is the last one, unless another program has sent the message on.
+    let mut all = (0..headers.count()).rev().filter_map(|index| headers.try_get(index));
+    all.find(|header| header.key == TRACE_HEADER_NAME)?.value
+}
