@@ -212,6 +212,12 @@ impl<'a> Probing<'a> {
             run.insert("drain_deadline".to_owned(), milliseconds(scenario.run.drain_deadline));
             run.insert("catch_up_deadline".to_owned(), milliseconds(scenario.run.catch_up_deadline));
         }
+        let Trial { document, defaults, .. } = &mut trial;
+        let is_written = |key: &str| document.pointer(&format!("/{}", key.replace('.', "/"))).is_some();
+        defaults.retain(|key, _| !key.starts_with("load.") && !is_written(key));
+        if !is_written("load.model") {
+            defaults.insert("load.model".to_owned(), json!("open"));
+        }
         trial
     }
 

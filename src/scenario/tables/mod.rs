@@ -119,14 +119,16 @@ impl ScenarioTables {
     }
 }
 
-/// Sets a key, unless it leads through something that is not a table.
+/// Sets a key, unless it is written already or leads through something that is not a table.
 fn insert(scenario: &mut Value, key: &str, value: &Value) {
     let mut place = scenario;
     for step in key.split('.') {
         let Some(table) = place.as_object_mut() else { return };
         place = table.entry(step).or_insert_with(|| json!({}));
     }
-    *place = value.clone();
+    if place.as_object().is_some_and(|table| table.is_empty()) {
+        *place = value.clone();
+    }
 }
 
 fn collect_absent(prefix: &str, all: &Value, written: &Value, found: &mut BTreeMap<String, Value>) {

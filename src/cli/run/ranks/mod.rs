@@ -216,7 +216,10 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
 fn on_cores_of(place: &Place, mut plan: Plan) -> Plan {
     let part = place.cores(cores_available(), CoreSet::allowed());
     for trial in &mut plan.trials {
-        trial.scenario.threads.count.get_or_insert(part);
+        if trial.scenario.threads.count.is_none() {
+            trial.scenario.threads.count = Some(part);
+            trial.defaults.insert("run.threads".to_owned(), part.into());
+        }
     }
     plan
 }
