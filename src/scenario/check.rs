@@ -401,7 +401,7 @@ impl Check<'_> {
         self.problems.key(path.key(key), message, format!("remove it, or write `{}`", kind(other)));
     }
 
-    fn list(&self, values: &mut Vec<Value>, outer: &Schema, schema: &Schema, path: &KeyPath) -> bool {
+    fn list(&self, values: &mut [Value], outer: &Schema, schema: &Schema, path: &KeyPath) -> bool {
         let bound = |key: &str| schema[key].as_u64().and_then(|bound| usize::try_from(bound).ok());
         let (least, most) = (bound("minItems").unwrap_or(0), bound("maxItems").unwrap_or(usize::MAX));
         let advice = advice_of(schema).or_else(|| advice_of(outer));

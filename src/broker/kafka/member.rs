@@ -197,7 +197,7 @@ impl ConsumerContext for Member {
             }
             _ if partitions.leaving => unassign(consumer, list),
             _ => {
-                let earlier = mem::replace(&mut partitions.requested, Some(list.clone()));
+                let earlier = partitions.requested.replace(list.clone());
                 if let Some(earlier) = earlier {
                     unassign(consumer, &earlier);
                 }
