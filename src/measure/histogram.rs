@@ -92,7 +92,7 @@ const CELLS_PER_DOUBLING: usize = 1 << CELL_BITS;
 /// Smaller values, in units, have a cell each.
 const EXACT: u64 = 2 << CELL_BITS;
 
-/// The last doubling ends above [`MAX_LATENCY_NS`](crate::limits::MAX_LATENCY_NS): 2³⁴ units are 1,100 s.
+/// The last doubling ends above [`MAX_LATENCY_NS`]: 2³⁴ units are 1,100 s.
 const DOUBLINGS: usize = 34 - CELL_BITS as usize - 1;
 
 const CELLS: usize = EXACT as usize + DOUBLINGS * CELLS_PER_DOUBLING;
@@ -189,7 +189,7 @@ fn middle_of(cell: usize) -> u64 {
 pub const BIN_NS: u64 = 100_000_000;
 
 /// The longest latencies of measured messages, in nanoseconds: 0 without such messages. Rounded to 24 bits, which leaves each in its
-/// bucket of a [`Distribution`](super::Distribution).
+/// bucket of a [`Distribution`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Slowest {
     pub response_ns: f32,

@@ -317,7 +317,7 @@ pub struct JointSecond {
 }
 
 impl JointSecond {
-    /// Adds a rank's second, with its headline latencies as [`FromRank::Second`](super::FromRank::Second) has them.
+    /// Adds a rank's second, with its headline latencies as [`FromRank::Second`] has them.
     pub fn add(&mut self, counters: Counters, latencies: &str) {
         self.counters.add(&counters);
         self.counters.phase = counters.phase;

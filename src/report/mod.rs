@@ -2,7 +2,7 @@
 //! its script. The same records give the same bytes.
 //!
 //! - `read`: runs from their directories. `section`: the charts of a page, from records. `tiles`: the largest figures.
-//! - `html`: what [`present`](crate::present) says, as HTML. `svg`: charts as text. `figure`: a chart with its sentence and its table.
+//! - `html`: what [`present`] says, as HTML. `svg`: charts as text. `figure`: a chart with its sentence and its table.
 //! - `page`: the document. `theme`: its colours.
 
 mod figure;

@@ -234,7 +234,7 @@ impl MessageDetails<'_> {
 }
 
 impl Details for MessageDetails<'_> {
-    /// The message's id, which carries the key (see [`write_key`]): the first of the properties.
+    /// The message's id, which carries the key (see `write_key`): the first of the properties.
     fn key(&self) -> Option<Cow<'_, [u8]>> {
         let mut properties = Decoder::new(self.section(SectionKind::Properties)?);
         let [code @ (format::LIST_8 | format::LIST_32)] = properties.array().ok()? else { return None };

@@ -107,7 +107,7 @@ pub async fn ended(
     (met, crashes)
 }
 
-/// As [`consume`](consume), at this pace. A message arrives when the consumer begins with it.
+/// As [`consume`], at this pace. A message arrives when the consumer begins with it.
 pub async fn work<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,

@@ -1,7 +1,7 @@
 //! The tables of the scenario language, as they are written: one field for each key.
 //!
 //! A field's documentation, type, default and range are the reference of its key: the JSON Schema is derived from them, and
-//! [`super::check`] checks a scenario against that schema before it becomes one of these types. What concerns several keys is checked
+//! `super::check` checks a scenario against that schema before it becomes one of these types. What concerns several keys is checked
 //! where a table becomes a part of the [`super::Scenario`].
 //!
 //! Beside what JSON Schema has, a schema here may have `x-wanted`, what a value should be, and `x-advice`, how to write it.
