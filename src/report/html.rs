@@ -94,8 +94,14 @@ pub fn table(table: &Table) -> String {
         return String::new();
     }
     let align = |align: Align| if align == Align::Left { " class=t" } else { "" };
-    let heads =
-        table.columns.iter().map(|column| format!("<th{}>{}</th>", align(column.align), escape(column.title.trim())));
+    // A key may break behind its dots.
+    let heads = table.columns.iter().map(|column| {
+        format!(
+            "<th{}>{}</th>",
+            align(column.align),
+            escape(column.title.trim()).replace('.', ".<wbr>").replace(".<wbr>9", ".9")
+        )
+    });
     let row = |row: usize| {
         let cell = |text: &str| escape(text.trim_end());
         let cells = table.columns.iter().map(|column| {
