@@ -74,4 +74,5 @@ fn has(scenario: &Table, key: &str) -> bool {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/cli/replaced_keys.rs"]
 mod tests;

@@ -281,4 +281,5 @@ fn clause(sentence: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/evaluate/probe.rs"]
 mod tests;

@@ -458,4 +458,5 @@ impl AckState {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/measure/acks.rs"]
 mod tests;

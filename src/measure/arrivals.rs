@@ -447,4 +447,5 @@ impl Group {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/measure/arrivals.rs"]
 mod tests;

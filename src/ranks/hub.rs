@@ -360,4 +360,5 @@ impl JointSecond {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/ranks/hub.rs"]
 mod tests;

@@ -225,4 +225,5 @@ impl Topology {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/scenario/share.rs"]
 mod tests;

@@ -12,6 +12,7 @@ mod message;
 mod script;
 mod server;
 #[cfg(test)]
+#[path = "../../../tests/unit/broker/null/mod.rs"]
 mod tests;
 mod topic;
 

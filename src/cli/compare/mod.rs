@@ -190,4 +190,5 @@ fn share(text: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/unit/cli/compare/mod.rs"]
 mod tests;

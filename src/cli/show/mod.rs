@@ -240,6 +240,8 @@ fn nothing_but(series: &[SeriesRow]) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/unit/cli/show/search.rs"]
 mod search_tests;
 #[cfg(test)]
+#[path = "../../../tests/unit/cli/show/mod.rs"]
 mod tests;

@@ -357,4 +357,5 @@ impl FigureComparison {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/unit/evaluate/comparison/mod.rs"]
 mod tests;

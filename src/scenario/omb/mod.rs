@@ -226,4 +226,5 @@ fn is_true(keys: &Keys, key: &str, default: bool, untranslated: &mut Untranslate
 }
 
 #[cfg(test)]
+#[path = "../../../tests/unit/scenario/omb/mod.rs"]
 mod tests;

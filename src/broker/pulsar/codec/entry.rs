@@ -352,4 +352,5 @@ pub fn trace_header_from(text: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/unit/broker/pulsar/codec/entry.rs"]
 mod tests;

@@ -1,0 +1,65 @@
+use rdkafka::producer::{BaseProducer, DefaultProducerContext};
+
+use super::*;
+
+fn refusal(key: &str, value: &str) -> String {
+    create::<_, BaseProducer>([(key, value)], DefaultProducerContext).err().unwrap()
+}
+
+#[test]
+fn unknown_property_is_named_and_bad_value_is_hidden() {
+    let unknown = refusal("linger.mss", "5");
+    assert!(unknown.contains("linger.mss"), "{unknown}");
+    let bad = refusal("linger.ms", "hunter2");
+    assert!(bad.contains("linger.ms") && !bad.contains("hunter2"), "{bad}");
+    for short in ["", "e"] {
+        let bad = refusal("linger.ms", short);
+        assert!(bad.contains("configuration property \"queue.buffering.max.ms\""), "{bad}");
+    }
+}
+
+#[test]
+fn later_property_wins_under_either_name() {
+    for (second, first) in ALIASES {
+        // Each of them takes one of these values.
+        let values = ["all", "zstd", "5", "PLAIN"];
+        let accepted = |value: &&&str| config([(second, **value)]).create_native_config().is_ok();
+        let value = values.iter().find(accepted).unwrap_or_else(|| panic!("{second}"));
+        let native = config([(second, *value)]).create_native_config().unwrap();
+        assert_eq!(native.get(first), native.get(second), "two names of one property");
+        for (earlier, later) in [(first, second), (second, first)] {
+            let config = config([(earlier, "x"), (later, *value)]);
+            assert_eq!((config.get(earlier), config.get(later)), (None, Some(*value)));
+        }
+    }
+}
+
+#[test]
+fn the_record_names_the_crate_that_is_linked() {
+    let lock = include_str!("../../../../Cargo.lock");
+    let (name, version) = CRATE.split_once(' ').unwrap();
+    assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")), "correct CRATE");
+    assert!(library().starts_with("librdkafka "), "{}", library());
+}
+
+#[test]
+fn connection_error_is_told_without_librdkafkas_circumstances() {
+    let reason = "10.0.0.1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused";
+    for appended in [
+        " (after 0ms in state CONNECT, 1 identical error(s) suppressed)",
+        " (after 12ms in state APIVERSION_QUERY)",
+        "",
+    ] {
+        assert_eq!(without_circumstances(&format!("{reason}{appended}")), reason);
+    }
+    assert_eq!(without_circumstances("x (after all)"), "x (after all)");
+}
+
+#[test]
+fn codes_have_librdkafkas_words_and_a_class() {
+    assert_eq!(describe(Code::MessageTimedOut), "Local: Message timed out");
+    assert_eq!(failure_class(Code::MessageTimedOut), FailureClass::Timeout);
+    assert_eq!(failure_class(Code::MessageSizeTooLarge), FailureClass::TooLarge);
+    assert_eq!(failure_class(Code::NotEnoughReplicas), FailureClass::Refused);
+    assert_eq!(failure_class(Code::Fatal), FailureClass::Other);
+}

@@ -1,0 +1,59 @@
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use super::*;
+use crate::secrets::Secret;
+
+/// Answers requests one by one, and returns the first line and the authorization of each.
+fn answering(answers: Vec<String>) -> (String, thread::JoinHandle<Vec<(String, bool)>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = thread::spawn(move || {
+        answers
+            .into_iter()
+            .map(|answer| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let first = lines.next().unwrap().unwrap();
+                let head: Vec<_> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+                (first, head.iter().any(|line| line.eq_ignore_ascii_case("authorization: bearer good")))
+            })
+            .collect()
+    });
+    (url, serving)
+}
+
+#[tokio::test]
+async fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
+    let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
+    let (entrance, at_entrance) =
+        answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
+    let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
+    let admin = Admin::new(&entrance, Some(Arc::new(token)), None, Duration::from_secs(10));
+    let name = TopicName::new("a/b", "c", true);
+    assert_eq!(admin.create(&name, 1).await, Ok((0, true)));
+    let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
+    assert_eq!(at_entrance.join().unwrap(), expected);
+    assert_eq!(at_owner.join().unwrap(), expected);
+}
+
+#[test]
+fn partitions_have_names_of_their_own() {
+    let topic = TopicName::new("public/default", "orders", true);
+    assert_eq!(topic.parts(0), [Arc::<str>::from("persistent://public/default/orders")]);
+    assert_eq!(&*topic.parts(2)[1], "persistent://public/default/orders-partition-1");
+    assert_eq!(topic.admin_path(), "persistent/public/default/orders");
+    let passing = TopicName::new("public/default", "orders", false);
+    assert_eq!(passing.parts(0), [Arc::<str>::from("non-persistent://public/default/orders")]);
+    assert_eq!(passing.admin_path(), "non-persistent/public/default/orders");
+}
+
+#[test]
+fn the_quorum_of_acknowledgements_is_the_number_of_copies() {
+    let text = r#"{"bookkeeperEnsemble":3,"bookkeeperWriteQuorum":3,"bookkeeperAckQuorum":2,"managedLedgerMaxMarkDeleteRate":0.0}"#;
+    let found = durability(serde_json::from_str(text).ok());
+    assert_eq!((found.copies, found.settings["write-quorum"].as_str()), (Some(2), "3"));
+    assert_eq!(durability(None), Durability::default());
+}

@@ -1,0 +1,60 @@
+use super::*;
+
+fn read(text: &str) -> Result<PulsarOptions, String> {
+    let options: PulsarOptions = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    options.check().map(|()| options)
+}
+
+#[test]
+fn everything_has_a_default_and_can_be_set() {
+    assert_eq!(read(""), Ok(PulsarOptions::default()));
+    let options = read(
+            "token = { env = 'T' }\nbatching = false\nbatch_bytes = '1MiB'\ncompression = 'zstd'\n\
+             access_mode = 'exclusive-with-fencing'\nsubscription = 'key-shared'\nsend_timeout = '5s'\nhashing = 'murmur3'",
+        )
+        .unwrap();
+    assert_eq!(options.token, Some(Secret::Env("T".to_owned())));
+    assert_eq!((options.batching, options.batch_bytes), (false, 1 << 20));
+    assert_eq!(options.subscription, Some(SubscriptionType::KeyShared));
+    assert_eq!(options.send_timeout, Duration::from_secs(5));
+}
+
+#[test]
+fn a_subscription_lets_all_members_in() {
+    let of_group = |text: &str, members| SubscriptionType::of_group(&read(text).unwrap(), members);
+    assert_eq!(of_group("", 1), Ok(SubscriptionType::Exclusive));
+    assert_eq!(of_group("", 2), Ok(SubscriptionType::Failover));
+    assert_eq!(of_group("subscription = 'exclusive'", 1), Ok(SubscriptionType::Exclusive));
+    assert_eq!(of_group("subscription = 'shared'", 1), Ok(SubscriptionType::Shared));
+    for key in ["deliver_after = '1s'", "negative_acks = 0.1"] {
+        let refused = of_group(&format!("{key}\nsubscription = 'failover'"), 1).unwrap_err();
+        assert!(refused.contains("key-shared") && of_group(key, 1).is_err(), "{refused}");
+        assert_eq!(of_group(&format!("{key}\nsubscription = 'shared'"), 1), Ok(SubscriptionType::Shared));
+    }
+    assert!(of_group("subscription = 'exclusive'", 2).unwrap_err().contains("`consumers.members` is 2"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_without_repeating_a_token() {
+    for wrong in [
+        "namespace = 'public'",
+        "batch_messages = 0",
+        "keep_alive = '0s'",
+        "exclusive_timeout = '0s'",
+        "linger = '0s'",
+        "linger = '1ms'\ndeliver_after = '1s'",
+        "negative_acks = 1.5",
+        "negative_acks = -0.1",
+        "linger = '1ms'\nbatching = false",
+        "tokn = 'x'",
+        "oauth2_issuer_url = 'https://issuer'",
+        "oauth2_issuer_url = 'issuer'\noauth2_private_key = 'x'",
+        "oauth2_issuer_url = 'https://issuer'\noauth2_private_key = 'x'\ntoken = 'y'",
+        "oauth2_audience = 'urn:pulsar'",
+        "oauth2_private_key = 'x'",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+    let refusal = read("token = { enc = 'eyJhbGciOi' }").unwrap_err();
+    assert!(!refusal.contains("eyJ"), "{refusal}");
+}

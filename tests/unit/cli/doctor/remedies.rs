@@ -1,0 +1,59 @@
+use std::path::Path;
+
+use super::*;
+use crate::scenario::parse_for;
+
+/// A scenario on a kind of broker, if this build has it.
+fn scenario(kind: &str, more: &str) -> Option<Scenario> {
+    let kinds = engine::kinds();
+    kinds.broker(kind)?;
+    let text = format!("broker.kind = \"{kind}\"\nbroker.address = \"h:1\"\nrun.messages = 1\n{more}\n");
+    Some(parse_for(kinds, &text, "a.toml", &[], Path::new("")).unwrap().trials.remove(0).scenario)
+}
+
+#[test]
+fn a_right_is_given_by_the_brokers_own_tool() {
+    let remedy = |scenario: &Scenario, client| right(&scenario.broker, &Opened { client, error: None });
+    if let Some(kafka) = scenario("kafka", "") {
+        let acls = "kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:NAME";
+        let prefixed = "--resource-pattern-type prefixed";
+        let consumer = format!("{acls} --consumer --topic brokermark- --group brokermark- {prefixed}");
+        assert_eq!(remedy(&kafka, "consumer"), consumer);
+        assert_eq!(
+            durability(&kafka.broker),
+            format!("{acls} --operation DescribeConfigs --topic brokermark- {prefixed}")
+        );
+        assert!(
+            topics(&kafka, "").contains("--operation Create")
+                && topics(&kafka, "").ends_with("--set topology.existing=true")
+        );
+        assert!(removal(&kafka.broker).starts_with(acls) && removal(&kafka.broker).contains("topology.keep"));
+        assert!(users(&kafka.broker, "orders").ends_with("--all-groups lists the readers of orders"));
+    }
+    if let Some(pulsar) = scenario("pulsar", "broker.pulsar.namespace = \"shop/eu\"") {
+        assert!(remedy(&pulsar, "producer").ends_with("grant-permission shop/eu --role NAME --actions produce"));
+        assert_eq!(
+            removal(&pulsar.broker).split(';').next(),
+            Some("pulsar-admin tenants update shop --admin-roles NAME")
+        );
+        assert!(!topics(&pulsar, "").contains("existing"), "it does not say what its topics look like");
+    }
+    if let Some(rabbitmq) = scenario("rabbitmq-stream", "") {
+        assert_eq!(remedy(&rabbitmq, "producer"), "rabbitmqctl set_permissions NAME '.*' '.*' '.*'");
+    }
+    if let Some(nsq) = scenario("nsq", "") {
+        assert!(users(&nsq.broker, "orders").starts_with("curl 'http://h:4151/stats?topic=orders'"));
+    }
+}
+
+#[test]
+fn a_topic_that_is_there_in_another_shape_is_left_alone_or_taken_as_it_is() {
+    let Some(kafka) = scenario("kafka", "topology.name = \"orders\"") else { return };
+    let both = "--set topology.name=A-NEW-NAME; to take one that exists: --set topology.existing=true";
+    assert_eq!(topics(&kafka, "it exists"), both);
+    let existing = scenario("kafka", "topology = { name = \"orders\", existing = true }").unwrap();
+    let create = "kafka-topics.sh --bootstrap-server h:1 --create --topic orders --partitions 4; ";
+    assert!(topics(&existing, "it does not exist").starts_with(create));
+    let too_many = "cannot be created: is `topology.replication` more than the brokers?";
+    assert_eq!(topics(&kafka, too_many), "--set topology.replication=… with what the broker can do");
+}

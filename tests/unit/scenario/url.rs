@@ -1,0 +1,73 @@
+use super::*;
+
+#[test]
+fn a_password_of_any_characters_is_read_and_not_shown() {
+    for character in (' '..='~').filter(|character| *character != '%') {
+        let password = format!("zebra{character}giraffe");
+        let read = parse_url(&format!("kafka://me:{password}@h:1/o"), crate::engine::kinds()).unwrap();
+        let text: toml::Table = read.text.parse().unwrap();
+        assert_eq!(text["broker"]["security"]["sasl"]["password"].as_str(), Some(password.as_str()));
+        assert_eq!(text["broker"]["addresses"].as_array().unwrap()[0].as_str(), Some("h:1"));
+        assert_eq!(read.origin.name(), "kafka://***@h:1/o");
+    }
+}
+
+#[test]
+fn hosts_are_read_as_people_write_them() {
+    let refused = |url: &str| parse_url(url, crate::engine::kinds()).unwrap_err().to_string();
+    let read = parse_url("kafka://a:1, b/my%20orders", crate::engine::kinds()).unwrap();
+    assert!(read.text.contains(r#"addresses = ["a:1", "b:9092"]"#), "{}", read.text);
+    assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
+    assert!(refused("SASL_SSL://h:9093").contains("kafka+tls://USER:PASSWORD@HOST:9093"));
+    assert!(refused("PLAINTEXT://h:9093").contains("kafka://HOST:9092"));
+    assert!(!refused("kafka://me:hunter2/a/b").contains("hunter2"));
+    // Whether this is a password or a query cannot be told.
+    assert!(
+        refused("kafka://me:1/hunter2@h:1").contains("%2F") && !refused("kafka://me:1/hunter2@h:1").contains("hunter2")
+    );
+}
+
+#[test]
+fn a_url_that_says_a_key_twice_is_refused() {
+    let read = |url: &str| parse_url(url, crate::engine::kinds()).map_err(|error| error.to_string());
+    for (url, part) in [
+        ("kafka://h?acks=1&acks=all", "`?acks=1` and `?acks=all` set the same key"),
+        ("kafka://h?linger=1ms&broker.kafka.linger=2ms", "set the same key"),
+        ("kafka://h?linger=1ms&broker.kafka={}", "set the same key"),
+        ("kafka://h?broker.kind=pulsar", "`?broker.kind=pulsar` sets `broker.kind`, which the URL itself says"),
+        ("kafka://h?broker.address=other:1", "sets `broker.address`"),
+        ("kafka://h?broker.addresses=[\"other:1\"]", "sets `broker.addresses`"),
+        ("kafka+tls://h?broker.security.tls=false", "sets `broker.security.tls`"),
+        ("kafka+tls://h?broker.security={}", "sets `broker.security`"),
+        ("kafka://h/orders?topology.name=other", "sets `topology.name`"),
+        ("kafka://me:hunter2@h?broker.security.sasl.username=you", "sets `broker.security.sasl.username`"),
+        ("kafka://me:hunter2@h?broker.security.sasl.password=zebra", "sets `broker.security.sasl.password`"),
+    ] {
+        let error = read(url).unwrap_err();
+        assert!(error.contains(part) && !error.contains("hunter2") && !error.contains("zebra"), "{url}: {error}");
+    }
+    for url in [
+        "kafka+tls://h?broker.security.tls.ca=a.pem",
+        "kafka+tls://h?broker.security.tls={}",
+        "kafka://me@h?broker.security.sasl.password=zebra",
+        "kafka://me:hunter2@h?broker.security.sasl.mechanism=SCRAM-SHA-256",
+        "kafka://h?topology.name=orders&topology.topics=2",
+        "sls://?broker.address=embedded",
+    ] {
+        assert!(!read(url).is_err_and(|error| error.contains("sets")), "{url}: {:?}", read(url));
+    }
+}
+
+#[test]
+fn a_url_is_shown_without_its_user_and_without_secrets() {
+    for (url, shown) in [
+        ("kafka://a:1,b:2/orders?acks=all", "kafka://a:1,b:2/orders?acks=all"),
+        ("kafka://me:hunter2@a:1", "kafka://***@a:1"),
+        ("kafka://me:hun/ter@2@a:1/orders", "kafka://***@a:1/orders"),
+        ("pulsar://a?token=hunter2&linger=1ms", "pulsar://a?token=***&linger=1ms"),
+        ("kafka://me:hunter2/orders", "kafka://***"),
+        ("null://", "null://"),
+    ] {
+        assert_eq!(masked(url), shown);
+    }
+}
