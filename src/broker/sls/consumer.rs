@@ -5,11 +5,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::admin::Admin;
-use super::codec::{Malformed, groups, logs, rebuild};
+use super::codec::{Malformed, logs, next_group, rebuild};
 use super::error::ServiceError;
 use crate::broker::{Consumer, FailureClass, NoDetails, ReceiveError, Received};
 use crate::limits::TRACE_HEADER_NAME;
@@ -21,12 +22,12 @@ const ANSWERS_AHEAD: usize = 8;
 /// How often a member looks for new shards.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-type Answered = Result<(u32, Vec<u8>), ReceiveError>;
+type Answered = Result<(u32, Bytes), ReceiveError>;
 
 /// A reader of some shards of one store.
 pub struct SlsConsumer {
     answers: mpsc::Receiver<Answered>,
-    /// An answer that `ready` has seen, and that is not yet taken.
+    /// An answer that `ready` has seen, or what is left of one that was taken in part.
     next: Option<Answered>,
     /// The partitions within which logs are in order: packs of a shard.
     partitions: HashMap<(u32, Box<[u8]>), u32>,
@@ -84,7 +85,7 @@ async fn read(mut admin: Admin, mut assigned: AssignedShards, answers: mpsc::Sen
                         continue;
                     }
                     idle = false;
-                    Ok((*shard, pulled.list))
+                    Ok((*shard, pulled.list.into()))
                 }
                 Err(fault) => Err(received(&fault)),
             };
@@ -124,25 +125,37 @@ impl Consumer for SlsConsumer {
         Ok(())
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    /// Of one answer. A group of logs, which a producer has sent as one batch, is handed over whole.
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) else { return Ok(0) };
         let (shard, list) = answered?;
         let mut count = 0;
+        let mut rest = &list[..];
         let (partitions, payload) = (&mut self.partitions, &mut self.payload);
-        let read = groups(&list, |group| {
+        while count < most
+            && let Some(group) = next_group(&mut rest).map_err(damaged)?
+        {
             let pack = group.pack.iter().rposition(|byte| *byte == b'-').map_or(group.pack, |end| &group.pack[..end]);
             let new = partitions.len() as u32;
             let partition = *partitions.entry((shard, pack.into())).or_insert(new);
-            logs(&group, |contents| {
+            let read = logs(&group, |contents| {
                 let (contents, trace_header) = without_trace_header(contents);
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
                 let trace_header = trace_header.as_ref().map(|bytes| &bytes[..]);
                 each(Received { payload, trace_header, partition, offset: 0, redelivered: false, details: &NoDetails });
                 count += 1;
-            })
-        });
-        read.map(|()| count).map_err(damaged)
+            });
+            read.map_err(damaged)?;
+        }
+        if !rest.is_empty() {
+            self.next = Some(Ok((shard, list.slice_ref(rest))));
+        }
+        Ok(count)
     }
 }
 

@@ -49,3 +49,25 @@ pub fn groups_work_and_begin_late(broker: &Broker) {
     let longest_ns = record.latency.end_to_end.as_ref().unwrap().max_ns;
     assert!(longest_ns >= 995_000_000, "the last message is begun after 999 times 2 ms: {longest_ns}");
 }
+
+/// Batches of many messages come at once, and a quarter of what is sent is due: what is not due has not arrived, so that the lag and the time
+/// to catch up are those of a program that works so fast.
+pub fn a_limited_group_takes_what_is_due(broker: &Broker) {
+    let record = record_of(&broker.scenario(
+        "load.rate = \"2k/s\"
+        producers.batch = 100
+        producers.in_flight = 4000
+        run.duration = \"2s\"
+        [consumers]
+        [[consumers.group]]
+        rate = \"500/s\"",
+    ));
+    assert_delivered(&record, 4000, 1);
+    let group = &record.verification.as_ref().unwrap().groups[0];
+    // A thousand are due while the load lasts; a protocol's unit of messages is not divided, and a broker takes time to begin.
+    let lag = group.consumer_lag_at_load_end.unwrap();
+    assert!((2700..=4000).contains(&lag), "{group:?}");
+    assert!(group.catch_up_ns.unwrap() >= 5_000_000_000, "{group:?}");
+    let arrived: u64 = record.throughput.consumed_per_second.unwrap() as u64;
+    assert!(arrived <= 650, "{arrived}/s");
+}

@@ -149,6 +149,7 @@ macro_rules! conformance {
                 delivery::windows_of_messages_and_of_batches,
                 consuming::a_backlog_is_kept_for_every_group,
                 consuming::groups_work_and_begin_late,
+                consuming::a_limited_group_takes_what_is_due,
                 carrying::keys_of_every_kind,
                 carrying::payloads_of_every_kind,
                 carrying::sizes_of_every_distribution,

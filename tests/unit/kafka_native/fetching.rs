@@ -88,20 +88,38 @@ async fn fetch_of_partial_batches_resumes_at_the_right_offset() {
     assert_eq!(broker.next().await.positions(), [(0, 9)]);
 }
 
-/// A consumer of a limited group takes what it works on next; the rest is not received yet.
+/// A consumer of a limited group takes what is due; the rest is not received yet, also where it is in the same batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn few_messages_are_taken_by_whole_batches_and_others_stay() {
+async fn few_messages_are_taken_and_those_behind_them_stay() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let asked = broker.next().await;
     asked.send(answer(&asked, vec![data([plain(0..3), plain(3..5), plain(5..9)].concat())]));
     let mut taken = Vec::new();
-    for most in [1, 1, 2] {
+    for most in [1, 1, 2, 4, 9] {
         tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
         let mut offsets = Vec::new();
         consumer.take_some(most, |message| offsets.push(message.offset)).unwrap();
         taken.push((offsets, consumer.assigned().unwrap()[0].1));
     }
-    assert_eq!(taken, [(vec![0, 1, 2], Some(3)), (vec![3, 4], Some(5)), ((5..9).collect(), Some(9))]);
+    let wanted = [(0..1, 1), (1..2, 2), (2..4, 4), (4..8, 8), (8..9, 9)];
+    assert_eq!(taken, wanted.map(|(offsets, next)| (offsets.collect(), Some(next))));
+}
+
+/// The batches of a transaction that was aborted stay hidden, wherever the taking stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn messages_taken_one_by_one_are_those_of_no_aborted_transaction() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    let records =
+        [batch(0..2, TRANSACTIONAL, 21), batch(2..4, TRANSACTIONAL, 22), batch(4..5, CONTROL, 21), plain(5..8)];
+    let aborted = AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
+    asked.send(answer(&asked, vec![data(records.concat()).with_aborted_transactions(Some(vec![aborted]))]));
+    let mut offsets = Vec::new();
+    while offsets.len() < 5 {
+        tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+        assert_eq!(consumer.take_some(1, |message| offsets.push(message.offset)), Ok(1));
+    }
+    assert_eq!(offsets, [2, 3, 5, 6, 7]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
 use super::Malformed;
 use super::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, at};
 use super::compression::Compression;
@@ -96,7 +98,70 @@ fn split_batch(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
     Ok(bytes.split_at_checked(length))
 }
 
+/// A batch of which some records have been handed over. What was compressed has been decompressed once.
+#[derive(Debug, Clone)]
+pub struct OpenBatch {
+    records: Bytes,
+    left: i32,
+    base_offset: i64,
+    base_timestamp_ms: i64,
+    next_offset: i64,
+}
+
+impl OpenBatch {
+    /// Hands over the next records, up to `most` of those that are not before the offset `from`. Returns how many.
+    ///
+    /// # Errors
+    /// When the records after those that were handed over are malformed.
+    pub fn take(&mut self, from: i64, most: usize, mut each: impl FnMut(ReadRecord<'_>)) -> Result<usize, Malformed> {
+        let mut rest = &self.records[..];
+        let mut taken = 0;
+        while taken < most && self.left > 0 {
+            let record = next_record(&mut rest, self.base_offset, self.base_timestamp_ms)?;
+            self.left -= 1;
+            if record.offset >= from {
+                taken += 1;
+                each(record);
+            }
+        }
+        self.records = self.records.slice_ref(rest);
+        Ok(taken)
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.left <= 0
+    }
+
+    /// The offset of the next batch.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+}
+
 impl ReadBatch<'_> {
+    /// The same, to hand over a few records at a time. `all`: the bytes that it was read from.
+    ///
+    /// # Errors
+    /// When it cannot be decompressed.
+    pub fn open(&self, all: &Bytes, unpacked: &mut Vec<u8>) -> Result<OpenBatch, Malformed> {
+        let records = match self.compression {
+            Compression::None => all.slice_ref(self.body),
+            compression => {
+                let decompressed = compression.decompress(self.body, unpacked);
+                let records = decompressed.map(|()| Bytes::copy_from_slice(unpacked));
+                shrink_unpacked(unpacked);
+                records?
+            }
+        };
+        Ok(OpenBatch {
+            records,
+            left: self.record_count,
+            base_offset: self.base_offset,
+            base_timestamp_ms: self.base_timestamp_ms,
+            next_offset: self.next_offset(),
+        })
+    }
+
     /// The offset of the next batch.
     pub fn next_offset(&self) -> i64 {
         self.base_offset.saturating_add(i64::from(self.last_offset_delta)).saturating_add(1)
@@ -110,7 +175,7 @@ impl ReadBatch<'_> {
     pub fn for_each(&self, unpacked: &mut Vec<u8>, mut each: impl FnMut(ReadRecord<'_>)) -> Result<(), Malformed> {
         let mut hand_over = |mut records: &[u8]| -> Result<(), Malformed> {
             for _ in 0..self.record_count {
-                each(next_record(&mut records, self)?);
+                each(next_record(&mut records, self.base_offset, self.base_timestamp_ms)?);
             }
             Ok(())
         };
@@ -148,14 +213,18 @@ impl Details for ReadRecord<'_> {
 }
 
 #[inline]
-fn next_record<'a>(bytes: &mut &'a [u8], batch: &ReadBatch<'_>) -> Result<ReadRecord<'a>, Malformed> {
+fn next_record<'a>(
+    bytes: &mut &'a [u8],
+    base_offset: i64,
+    base_timestamp_ms: i64,
+) -> Result<ReadRecord<'a>, Malformed> {
     let length = length(bytes)?.ok_or(Malformed("a record has a negative length"))?;
     let mut record = take(bytes, length)?;
     let record = &mut record;
     // The record's attributes: none are defined.
     take(record, 1)?;
-    let timestamp_ms = batch.base_timestamp_ms.wrapping_add(varint::read(record)?);
-    let offset = batch.base_offset.wrapping_add(varint::read(record)?);
+    let timestamp_ms = base_timestamp_ms.wrapping_add(varint::read(record)?);
+    let offset = base_offset.wrapping_add(varint::read(record)?);
     let key = field(record)?;
     let value = field(record)?;
     let count = varint::read(record)?;

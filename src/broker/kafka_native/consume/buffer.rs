@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super::codec::Malformed;
-use super::super::codec::records::{self, ReadBatch, ReadRecord};
+use super::super::codec::records::{self, OpenBatch, ReadBatch, ReadRecord};
 use crate::broker::ReceiveError;
 
 /// Nothing more is fetched while so much has not been taken.
@@ -39,6 +39,8 @@ pub struct Fetched {
     pub next: i64,
     /// The first offset and the producer of each aborted transaction among the records, by their offsets.
     pub aborted: Vec<(i64, i64)>,
+    /// The batch of which some messages have been handed over: its others come before those of the records that are not before its end.
+    pub open: Option<OpenBatch>,
 }
 
 impl FetchBuffer {
@@ -98,11 +100,10 @@ impl FetchBuffer {
 impl Fetched {
     /// No messages: the position of a partition.
     pub fn none(partition: u32, next: i64) -> Self {
-        Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new() }
+        Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new(), open: None }
     }
 
-    /// Hands over the messages, without those of aborted transactions: whole batches, until there were `most` messages or more. What is
-    /// left then is returned.
+    /// Hands over `most` messages, or all of them if there are no more, without those of aborted transactions. What is left then is returned.
     ///
     /// # Errors
     /// When what comes after them is malformed.
@@ -113,24 +114,51 @@ impl Fetched {
         most: usize,
         mut each: impl FnMut(ReadRecord<'_>),
     ) -> Result<Option<Fetched>, Malformed> {
+        let mut from = self.from;
+        let mut messages = 0;
+        if let Some(open) = &self.open {
+            let mut open = open.clone();
+            messages += open.take(from, most, |record| {
+                from = record.offset + 1;
+                each(record);
+            })?;
+            if !open.is_finished() {
+                return Ok(Some(Fetched { from, open: Some(open), ..self.clone() }));
+            }
+            from = open.next_offset();
+        }
         let mut rest = &self.records[..];
         let mut aborted = Aborted { later: &self.aborted, producers: Vec::new() };
-        let mut messages = 0;
         loop {
             let begin = self.records.len() - rest.len();
             let Some(batch) = records::next_batch(&mut rest)? else { return Ok(None) };
             let is_hidden = aborted.hides(&batch);
-            if is_hidden || batch.next_offset() <= self.from {
+            if is_hidden || batch.next_offset() <= from {
                 continue;
             }
-            if messages >= most {
-                let from = batch.base_offset.max(self.from);
-                // Which transactions are open here is found again from the first batch.
+            // Which transactions are open here is found again from the first batch.
+            let left = |from, open: Option<OpenBatch>| {
                 let begin = if self.aborted.is_empty() { begin } else { 0 };
-                return Ok(Some(Fetched { from, records: self.records.slice(begin..), ..self.clone() }));
+                Fetched { from, records: self.records.slice(begin..), open, ..self.clone() }
+            };
+            if messages >= most {
+                return Ok(Some(left(batch.base_offset.max(from), None)));
+            }
+            if batch.record_count as usize > most - messages {
+                let mut open = batch.open(&self.records, unpacked)?;
+                let mut next = from;
+                messages += open.take(from, most - messages, |record| {
+                    next = record.offset + 1;
+                    each(record);
+                })?;
+                if !open.is_finished() {
+                    return Ok(Some(left(next, Some(open))));
+                }
+                from = open.next_offset();
+                continue;
             }
             batch.for_each(unpacked, |record| {
-                if record.offset >= self.from {
+                if record.offset >= from {
                     messages += 1;
                     each(record);
                 }

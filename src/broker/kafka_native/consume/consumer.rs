@@ -145,7 +145,7 @@ impl Reading {
         self.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64))).collect()
     }
 
-    /// Hands over what has arrived: whole batches, until there were `most` messages or more.
+    /// Hands over what has arrived, until there were `most` messages.
     fn take(
         &mut self,
         unpacked: &mut Vec<u8>,

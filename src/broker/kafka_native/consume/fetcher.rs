@@ -302,7 +302,7 @@ impl FetchTask {
         let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
         let Some(next) = end_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.fetcher.buffer.put(Fetched { partition, records, from, next, aborted });
+        self.fetcher.buffer.put(Fetched { partition, records, from, next, aborted, open: None });
         self.positions.lock().insert(partition, next);
         Ok(())
     }

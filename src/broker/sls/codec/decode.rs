@@ -71,21 +71,20 @@ pub struct LogGroup<'a> {
     pub pack: &'a [u8],
 }
 
-/// Hands each group of a list to `each`.
+/// Takes the next group from a list; `None`: there are no more.
 ///
 /// # Errors
-/// When the list is malformed; groups before the error were handed over.
-pub fn groups<'a>(
-    list: &'a [u8],
-    mut each: impl FnMut(LogGroup<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+/// When the list is malformed.
+pub fn next_group<'a>(list: &mut &'a [u8]) -> Result<Option<LogGroup<'a>>, Malformed> {
     let mut fields = Fields { rest: list };
     while let Some((number, held)) = fields.next()? {
         if let (1, Held::Bytes(bytes)) = (number, held) {
-            each(group(bytes)?)?;
+            *list = fields.rest;
+            return group(bytes).map(Some);
         }
     }
-    Ok(())
+    *list = fields.rest;
+    Ok(None)
 }
 
 fn group(bytes: &[u8]) -> Result<LogGroup<'_>, Malformed> {
@@ -150,13 +149,16 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_a_server_sends_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = groups(&bytes, |group| logs(&group, |_| {}));
+            let mut rest = &bytes[..];
+            while let Ok(Some(group)) = next_group(&mut rest) {
+                let _ = logs(&group, |_| {});
+            }
         }
     }
 
     #[test]
     fn a_length_that_is_claimed_is_not_believed() {
         let endless = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-        assert_eq!(groups(&endless, |_| Ok(())), Err(Malformed("a field longer than its message")));
+        assert_eq!(next_group(&mut &endless[..]).err(), Some(Malformed("a field longer than its message")));
     }
 }

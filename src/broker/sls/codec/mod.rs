@@ -17,7 +17,7 @@ mod decode;
 mod encode;
 mod record;
 
-pub use decode::{Malformed, groups, logs};
+pub use decode::{Malformed, logs, next_group};
 pub use encode::{Tag, close_group, write_log};
 pub use record::{Record, rebuild};
 
