@@ -91,6 +91,16 @@ impl CallError {
         }
     }
 
+    /// The same of an address that only the cluster names: nothing in the scenario does, so it cannot be corrected there.
+    pub fn named_by_broker(self) -> Self {
+        match self {
+            CallError::Lost(reason) => CallError::Lost(format!(
+                "{reason} (the broker's metadata names this address, by its `advertised.listeners`)"
+            )),
+            other => other,
+        }
+    }
+
     /// The error beside its address, which it may begin with already.
     pub fn beside(&self, address: &str) -> String {
         let text = self.to_string();
@@ -206,6 +216,8 @@ mod tests {
         let told = |address: &str| error().into_broker_error(address).to_string();
         assert_eq!(told("inner:9092"), "inner:9092 cannot be reached: refused");
         assert_eq!(told("given:1"), "given:1 cannot be reached: inner:9092: refused");
+        let named = error().named_by_broker().into_broker_error("inner:9092").to_string();
+        assert!(named.starts_with("inner:9092 cannot be reached: refused (the broker's metadata names"), "{named}");
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Broker for KafkaNativeBroker {
         let connector = Arc::new(Connector {
             tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             security: setup.config.security.clone(),
+            given: setup.config.addresses.clone(),
             client_id: setup.run_id.clone(),
             timeout: setup.timeout,
             conditions: setup.conditions.clone(),
@@ -267,8 +268,14 @@ impl Broker for KafkaNativeBroker {
 pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
     let tls = tls::client_config(security.tls.as_ref()).ok()?;
     let client_id = "brokermark-release".to_owned();
-    let connector =
-        Connector { tls, security: Security::default(), client_id, timeout: limit, conditions: Conditions::default() };
+    let connector = Connector {
+        tls,
+        security: Security::default(),
+        given: addresses.to_vec(),
+        client_id,
+        timeout: limit,
+        conditions: Conditions::default(),
+    };
     let first_answer = async {
         for address in addresses {
             if let Ok(connection) = connector.open(address).await {

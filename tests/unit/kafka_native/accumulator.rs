@@ -11,17 +11,31 @@ use crate::measure::SendTag;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn append(partition: &Arc<Partition>, limits: &Limits, sequence: u64, sent: Duration) {
+    append_with(&Headers::new(&[]), partition, limits, sequence, sent);
+}
+
+fn append_with(headers: &Headers, partition: &Arc<Partition>, limits: &Limits, sequence: u64, sent: Duration) {
     let send_tag = SendTag::new(0, sequence, sent.as_nanos() as u64, 0, true);
-    let headers = Headers::new(&[]);
-    let record = Record {
-        key: None,
-        value: Some(b"value"),
-        shared: None,
-        headers: &headers,
-        trace_header: None,
-        timestamp_ms: 0,
-    };
+    let record =
+        Record { key: None, value: Some(b"value"), shared: None, headers, trace_header: None, timestamp_ms: 0 };
     partition.append(limits, &BufferPool::default(), std::iter::once((record, send_tag, 5)));
+}
+
+/// A batch that its headers make larger than the broker takes is refused whole.
+#[test]
+fn headers_count_for_the_size_of_a_batch() {
+    let limits = Limits { batch_bytes: 1000, linger: Duration::ZERO, delivery_timeout: HOUR };
+    let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
+    partition.set_leader(Some(leader.clone()), limits.linger);
+    let headers = Headers::new(&[("tenant".to_owned(), "x".repeat(300))]);
+    for sequence in 0..4 {
+        append_with(&headers, &partition, &limits, sequence, Duration::ZERO);
+    }
+    let mut batches = Vec::new();
+    while let Turn::Batch(batch, _) = partition.take(&leader, &limits, Instant::now(), &mut Vec::new()) {
+        batches.push(batch.sent.messages());
+    }
+    assert_eq!(batches, [2, 2]);
 }
 
 /// A message that was sent at this time is appended to a partition that waits for an hour.

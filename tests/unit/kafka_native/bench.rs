@@ -46,6 +46,7 @@ impl Bench {
         let connector = Arc::new(Connector {
             tls: None,
             security: Security::default(),
+            given: addresses.clone(),
             client_id: "test".to_owned(),
             timeout: TIMEOUT,
             conditions: Conditions::default(),

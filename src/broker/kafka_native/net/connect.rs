@@ -19,6 +19,8 @@ use crate::scenario::Security;
 pub struct Connector {
     pub tls: Option<Arc<ClientConfig>>,
     pub security: Security,
+    /// The addresses that the scenario names; others are known from the cluster's metadata.
+    pub given: Vec<String>,
     pub client_id: String,
     /// Limit for each step of opening, and for the response to each request of a [`ControlConnection`].
     pub timeout: Duration,
@@ -42,8 +44,9 @@ impl Connector {
 
     async fn open_now(&self, address: &str) -> Result<ControlConnection, CallError> {
         let opened = timeout(self.timeout, self.open_socket(address)).await;
-        let mut connection =
-            opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(|error| error.at(address))?;
+        let is_given = self.given.iter().any(|given| given == address);
+        let told = |error: CallError| if is_given { error.at(address) } else { error.at(address).named_by_broker() };
+        let mut connection = opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(told)?;
         connection.api_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
         sasl::log_in(&mut connection, &self.security).await?;
         Ok(connection)

@@ -149,7 +149,11 @@ impl ControlConnection {
             return Ok(());
         }
         let offered: Vec<&str> = response.mechanisms.iter().map(|name| name.as_str()).collect();
-        let offered = offered.join(", ");
+        let offered = if offered.is_empty() {
+            "no mechanism at this listener: name the port of one with SASL, or remove `broker.security.sasl`".to_owned()
+        } else {
+            offered.join(", ")
+        };
         Err(CallError::Authorisation(format!("the broker does not offer SASL {mechanism}, but {offered}")))
     }
 

@@ -289,6 +289,11 @@ impl Client {
         *self.last_error.lock() = Some(format!("{address}: {}", error.beside(address)));
     }
 
+    /// Remembers why a batch was refused: it may be what a message that waits for too long has waited for.
+    pub fn note_refusal(&self, reason: String) {
+        *self.last_error.lock() = Some(reason);
+    }
+
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().clone()
     }

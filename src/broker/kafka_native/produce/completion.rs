@@ -80,7 +80,9 @@ fn refused(
 ) {
     let Answer { code, message } = answer;
     if let Some(kind) = condition(*code) {
-        partition.hold_up(&client.connector.conditions, kind, &describe(*code, message.as_deref()));
+        let words = describe(*code, message.as_deref());
+        partition.hold_up(&client.connector.conditions, kind, &words);
+        client.note_refusal(words);
     }
     if is_stale_metadata(*code) {
         client.refresh();
