@@ -7,6 +7,7 @@ mod harness;
 
 mod cli;
 mod comparing;
+mod conditions;
 mod consumer_groups;
 mod damaged;
 mod doctor;

@@ -40,19 +40,17 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
     }
     let missed = pace::rate_missed(evidence).is_some();
     let behind = is_behind(evidence);
-    let stopped = stopped(evidence);
-    if let (false, false, None, Some(target)) = (missed, behind, &stopped, evidence.throughput.target_per_second) {
+    let (stopped, held_up) = (stopped(evidence), held_up(evidence));
+    // A client or a machine without CPU slows acknowledgements down, and stops none for so long.
+    if let (Some(_), Some(held_up)) = (&stopped, &held_up) {
+        return held_up.clone();
+    }
+    if let (false, false, Some(target)) = (missed, behind, evidence.throughput.target_per_second) {
         let sent = rate(evidence.throughput.sent_per_second);
-        return (
-            Limiter::Schedule,
-            format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
-        );
+        let held = format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target));
+        return stopped.unwrap_or((Limiter::Schedule, held));
     }
-    if let (false, false, Some(stopped)) = (missed, behind, &stopped) {
-        return held_up(evidence).unwrap_or_else(|| stopped.clone());
-    }
-    let caused = cpu_or_quota(evidence).or_else(|| held_up(evidence));
-    caused.unwrap_or_else(|| match queue_or_window(evidence, missed || behind) {
+    cpu_or_quota(evidence).or(held_up).unwrap_or_else(|| match queue_or_window(evidence, missed || behind) {
         (Limiter::Unknown, sentence) => stopped.unwrap_or((Limiter::Unknown, sentence)),
         found => found,
     })
@@ -89,7 +87,7 @@ fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
     }
     let first_ns = outages().map(|outage| outage.begin_ns).min().unwrap_or(0);
     let sentence = format!(
-        "No message was acknowledged for {} of the {} that were measured, first at {}, although messages were due: the broker stopped, or could not be reached. The client reported no cause.",
+        "No message was acknowledged for {} of the {} that were measured, first at {}: the broker stopped, or could not be reached. The client reported no cause.",
         duration(stopped_ns as f64),
         duration(window_ns as f64),
         duration(first_ns as f64)

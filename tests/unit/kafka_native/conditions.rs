@@ -8,6 +8,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use super::bench::{Bench, one_message_a_batch};
 use super::fetching::{answer, data, next, plain};
 use super::scripted::{NOT_LEADER, Scripted};
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::measure::{Condition, ConditionKind, SubjectKind};
 
 const UNKNOWN_TOPIC: i16 = 3;
@@ -49,6 +50,24 @@ async fn partitions_without_enough_replicas_are_counted_while_they_are_refused()
     assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
     bench.held_up(<[Condition]>::is_empty).await;
     assert_eq!(ended(&bench), [(ConditionKind::NotEnoughReplicas, 3)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_message_that_waits_for_too_long_names_what_it_was_refused_for() {
+    let mut broker = Scripted::start(1, 1).await;
+    let options = KafkaNativeOptions { delivery_timeout: Duration::from_millis(400), ..one_message_a_batch() };
+    let mut bench = Bench::new(broker.addresses(), options).await;
+    bench.send(1).await;
+    broker.move_leader(0, -1);
+    let outcomes = loop {
+        tokio::select! {
+            asked = broker.next() => asked.answer(NOT_LEADER),
+            outcomes = bench.outcomes() => break outcomes,
+        }
+    };
+    let (_, tally) = outcomes.errors.iter().next().unwrap();
+    let (_, message) = tally.first.as_ref().unwrap();
+    assert!(message.contains("NotLeaderOrFollower"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
