@@ -226,18 +226,17 @@ impl Conditions {
 }
 
 impl Known {
-    fn begin(&mut self, kind: ConditionKind, subject: &Subject, words: &str) {
-        let now = Instant::now();
+    fn begin(&mut self, kind: ConditionKind, subject: &Subject, words: &str, since: Instant) {
         let all = self.all.get(&subject.kind).copied();
         let lasting = self.lasting.entry((kind, subject.kind)).or_insert_with(|| {
             let is_recent = |ended: &Condition| {
-                let gap = now.saturating_duration_since(ended.end.unwrap_or(now));
+                let gap = since.saturating_duration_since(ended.end.unwrap_or(since));
                 ended.kind == kind && ended.subject == subject.kind && gap <= MAX_GAP
             };
             let condition = match self.ended.iter().rposition(is_recent) {
                 Some(place) => {
                     let ended = self.ended.remove(place);
-                    let gap = now.saturating_duration_since(ended.end.unwrap_or(now));
+                    let gap = since.saturating_duration_since(ended.end.unwrap_or(since));
                     Condition { end: None, gaps: ended.gaps + gap, ..ended }
                 }
                 None => Condition {
@@ -248,7 +247,7 @@ impl Known {
                     all,
                     names: Vec::new(),
                     words: printable(words).into_owned(),
-                    begin: now,
+                    begin: since,
                     end: None,
                     gaps: Duration::ZERO,
                 },
@@ -301,7 +300,14 @@ impl Subject {
     /// From now on it has this condition, and no other. `words`: the broker's own.
     pub fn begin(&self, kind: ConditionKind, words: &str) {
         if self.lasting.load(Ordering::Relaxed) != kind as u8 {
-            self.change(Some((kind, words)));
+            self.change(Some((kind, words, Instant::now())));
+        }
+    }
+
+    /// As [`Subject::begin`], where it is known only now that it has had this condition `since` a moment before.
+    pub fn begin_since(&self, kind: ConditionKind, words: &str, since: Instant) {
+        if self.lasting.load(Ordering::Relaxed) != kind as u8 {
+            self.change(Some((kind, words, since)));
         }
     }
 
@@ -320,20 +326,20 @@ impl Subject {
         }
     }
 
-    /// Waits for `work`. If that takes longer than a moment, it has this condition from then on, until [`Subject::end`].
+    /// Waits for `work`. If that takes longer than a moment, it has this condition since it began, until [`Subject::end`].
     pub async fn during<T>(&self, kind: ConditionKind, words: &str, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
+        let (mut work, since) = (pin!(work), Instant::now());
         if let Ok(done) = timeout(MOMENT, &mut work).await {
             return done;
         }
-        self.begin(kind, words);
+        self.begin_since(kind, words, since);
         work.await
     }
 
     /// Changes of one subject come from several tasks: they are made one after the other.
-    fn change(&self, to: Option<(ConditionKind, &str)>) {
+    fn change(&self, to: Option<(ConditionKind, &str, Instant)>) {
         let mut known = self.conditions.0.lock();
-        let code = to.map_or(0, |(kind, _)| kind as u8);
+        let code = to.map_or(0, |(kind, ..)| kind as u8);
         let before = self.lasting.swap(code, Ordering::Relaxed);
         if before == code {
             return;
@@ -341,8 +347,8 @@ impl Subject {
         if let Some(kind) = ConditionKind::ALL.into_iter().find(|kind| *kind as u8 == before) {
             known.end(kind, self);
         }
-        if let Some((kind, words)) = to {
-            known.begin(kind, self, words);
+        if let Some((kind, words, since)) = to {
+            known.begin(kind, self, words, since);
         }
     }
 }

@@ -165,8 +165,8 @@ impl Connection {
             state.unanswered_since = is_waiting.then(|| state.unanswered_since.unwrap_or_else(Instant::now));
             state.unanswered_since
         });
-        if since.is_some_and(|since| since.elapsed() >= UNANSWERED) {
-            self.session().protocol.held_up.begin(ConditionKind::Unanswered, ALARM);
+        if let Some(since) = since.filter(|since| since.elapsed() >= UNANSWERED) {
+            self.session().protocol.held_up.begin_since(ConditionKind::Unanswered, ALARM, since);
         }
     }
 
