@@ -1,13 +1,14 @@
 //! `brokermark list`: a line for each run in a directory, the newest last. It only reads.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde_json::json;
 
 use super::show::page::Page;
-use super::show::{ShowError, View};
+use super::show::{ShowError, View, print};
+use crate::present::sweep::judged;
 use crate::present::{Align, Column, Table, Tone};
 use crate::record::readable::{duration, rate};
 use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, runs_by_age};
@@ -31,10 +32,7 @@ pub struct ListArguments {
 pub fn list(arguments: &ListArguments, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
     let runs: Vec<Listed> = runs_by_age(&arguments.directory)?.iter().map(|run| Listed::read(run)).collect();
     let text = if arguments.json { runs.iter().map(Listed::as_json).collect() } else { as_table(&runs, view) };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    print(&text, out)
 }
 
 /// What a line says of a run.
@@ -109,10 +107,10 @@ impl Listed {
             (Err(_), _) => (Tone::Bad, "unreadable".to_owned()),
             _ if self.is_running => (Tone::Doubtful, "runs".to_owned()),
             (Ok(_), _) if records.is_empty() => (Tone::Bad, "no trial has finished".to_owned()),
+            (Ok(_), _) if records.len() == 1 => judged(&records[0]),
             (Ok(_), valid) if valid == records.len() && missed => (Tone::Doubtful, "threshold missed".to_owned()),
             (Ok(_), valid) if valid == records.len() => (Tone::Good, "valid".to_owned()),
             _ if records.iter().all(Record::is_demonstration) => (Tone::Doubtful, "demonstration".to_owned()),
-            (Ok(_), 0) if records.len() == 1 => (Tone::Bad, reason(&records[0])),
             (Ok(_), valid) => (Tone::Bad, format!("{valid} of {} valid", records.len())),
         }
     }
@@ -134,15 +132,6 @@ impl Listed {
             "error": self.records.as_ref().err(),
         });
         format!("{line}\n")
-    }
-}
-
-/// The gravest reason against a trial's figures, or how it ended.
-fn reason(record: &Record) -> String {
-    match (record.status, record.verdict.reasons.first()) {
-        (Status::Failed, _) => "failed".to_owned(),
-        (_, Some(reason)) => reason.kind.to_string(),
-        (_, None) => "not valid".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The scenario of a command line: a file or a broker's URL, with the keys that options set.
+//! The scenario of a command line: a file or a broker's URL, with the keys that options set, and without those that a command decides itself.
 
 use std::path::Path;
 
@@ -369,3 +369,39 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
         settings: settings.chain(written).collect(),
     })
 }
+
+/// A command with the keys of a scenario that it decides itself. What a scenario says of them does not apply, so the command says that.
+pub struct ReplacedKeys {
+    pub command: &'static str,
+    /// Why it does.
+    pub reason: &'static str,
+    /// A table stands for all of its keys.
+    pub keys: &'static [&'static str],
+}
+
+impl ReplacedKeys {
+    /// Says which keys of this scenario do not apply; `None` where it has none of them. `text` is the scenario as TOML.
+    pub fn note(&self, text: &str) -> Option<String> {
+        let scenario: toml::Table = text.parse().ok()?;
+        let found: Vec<String> =
+            self.keys.iter().filter(|key| has(&scenario, key)).map(|key| format!("`{key}`")).collect();
+        (!found.is_empty()).then(|| {
+            format!(
+                "note: `{}` {}, so these keys of the scenario do not apply: {}",
+                self.command,
+                self.reason,
+                found.join(", ")
+            )
+        })
+    }
+}
+
+fn has(scenario: &toml::Table, key: &str) -> bool {
+    let mut steps = key.split('.');
+    let first = steps.next().and_then(|step| scenario.get(step));
+    steps.fold(first, |value, step| value.and_then(toml::Value::as_table).and_then(|table| table.get(step))).is_some()
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/cli/scenario_source.rs"]
+mod tests;

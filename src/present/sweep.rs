@@ -165,7 +165,7 @@ pub fn trials_table(records: &[&Record]) -> Table {
 }
 
 /// The verdict of a trial in a word or two.
-fn judged(record: &Record) -> (Tone, String) {
+pub fn judged(record: &Record) -> (Tone, String) {
     match (record.status, record.verdict.valid) {
         (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
         (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "threshold missed".to_owned()),

@@ -61,10 +61,7 @@ pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
 pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Exit {
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
         Ok((a_trials, b_trials)) => judge((&name(a), &a_trials), (&name(b), &b_trials), options, out),
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
+        Err(error) => Exit::failure(error),
     }
 }
 
@@ -105,21 +102,16 @@ fn name(path: &Path) -> String {
 fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Exit {
     let comparison = match comparison::compare(a.1, b.1, options.bounds) {
         Ok(comparison) => comparison,
-        Err(error) => {
-            notice!("error: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
     if !options.unequal && comparison.refusals().next().is_some() {
         for refusal in comparison.refusals() {
             notice!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
         }
-        notice!("error: such figures cannot be compared; --unequal compares them nevertheless");
-        return Exit::Failure;
+        return Exit::failure("such figures cannot be compared; --unequal compares them nevertheless");
     }
     let text = if options.json { as_json(&comparison) } else { text(a, b, &comparison, options.view) };
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    match Exit::from_result(printed) {
+    match Exit::print(&text, out) {
         Exit::Success if comparison.verdict != Verdict::NoRegressionFound => Exit::ThresholdMissed,
         exit => exit,
     }

@@ -12,7 +12,7 @@ use tokio_util::context::TokioContext;
 use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
-use super::{Exit, RunArguments, RunSpec, connect, divided, failed};
+use super::{Exit, RunArguments, RunSpec, connect, divided};
 use crate::cli::load_threads::LoadThreads;
 use crate::distributed::KeptShare;
 use crate::engine::{
@@ -62,14 +62,11 @@ pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Plac
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(run_spec, rank, &plan).await {
         Ok(member) => member,
-        Err(error) => return failed(&error),
+        Err(error) => return Exit::failure(error),
     };
     let own = match if rank == 0 { Ok(Interruption::none()) } else { interrupt::watch() } {
         Ok(own) => own,
-        Err(error) => {
-            notice!("error: cannot listen for signals: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
     match plan {
         Ok(plan) => {
@@ -125,9 +122,9 @@ impl Part<'_> {
     async fn trial(&mut self, order: &Order) -> Ended {
         let trial = self.plan.trials[order.position].clone();
         let path = self.directory(order);
-        let load = match self.threads.of(trial.scenario.threads) {
+        let load = match self.threads.get(trial.scenario.threads) {
             Ok(load) => load.handle().clone(),
-            Err(error) => return self.cannot_begin(format!("the threads of the load cannot be started: {error}")),
+            Err(error) => return self.cannot_begin(error),
         };
         let mut directory = match RunDirectory::create_at(&path, &self.plan.text) {
             Ok(directory) => directory,
@@ -336,8 +333,7 @@ fn refused(rank: usize, reason: &str) -> Exit {
 
 /// `when`: what this rank did then, and what that means for what it measured.
 fn root_lost(when: &str) -> Exit {
-    notice!("error: rank 0 was lost {when}");
-    Exit::Failure
+    Exit::failure(format!("rank 0 was lost {when}"))
 }
 
 /// The observer of a rank's share of a trial: it keeps the trial, and tells rank 0 what happens each second.

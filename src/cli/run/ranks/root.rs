@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::super::ending::worse;
-use super::super::identity::identity;
 use super::super::progress::Progress;
-use super::super::{Session, interrupt, rest};
+use super::super::{Session, identity, interrupt, rest, worse};
 use super::Exit;
 use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
@@ -27,18 +25,9 @@ pub const FAREWELL: Duration = Duration::from_secs(5);
 pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
     let interruption = match interrupt::watch() {
         Ok(interruption) => interruption,
-        Err(error) => {
-            notice!("error: cannot listen for signals: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
-    let exit = match trials(&mut session, &mut hub, &interruption, out).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
-    };
+    let exit = trials(&mut session, &mut hub, &interruption, out).await.unwrap_or_else(Exit::failure);
     hub.dismiss(FAREWELL).await;
     session.keep_metrics();
     if !session.arguments.quiet {
