@@ -10,6 +10,7 @@ use super::Exit;
 use super::scenario_source::ScenarioSource;
 use crate::printable::printable;
 use crate::record::point_values;
+use crate::record::readable::settings;
 use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
 
 #[derive(Debug, Args)]
@@ -59,8 +60,7 @@ fn as_text(plan: &Plan, out: &mut String) -> fmt::Result {
     if points > 1 || plan.trials.len() > 1 {
         writeln!(out)?;
         for (position, trial) in plan.trials.iter().enumerate() {
-            let values: Vec<String> = trial.point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-            writeln!(out, "{:>5}  trial {}  {}", position + 1, trial.trial, values.join(", "))?;
+            writeln!(out, "{:>5}  trial {}  {}", position + 1, trial.trial, settings(&trial.point))?;
         }
     }
     Ok(())

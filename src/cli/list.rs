@@ -11,7 +11,7 @@ use super::show::{ShowError, View, print};
 use crate::present::sweep::judged;
 use crate::present::{Align, Column, Table, Tone};
 use crate::record::readable::{duration, rate};
-use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, runs_by_age};
+use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, run_name, runs_by_age};
 use crate::scenario::DEFAULT_OUTPUT_DIRECTORY;
 use crate::statistics::median;
 
@@ -141,7 +141,6 @@ fn as_table(runs: &[Listed], view: View) -> String {
     };
     let begun =
         |run: &Listed| run.begun.map_or("–".to_owned(), |begun| begun.strftime("%Y-%m-%d %H:%M:%S").to_string());
-    let name = |run: &Listed| run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let columns = vec![
         column("begun (UTC)", Align::Left, 5, &begun),
         column("scenario", Align::Left, 7, &Listed::scenario),
@@ -150,7 +149,7 @@ fn as_table(runs: &[Listed], view: View) -> String {
         column("messages/s", Align::Right, 9, &|run| shown(run.rate(), rate)),
         column("p99", Align::Right, 8, &|run| shown(run.p99_ns(), duration)),
         Column::toned("verdict", Align::Left, Column::KEEP, runs.iter().map(Listed::verdict)),
-        column("directory", Align::Left, 1, &name),
+        column("directory", Align::Left, 1, &|run| run_name(&run.path)),
     ];
     Page::write(view, |page| {
         page.table(&Table { columns, ..Table::default() });

@@ -14,7 +14,7 @@ use super::show::{View, summary};
 use crate::distributed::{self, KeptShare, MergeError, Merged, ShareError, read_text};
 use crate::engine::{self, TrialIdentity};
 use crate::notices::notice;
-use crate::record::{DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE};
+use crate::record::{DirectoryError, Record, RunDirectory, SCENARIO_FILE};
 use crate::scenario::{Scenario, Threads};
 
 #[derive(Debug, Args)]
@@ -57,12 +57,7 @@ fn merged(arguments: &MergeArguments) -> Result<(Record, Scenario), CannotMerge>
     let Merged { record, series, interval_log, scenario: judged_by } =
         distributed::merge(shares, Vec::new(), engine::kinds())?;
     let mut directory = RunDirectory::create_at(&arguments.output, &scenario)?;
-    directory.keep(SHARES_FILE, records.as_bytes())?;
-    directory.keep(HLOG_FILE, interval_log.as_bytes())?;
-    for row in &series {
-        directory.journal().second(row, HlogLines::default());
-    }
-    directory.append_record(&record)?;
+    directory.append_merged(&record, &series, &interval_log, &records)?;
     Ok((record, judged_by))
 }
 

@@ -4,7 +4,7 @@
 use super::{Finding, bad, doubtful, good};
 use crate::engine;
 use crate::evaluate::verdict::limits::MIN_DURATION_NS;
-use crate::record::readable::duration;
+use crate::record::readable::{duration, settings};
 use crate::scenario::{Load, Plan, Trial};
 
 /// From this many trials on, intervals can be compared.
@@ -126,8 +126,7 @@ impl<'a> DoctorTargets<'a> {
 }
 
 fn values(trial: &Trial) -> String {
-    let values = trial.point.iter().map(|(key, value)| format!("{key} = {value}"));
-    values.collect::<Vec<_>>().join(", ")
+    settings(&trial.point)
 }
 
 /// The overrides that leave only the point of this trial.

@@ -13,8 +13,8 @@ use crate::engine::{self, EngineError, Examined, examine_scenario};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::net::tcp::{self, Connected, Unreachable};
-use crate::pipeline::{self, ExaminedSink, Refusal};
-use crate::record::readable::duration;
+use crate::pipeline::{self, ExaminedSink, SinkRefusal};
+use crate::record::readable::{duration, settings};
 use crate::scenario::{Pipeline, Scenario, Sink};
 
 /// What is found of the broker at each of the points: whether its addresses answer, whether it lets us in, and what it says of itself.
@@ -96,8 +96,7 @@ fn topics(scenario: &Scenario, examined: &Examined) -> Finding {
 }
 
 fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
-    let settings: Vec<String> = durability.settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+    let settings = in_brackets(settings(&durability.settings));
     let copies = durability.copies.map_or(String::new(), |copies| format!(", on {copies} node(s) at least"));
     let place = match durability.level {
         DurabilityLevel::Unknown => {
@@ -110,6 +109,10 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
         DurabilityLevel::Disk => "it is on disk",
     };
     good("durability", format!("an acknowledged message means {place}{copies}{settings}"))
+}
+
+fn in_brackets(settings: String) -> String {
+    if settings.is_empty() { settings } else { format!(" ({settings})") }
 }
 
 fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
@@ -226,8 +229,7 @@ fn of_sink(sink: &ExaminedSink, config: &Pipeline) -> Finding {
     let place = &sink.place;
     let refusal = match &sink.found {
         Ok(settings) => {
-            let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-            let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+            let settings = in_brackets(self::settings(settings));
             return good("sink", format!("{place} lets us in and can be written to{settings}"));
         }
         Err(refusal) => refusal,
@@ -235,15 +237,15 @@ fn of_sink(sink: &ExaminedSink, config: &Pipeline) -> Finding {
     let text = format!("{place} {refusal}");
     // The pipeline would wait for it.
     match (refusal, config.wait_for_sinks) {
-        (Refusal::HoldsRows, _) => bad("sink", text, "--set pipeline.remove_rows=false"),
+        (SinkRefusal::HoldsRows, _) => bad("sink", text, "--set pipeline.remove_rows=false"),
         (_, true) => doubtful("sink", text, sink_remedy(refusal)),
         (_, false) => bad("sink", text, sink_remedy(refusal)),
     }
 }
 
-fn sink_remedy(refusal: &Refusal) -> &'static str {
+fn sink_remedy(refusal: &SinkRefusal) -> &'static str {
     match refusal {
-        Refusal::Unwritable(error) if error.class == FailureClass::Authorisation => {
+        SinkRefusal::Unwritable(error) if error.class == FailureClass::Authorisation => {
             "correct `username` and `password` in [[pipeline.sinks]], or let the user write: \
              --set 'pipeline.sinks[0].password={ env = \"SINK_PASSWORD\" }'"
         }

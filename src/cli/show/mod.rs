@@ -19,7 +19,7 @@ use crate::printable::printable;
 use crate::record::export::{ExportError, Format};
 use crate::record::{
     DirectoryError, HLOG_FILE, ReadRecords, Record, SearchRecord, SeriesRow, Status, current_records, current_series,
-    is_being_written, newest_run, read_checkpoint, read_records, read_search, read_series, run_ids,
+    directory_of, is_being_written, newest_run, read_checkpoint, read_records, read_search, read_series, run_ids,
 };
 use crate::scenario::DEFAULT_OUTPUT_DIRECTORY;
 
@@ -157,11 +157,6 @@ impl ShowArguments {
         let last_trial = known.iter().map(|record| record.trial).max().unwrap_or(0);
         ShowError::NoSuchTrial { path: path.to_owned(), wanted, last_point, last_trial }
     }
-}
-
-/// The directory of a run, which may have been named by its file of records.
-fn directory_of(path: &Path) -> &Path {
-    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) }
 }
 
 impl Shown {

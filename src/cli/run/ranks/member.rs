@@ -23,7 +23,7 @@ use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
 use crate::measure::{Interval, MessageSets, Reception};
 use crate::notices::notice;
-use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, Place, headline, injected_offset_ns};
+use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, RankPlace, headline, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::masked_command_line;
@@ -57,8 +57,13 @@ enum Ended {
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
-pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Place, plan: Result<Plan, String>) -> Exit {
-    let Place { rank, size, host_share, .. } = place;
+pub async fn take_part(
+    arguments: &RunArguments,
+    run_spec: &RunSpec,
+    place: RankPlace,
+    plan: Result<Plan, String>,
+) -> Exit {
+    let RankPlace { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(run_spec, rank, &plan).await {
         Ok(member) => member,

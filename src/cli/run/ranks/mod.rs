@@ -22,7 +22,7 @@ use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
 use crate::measure::host::{CoreSet, WallClock, cores_available};
 use crate::notices::notice;
-use crate::ranks::{Hello, Hub, Job, Member, Place, RanksError, addresses, injected_offset_ns, is_launched};
+use crate::ranks::{Hello, Hub, Job, Member, RankPlace, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{Plan, Share};
 
@@ -209,7 +209,7 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
 }
 
 /// The plan of one of the ranks on a host. Where a trial does not say how many threads it has, each of the rank's cores has one.
-fn on_cores_of(place: &Place, mut plan: Plan) -> Plan {
+fn on_cores_of(place: &RankPlace, mut plan: Plan) -> Plan {
     let part = place.cores(cores_available(), CoreSet::allowed());
     for trial in &mut plan.trials {
         if trial.scenario.threads.count.is_none() {

@@ -12,7 +12,7 @@ use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
 use crate::notices::notice;
 use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
-use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
+use crate::record::{DirectoryError, LostRank, Record, SeriesRow, Status};
 use crate::scenario::Scenario;
 
 /// From the moment in which all ranks are ready to the load: the order must reach the farthest, whose tasks start then.
@@ -64,9 +64,9 @@ async fn trials(
         let gathered = trial.run(hub, interruption).await;
         let Gathered { has_topics, was_signalled, was_unwritten, .. } = gathered;
         let is_missing = gathered.is_missing() || was_unwritten;
-        let whole = record(session, position, gathered);
-        let written = keep(session, &whole);
-        let ended = session.ended(whole.record, written, position, out)?;
+        let Whole { record, series, interval_log, shares } = record(session, position, gathered);
+        let written = session.directory.append_merged(&record, &series, &interval_log, &shares);
+        let ended = session.ended(record, written, position, out)?;
         if has_topics {
             remove(&session.plan.trials[position].scenario, run_id).await;
         }
@@ -348,15 +348,4 @@ fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
             failed(EngineError::Rank { rank: 0, reason: error.to_string() }, shares)
         }
     }
-}
-
-/// Brings the record to disk, with all that belongs to it.
-fn keep(session: &mut Session<'_>, whole: &Whole) -> Result<(), DirectoryError> {
-    let directory = &mut session.directory;
-    directory.append_to(SHARES_FILE, whole.shares.as_bytes())?;
-    directory.append_to(HLOG_FILE, whole.interval_log.as_bytes())?;
-    for row in &whole.series {
-        directory.journal().second(row, HlogLines::default());
-    }
-    directory.append_record(&whole.record)
 }
