@@ -62,6 +62,11 @@ impl Screen {
         self.draw();
     }
 
+    /// What holds messages up, in words.
+    pub fn conditions(&mut self, text: String) {
+        self.figures.held_up = text;
+    }
+
     /// Takes a sample.
     pub fn second(&mut self, second: &Second, outcomes: &Interval) {
         let per_second = |number: u64| number as f64 * 1e9 / (second.end_ns - second.begin_ns).max(1) as f64;
@@ -178,6 +183,8 @@ struct Figures {
     title: String,
     /// The phase, and how long it takes.
     phase: String,
+    /// What holds messages up.
+    held_up: String,
     /// The latest sample.
     latest: Option<Sample>,
     course: VecDeque<Sample>,
@@ -241,7 +248,8 @@ impl Figures {
         .areas(frame.area());
         let title =
             Line::from(vec![Span::from(self.title.as_str()).bold(), Span::from("  "), Span::from(&*self.phase)]);
-        frame.render_widget(Paragraph::new(title), head);
+        let held_up = Line::from(self.held_up.as_str()).bold();
+        frame.render_widget(Paragraph::new(vec![title, held_up]), head);
         self.figures(frame, figures);
         self.latency(frame, latency);
         self.charts(frame, rates, slowest);
