@@ -125,14 +125,11 @@ fn directory(results: &Path) -> Finding {
 fn files(plan: &Plan) -> Option<Finding> {
     let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
     let limit = open_files()?;
-    Some(match limit >= needed {
-        true => good("open files", format!("{limit} may be open, about {needed} are needed")),
-        false => doubtful(
-            "open files",
-            format!("{limit} may be open, and about {needed} are needed"),
-            format!("ulimit -n {}", needed.next_power_of_two()),
-        ),
-    })
+    if limit >= needed {
+        return Some(good("open files", format!("{limit} may be open, about {needed} are needed")));
+    }
+    let text = format!("{limit} may be open, and about {needed} are needed");
+    Some(doubtful("open files", text, format!("ulimit -n {}", needed.next_power_of_two())))
 }
 
 /// Consumers have connections of their own, to every broker.
@@ -163,28 +160,23 @@ fn governor() -> Option<Finding> {
 
 /// Of consequence for latencies between machines, and for comparing records by time.
 fn clock() -> Option<Finding> {
-    Some(match clock_is_synchronised()? {
-        true => good("clock", "synchronised"),
-        false => doubtful(
-            "clock",
-            "it is not synchronised: times of records and other machines' logs may differ",
-            "timedatectl set-ntp true",
-        ),
-    })
+    if clock_is_synchronised()? {
+        return Some(good("clock", "synchronised"));
+    }
+    let text = "it is not synchronised: times of records and other machines' logs may differ";
+    Some(doubtful("clock", text, "timedatectl set-ntp true"))
 }
 
 fn other_load() -> Option<Finding> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = load.split_whitespace().next()?.parse().ok()?;
     let cores = cores_available();
-    Some(match load / cores as f64 > LOADED {
-        false => good("other load", format!("{load:.1} processes want one of {cores} cores")),
-        true => doubtful(
-            "other load",
-            format!("{load:.1} processes want one of {cores} cores: they will be in the figures"),
-            "top -o %CPU shows them: end them, or use a quiet machine",
-        ),
-    })
+    let text = format!("{load:.1} processes want one of {cores} cores");
+    if load / cores as f64 <= LOADED {
+        return Some(good("other load", text));
+    }
+    let remedy = "top -o %CPU shows them: end them, or use a quiet machine";
+    Some(doubtful("other load", text + ": they will be in the figures", remedy))
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ async fn carried(
     let progress = Progress::of(quiet, "ceiling ".to_owned(), trial.scenario.run.clone(), Duration::ZERO);
     let mut recording = Recording::new(trial, run, directory, progress, None);
     let result = run_scenario(&trial.scenario, &identity(run_id, position), interruption, &mut recording).await;
-    let kept = recording.finish();
+    let kept = recording.finish(None);
     result.map_err(|error| format!("the null broker cannot carry this scenario's shape: {error}"))?;
     let (record, kept) = kept.ok_or("the ceiling was not measured to its end")?;
     kept.map_err(|error| error.to_string())?;

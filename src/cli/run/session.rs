@@ -15,7 +15,7 @@ use crate::cli::exit::IsBrokenPipe;
 use crate::cli::report;
 use crate::cli::show::{View, show_run, summary};
 use crate::engine::{EngineError, Interruption, TrialIdentity, run_scenario};
-use crate::evaluate::{assemble_failed, environment, is_enough, not_known};
+use crate::evaluate::{environment, is_enough, not_known};
 use crate::notices::{self, notice};
 use crate::record::export::open_metrics;
 use crate::record::{
@@ -157,10 +157,7 @@ impl<'a> Session<'a> {
         };
         let mut recording = Recording::new(trial, run, &mut self.directory, progress, self.figures.clone());
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
-        if let Err(error) = &result {
-            recording.keep(assemble_failed(trial, run.id, run.command_line, error));
-        }
-        let kept = recording.finish();
+        let kept = recording.finish(result.as_ref().err());
         if let Err(error) = &result {
             notice!("error: {error}");
             if matches!(error, EngineError::Broker { .. }) {

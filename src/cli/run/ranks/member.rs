@@ -19,7 +19,6 @@ use crate::engine::{
     ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier,
     TrialIdentity, run_scenario,
 };
-use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
 use crate::measure::{Interval, MessageSets, Reception};
 use crate::notices::notice;
@@ -219,31 +218,22 @@ impl Part<'_> {
                 never = obeying => match never {},
             }
         };
-        let mut recording = reporting.recording;
         let rank = self.number - 1;
-        let mut messages = None;
-        let result = match result {
-            Ok(Outcome { close_error, part, .. }) => {
-                if let Some(error) = close_error {
-                    notice!("warning: rank {rank}: {error}");
-                }
-                messages = part.and_then(|part| part.messages).map(Arc::new);
-                Ok(())
-            }
-            Err(error) => {
-                recording.keep(assemble_failed(trial, run.id, run.command_line, &error));
-                Err(error)
-            }
-        };
-        let unwritten = match recording.finish() {
-            Some((record, Err(error))) => {
-                notice!("error: rank {rank}: {error}");
-                Some(Unwritten { record, messages, reason: error.to_string() })
-            }
-            _ => None,
-        };
+        let kept = reporting.recording.finish(result.as_ref().err());
+        if let Ok(Outcome { close_error: Some(error), .. }) = &result {
+            notice!("warning: rank {rank}: {error}");
+        }
+        let unwritten = kept.and_then(|(record, kept)| Some((record, kept.err()?)));
+        if let Some((_, error)) = &unwritten {
+            notice!("error: rank {rank}: {error}");
+        }
+        let result = result.map(|outcome| {
+            let (record, error) = unwritten?;
+            let messages = outcome.part.and_then(|part| part.messages).map(Arc::new);
+            Some(Unwritten { record, messages, reason: error.to_string() })
+        });
         let has_topics = *prepared.borrow() >= Preparation::Topics;
-        Measured { result: result.map(|()| unwritten), has_topics, is_root_lost }
+        Measured { result, has_topics, is_root_lost }
     }
 }
 
