@@ -109,19 +109,14 @@ impl<'a> DoctorTargets<'a> {
             let text = format!("the {points} points have the same broker and topics, which are examined once");
             return Some(good("points", text));
         }
-        match self.all.get(MAX_TARGETS) {
-            None => {
-                let text =
-                    format!("{distinct} of {points} differ in their broker, topics or pipeline: each is examined");
-                Some(good("points", text))
-            }
+        let differ = format!("{distinct} of {points} differ in their broker, topics or pipeline");
+        Some(match self.all.get(MAX_TARGETS) {
+            None => good("points", differ + ": each is examined"),
             Some(left) => {
-                let text = format!(
-                    "{distinct} of {points} differ in their broker, topics or pipeline: {MAX_TARGETS} are examined"
-                );
-                Some(doubtful("points", text, format!("to examine another one: {}", overrides(left))))
+                let remedy = format!("to examine another one: {}", overrides(left));
+                doubtful("points", format!("{differ}: {MAX_TARGETS} are examined"), remedy)
             }
-        }
+        })
     }
 }
 
