@@ -10,8 +10,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::broker::pulsar::error::RequestError;
-use crate::broker::{Telemetry, Wire};
+use crate::broker::{ClientError, Telemetry, Wire};
 use crate::measure::{Distribution, PartitionIndex, SendTag};
 
 /// A message without a receipt: its send tag and payload size.
@@ -134,7 +133,7 @@ pub struct Contents {
     /// Whole `Message` frames, one behind the other.
     pub frames: Vec<u8>,
     /// The reason why no more frames will arrive.
-    pub closed: Option<RequestError>,
+    pub closed: Option<ClientError>,
 }
 
 impl DeliveryQueue {
@@ -153,7 +152,7 @@ impl DeliveryQueue {
     }
 
     /// Closes the queue and drops its frames: the broker will deliver them again.
-    pub fn close(&self, failure: RequestError) {
+    pub fn close(&self, failure: ClientError) {
         *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
         self.arrived.notify_one();
     }
