@@ -50,7 +50,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
     record.receive_errors.extend(crashes(&outcome.consumer_crashes));
-    record.durability = durability(outcome);
+    record.durability = outcome.durability.clone();
     record.verification = verification(trial, outcome);
     record.partitions = super::spread::partitions(outcome);
     record.consumers = super::spread::consumers(trial, outcome);
@@ -103,18 +103,6 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
-}
-
-fn durability(outcome: &Outcome) -> Durability {
-    let broker::Durability { level, copies, settings, source } = outcome.durability.clone();
-    let level = match level {
-        broker::DurabilityLevel::Unknown => DurabilityLevel::Unknown,
-        broker::DurabilityLevel::Nowhere => DurabilityLevel::Nowhere,
-        broker::DurabilityLevel::Memory => DurabilityLevel::Memory,
-        broker::DurabilityLevel::PageCache => DurabilityLevel::PageCache,
-        broker::DurabilityLevel::Disk => DurabilityLevel::Disk,
-    };
-    Durability { level, copies, settings, source: source.map(str::to_owned) }
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {

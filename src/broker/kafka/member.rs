@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::client;
-use super::token::oauth_token;
+use super::client::oauth_token;
 use crate::scenario::Secret;
 
 /// How long to wait for the answers.

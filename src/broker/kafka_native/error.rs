@@ -9,9 +9,6 @@ use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
 use crate::printable::printable;
 
-/// The name by which errors call this broker.
-pub const NAME: &str = "kafka";
-
 /// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
 pub const ILLEGAL_GENERATION: i16 = 22;
 pub const UNKNOWN_MEMBER_ID: i16 = 25;

@@ -21,6 +21,7 @@ mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
 #[cfg(test)]
+#[path = "../../../tests/unit/broker/pulsar/late_subscription.rs"]
 mod late_subscription;
 mod partition_producer;
 mod pool;
@@ -62,6 +63,7 @@ impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
         default_port: Some(6650),
+        omb_driver: Some("PulsarBenchmarkDriver"),
         example: include_str!("example.toml"),
         client: Some("native"),
         summary: "Apache Pulsar, by its binary protocol",

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::codec::command::{self, Request};
 use super::codec::frame::{ConsumerUpdate, Frame, decode};
-use super::codec::response::{read_highest_version, read_pairs, read_strings};
+use super::codec::frame::{read_highest_version, read_pairs, read_strings};
+use super::codec::{ConnectError, Refusal};
 use super::codec::{FILTERED, Malformed, VERSION, code, key};
 use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
-use super::error::{ConnectError, Refusal};
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::net::connect::{encrypt, within};

@@ -15,12 +15,12 @@ use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::admin::Nodes;
 use super::admin::{Admin, Failure};
 use super::codec::command::{Offset, Request, store_offset};
+use super::codec::{ConnectError, Refusal};
 use super::codec::{Reader, code};
 use super::connect::{Connector, Session};
-use super::error::{ConnectError, Refusal};
-use super::nodes::Nodes;
 use super::subscriptions::{MAX_SUBSCRIPTIONS, Numbered, StreamProgress, resolve_offsets};
 use crate::broker::ReceiveError;
 

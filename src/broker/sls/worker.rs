@@ -13,7 +13,7 @@ use super::batch::{Batch, Job, Sealed};
 use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
 use super::connect::{Client, HttpRequest};
-use super::error::{ServiceError, accepted};
+use super::connect::{ServiceError, accepted};
 use crate::broker::Wire;
 use crate::measure::{AckRecorder, SendTag};
 use crate::net::backoff::Backoff;

@@ -21,11 +21,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::broker::{Durability, DurabilityLevel};
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts};
-pub use environment::{
-    Durability, DurabilityLevel, Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together,
-};
+pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use histogram::{HistogramError, decode_histogram, encode_histogram};
 pub use latency::{
     Exceedances, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, independent_values_needed,
