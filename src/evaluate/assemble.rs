@@ -7,14 +7,14 @@ use super::outage::{longest_gap_ns, outages};
 use super::sections::{errors_by_class, independent, latency, per_second, series_row, with_tails};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::broker::{self, Topic};
+use crate::broker::Topic;
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
-    Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
-    Latencies, Latency, LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart,
-    SchedulePartKind, SeriesRow, Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
+    Client, Completion, Consumers, Counts, Durability, ErrorCount, FoundTopic, GroupVerification, Latencies, Latency,
+    LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
+    Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -103,6 +103,7 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
+    record.conditions = super::sections::conditions(outcome);
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {
@@ -155,6 +156,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         parts: Vec::new(),
         backlog: None,
         outages: Vec::new(),
+        conditions: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         durability: Durability::default(),

@@ -14,6 +14,7 @@ use crate::broker::pulsar::codec::proto::{
 };
 use crate::broker::pulsar::retry::refused;
 use crate::broker::pulsar::token::Token;
+use crate::measure::Conditions;
 use crate::net::connect::encrypt;
 use crate::net::tcp;
 
@@ -34,6 +35,8 @@ pub struct SocketSettings {
     pub keep_alive: Duration,
     /// How long a message may await its receipt.
     pub send_timeout: Duration,
+    /// Where it is reported what holds producers up.
+    pub conditions: Conditions,
 }
 
 /// The broker's response to `Connect`.

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::codec::proto::ServerError;
 use crate::broker::{ClientError, FailureClass};
+use crate::measure::ConditionKind;
 use crate::net::backoff::Backoff;
 use crate::printable::printable;
 
@@ -50,6 +51,13 @@ pub fn refused(number: i32, words: &str) -> ClientError {
     // The description may be the stack trace of an exception; its first line is the message.
     let words = printable(words.lines().next().unwrap_or_default());
     ClientError { class, message: format!("{name}: {words}"), lasting }
+}
+
+/// The condition that an error shows.
+pub fn condition(error: &ClientError) -> ConditionKind {
+    // Named after `ServerError`: of the policies `producer_request_hold` and `producer_exception`.
+    let is_quota = error.message.starts_with("ProducerBlockedQuotaExceeded");
+    if is_quota { ConditionKind::BacklogQuota } else { ConditionKind::from_failure(error.class) }
 }
 
 /// Attempts that are repeated until one succeeds, or until this is dropped.
