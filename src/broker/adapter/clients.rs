@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use crate::broker::{BrokerError, ClientError};
-use crate::scenario::BrokerConfig;
+use crate::broker::{BrokerError, ClientError, Setup};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 
 /// A trial's clients of the crate.
 pub struct Clients<C> {
@@ -22,11 +22,11 @@ impl<C> Clients<C> {
     ///
     /// # Errors
     /// Those of `connect`.
-    pub async fn connect<F>(config: &BrokerConfig, connect: impl Fn(String) -> F) -> Result<Self, BrokerError>
+    pub async fn connect<F, O>(setup: &Setup<O>, connect: impl Fn(String) -> F) -> Result<Self, BrokerError>
     where
         F: Future<Output = Result<C, BrokerError>>,
     {
-        Ok(Clients { producing: connect_all(config, connect).await?, consuming: OnceCell::new() })
+        Ok(Clients { producing: connect_all(setup, connect).await?, consuming: OnceCell::new() })
     }
 
     /// The client of the producer of this number.
@@ -38,27 +38,28 @@ impl<C> Clients<C> {
     ///
     /// # Errors
     /// Those of `connect`, which makes the first consumer's clients.
-    pub async fn consuming<F>(
+    pub async fn consuming<F, O>(
         &self,
         number: usize,
-        config: &BrokerConfig,
+        setup: &Setup<O>,
         connect: impl Fn(String) -> F,
     ) -> Result<&C, BrokerError>
     where
         F: Future<Output = Result<C, BrokerError>>,
     {
-        let clients = self.consuming.get_or_try_init(|| connect_all(config, connect)).await?;
+        let clients = self.consuming.get_or_try_init(|| connect_all(setup, connect)).await?;
         Ok(&clients[number % clients.len()])
     }
 }
 
-async fn connect_all<C, F>(config: &BrokerConfig, connect: impl Fn(String) -> F) -> Result<Vec<C>, BrokerError>
+async fn connect_all<C, F, O>(setup: &Setup<O>, connect: impl Fn(String) -> F) -> Result<Vec<C>, BrokerError>
 where
     F: Future<Output = Result<C, BrokerError>>,
 {
-    let mut clients = Vec::with_capacity(config.connections);
-    for address in config.addresses.iter().cycle().take(config.connections) {
-        clients.push(connect(address.clone()).await?);
+    let mut clients = Vec::with_capacity(setup.config.connections);
+    for address in setup.config.addresses.iter().cycle().take(setup.config.connections) {
+        let node = Subject::new(&setup.conditions, SubjectKind::Node, address);
+        clients.push(node.during(ConditionKind::Connecting, "no answer yet", connect(address.clone())).await?);
     }
     Ok(clients)
 }

@@ -22,7 +22,7 @@ use crate::broker::{ClientError, Outgoing, Producer, Setup, SubmitError, Telemet
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::host::tasks::watched;
-use crate::measure::{AckRecorder, PartitionIndex, SendTag};
+use crate::measure::{AckRecorder, ConditionKind, Conditions, PartitionIndex, SendTag, Subject, SubjectKind};
 
 /// A message on its way to the crate, which may keep it.
 #[derive(Debug, Clone)]
@@ -76,6 +76,8 @@ pub struct ProducerQueues {
     /// The whole pool: a payload is a slice of it.
     pool_bytes: Bytes,
     header_sets: Vec<Arc<[(String, String)]>>,
+    /// Where it is reported what holds producers up.
+    conditions: Conditions,
     /// One for each of the scenario's connections.
     recorders: Vec<Arc<AckRecorder>>,
     /// How long producers waited for their queues since it was last asked, in nanoseconds, summed over them.
@@ -98,6 +100,7 @@ impl ProducerQueues {
             pool_bytes: Bytes::from_owner(PoolOwner(pool.clone())),
             pool,
             header_sets: setup.header_sets.iter().map(|headers| headers.clone().into()).collect(),
+            conditions: setup.conditions.clone(),
             recorders: (0..setup.config.connections).map(|_| Arc::new(setup.acks.recorder())).collect(),
             waited_ns: AtomicU64::new(0),
         })
@@ -107,6 +110,10 @@ impl ProducerQueues {
     pub fn start<S: SendOne>(self: &Arc<Self>, number: usize, topic: &str, senders: Vec<S>) -> QueuedProducer {
         let failure = Arc::new(OnceLock::new());
         let recorder = self.recorders[number % self.recorders.len()].clone();
+        let held_up = |partition: usize| match senders.len() {
+            1 => Subject::new(&self.conditions, SubjectKind::Topic, topic),
+            _ => Subject::new(&self.conditions, SubjectKind::Partition, &format!("{topic}-{partition}")),
+        };
         let receipts = Receipts::<S> {
             waiting: if S::RECEIPTS_IN_ORDER {
                 Waiting::InOrder(VecDeque::new())
@@ -114,6 +121,7 @@ impl ProducerQueues {
                 Waiting::AnyOrder(FuturesUnordered::new())
             },
             partitions: (0..senders.len()).map(|partition| recorder.partition(topic, Some(partition as u32))).collect(),
+            held_up: (0..senders.len()).map(held_up).collect(),
             recorder,
             failure: failure.clone(),
         };
@@ -213,7 +221,7 @@ async fn run<S: SendOne>(
             let payload_bytes = message.payload.len();
             match receipts.record_during(senders[partition].send(message)).await {
                 Ok(receipt) => receipts.waiting.push(Awaited { receipt, partition, send_tag, payload_bytes }),
-                Err(error) => receipts.record_refused(send_tag, error.into()),
+                Err(error) => receipts.record_refused(partition, send_tag, error.into()),
             }
         }
         turn = (turn + 1) % senders.len();
@@ -290,6 +298,8 @@ struct Receipts<S: SendOne> {
     recorder: Arc<AckRecorder>,
     /// The recorder's index of each partition.
     partitions: Vec<PartitionIndex>,
+    /// Each partition, as what can be held up.
+    held_up: Vec<Subject>,
     /// The first failure after which no message can succeed.
     failure: Arc<OnceLock<ClientError>>,
 }
@@ -319,11 +329,12 @@ impl<S: SendOne> Receipts<S> {
                     Ok(()) => {
                         acks.to_partition(self.partitions[partition]);
                         acks.acknowledged(send_tag, payload_bytes);
+                        self.held_up[partition].end();
                     }
                     Err(error) => {
                         let failure: ClientError = error.into();
                         acks.failed(send_tag, failure.class, || failure.message.clone());
-                        self.note(failure);
+                        self.note(partition, failure);
                     }
                 }
                 next = self.waiting.poll_receipt(context);
@@ -334,12 +345,13 @@ impl<S: SendOne> Receipts<S> {
     }
 
     /// Records a message that the crate did not take.
-    fn record_refused(&self, send_tag: SendTag, failure: ClientError) {
+    fn record_refused(&self, partition: usize, send_tag: SendTag, failure: ClientError) {
         self.recorder.batch().failed(send_tag, failure.class, || failure.message.clone());
-        self.note(failure);
+        self.note(partition, failure);
     }
 
-    fn note(&self, failure: ClientError) {
+    fn note(&self, partition: usize, failure: ClientError) {
+        self.held_up[partition].begin(ConditionKind::from_failure(failure.class), &failure.message);
         if failure.lasting {
             // The first one is the reason.
             let _ = self.failure.set(failure);

@@ -95,7 +95,7 @@ impl Broker for PulsarCrateBroker {
         // The crate does not tell the broker's version, nor why a broker refuses a connection.
         let pool = Pool::new(sockets, setup.config.addresses.clone(), vec![setup.acks.recorder()]);
         let broker_version = pool.greet_all().await?;
-        let clients = Clients::connect(&setup.config, |address| client(&setup, &topics, address)).await?;
+        let clients = Clients::connect(&setup, |address| client(&setup, &topics, address)).await?;
         let queues = ProducerQueues::new(&setup);
         Ok(PulsarCrateBroker { topics, setup, clients, queues, broker_version })
     }
@@ -129,11 +129,11 @@ impl Broker for PulsarCrateBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
-        let Setup { config, options, timeout, .. } = &self.setup;
+        let Setup { options, timeout, .. } = &self.setup;
         let topic = &subscription.topic.name;
         let membership = self.topics.membership(subscription, options)?;
         let connect = |address| client(&self.setup, &self.topics, address);
-        let pulsar = self.clients.consuming(membership.index, config, connect).await?;
+        let pulsar = self.clients.consuming(membership.index, &self.setup, connect).await?;
         let initial_position = match membership.from {
             StartFrom::Earliest => InitialPosition::Earliest,
             StartFrom::Latest => InitialPosition::Latest,
