@@ -34,11 +34,11 @@ use self::producer::{Connection, HeaderSets, KafkaProducer};
 use self::properties::Properties;
 use self::reports::ConnectionErrors;
 use self::topics::Topics;
-use super::kafka_cluster::TOPICS_PER_REQUEST;
+use super::kafka_cluster::{self, TOPICS_PER_REQUEST};
 use super::kafka_options::TransactionOptions;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
-    Topic, Unready, kafka_cluster,
+    Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};

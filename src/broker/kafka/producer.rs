@@ -4,17 +4,16 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{JoinHandle, Thread};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
-use std::{mem, ptr, thread};
+use std::{mem, ptr};
 
 use rdkafka::bindings as rd;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext, PurgeConfig};
 
-use super::client;
-use super::client::{describe, failure_class};
+use super::client::{self, describe, failure_class};
 use super::reports::{ConnectionErrors, Reports};
 use super::transactions::{Handed, Transactions};
 use crate::broker::kafka_options::TransactionOptions;

@@ -17,8 +17,7 @@ use rdkafka::{Message, Timestamp};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::client;
-use super::client::{describe, failure_class, oauth_token};
+use super::client::{self, describe, failure_class, oauth_token};
 use crate::broker::{TRACE_HEADER_NAME, Telemetry, Wire, known_sum};
 use crate::measure::{AckRecorder, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 use crate::scenario::Secret;

@@ -10,8 +10,7 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 
-use super::client;
-use super::client::set_admin_token;
+use super::client::{self, set_admin_token};
 use super::properties::Properties;
 use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};

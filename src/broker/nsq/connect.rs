@@ -12,13 +12,12 @@ use tokio::net::TcpStream;
 
 use super::codec::{Frame, HEARTBEAT, MAGIC, Malformed, OK, command, decode};
 use super::config::{Compression, NsqOptions};
-use super::upgraded_stream;
-use super::upgraded_stream::Agreed;
+use super::upgraded_stream::{self, Agreed};
 use crate::broker::{BrokerError, FailureClass};
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
-use crate::net::connect::{encrypt, within};
+use crate::net::connect::{self, encrypt, within};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
-use crate::net::{connect, tcp, tls};
+use crate::net::{tcp, tls};
 use crate::printable::printable;
 use crate::scenario::BrokerConfig;
 

@@ -16,8 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::admin::Appeared;
 use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
-use super::connect::{Connector, Role, Session};
-use super::connect::{class_of, is_about_a_delivery, text};
+use super::connect::{Connector, Role, Session, class_of, is_about_a_delivery, text};
 use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;

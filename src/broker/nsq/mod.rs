@@ -24,8 +24,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::admin::{Admin, Node, OPTIONS, durability, next_port};
-use self::admin::{Assigned, Discovery, TopicLocation};
+use self::admin::{Admin, Assigned, Discovery, Node, OPTIONS, TopicLocation, durability, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing, quantile};

@@ -22,8 +22,7 @@ use parking_lot::Mutex;
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
-use self::topic::Delivery;
-use self::topic::{Membership, TopicLog};
+use self::topic::{Delivery, Membership, TopicLog};
 use super::{
     Broker, BrokerError, BrokerInfo, Consumer, Created, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing,
     Producer, Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,

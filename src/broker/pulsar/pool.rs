@@ -10,8 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::SocketSettings;
-use super::connection::Traffic;
-use super::connection::{Connection, Outcomes};
+use super::connection::{Connection, Outcomes, Traffic};
 use super::retry::refused;
 use crate::broker::{BrokerError, ClientError, FailureClass};
 use crate::measure::{AckRecorder, ConditionKind, Conditions, Subject, SubjectKind};

@@ -34,8 +34,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use self::admin::{Admin, durability};
-use self::admin::{Nodes, StreamLocation};
+use self::admin::{Admin, Nodes, StreamLocation, durability};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::{Body, RabbitmqStreamOptions};

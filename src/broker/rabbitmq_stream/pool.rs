@@ -12,8 +12,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::admin::Admin;
-use super::admin::{Nodes, StreamLocation, untried};
+use super::admin::{Admin, Nodes, StreamLocation, untried};
 use super::codec::{ConnectError, Refusal, is_final};
 use super::connect::Connector;
 use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher};

@@ -1,8 +1,6 @@
 //! Where a record comes from: what is needed to repeat its trial besides the scenario, what an acknowledgement meant, topics that were there before
 //! the trial, and the shares of a scenario that several processes run at once: a share's own record, and that of all together.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, futures::Notified, mpsc};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 pub use self::in_flight::{DeliveryQueue, Entry, EntrySizes, Kept, KeptEntry, Traffic, Unanswered};

@@ -1,8 +1,7 @@
 //! The messages in a delivery: a chunk of the stream as it lies on the server's disk (`osiris_log.erl`); and how the content of sub-entries
 //! is compressed, in the frame formats that the Java client writes and reads.
 
-use std::io;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 use super::{Malformed, Reader};
 use crate::broker::compression::Compression;
