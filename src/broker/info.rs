@@ -8,6 +8,8 @@ use std::ops::AddAssign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::Distribution;
+
 /// Names and versions for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerInfo {
@@ -119,6 +121,16 @@ pub struct Wire {
     pub fetches: u64,
     /// Of `fetches`, those whose response delayed the consumer because a quota was used up.
     pub throttled_fetches: u64,
+}
+
+impl Telemetry {
+    /// The round trips since the last call, which are cleared.
+    pub fn take_round_trips(round_trips: &mut Distribution) -> Self {
+        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
+        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
+        round_trips.clear();
+        Telemetry { round_trip_p50_ns, round_trip_p99_ns, ..Telemetry::default() }
+    }
 }
 
 impl AddAssign for Telemetry {

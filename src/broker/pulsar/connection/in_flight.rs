@@ -240,18 +240,10 @@ impl Traffic {
         let requests = self.requests.swap(0, Ordering::Relaxed);
         let retried = self.retried.swap(0, Ordering::Relaxed);
         let wire = Wire { requests, retried, ..mem::take(&mut answered.wire) };
-        let round_trips = &mut answered.round_trips;
-        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
-        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
-        round_trips.clear();
         Telemetry {
-            round_trip_p50_ns,
-            round_trip_p99_ns,
-            connections: 0,
-            connections_full_ns: 0,
             unmatched_answers: self.unmatched.swap(0, Ordering::Relaxed),
             wire: Some(wire),
-            ..Telemetry::default()
+            ..Telemetry::take_round_trips(&mut answered.round_trips)
         }
     }
 }
