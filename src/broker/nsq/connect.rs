@@ -302,7 +302,7 @@ fn expect_ok(data: &[u8]) -> Result<(), ConnectError> {
 }
 
 /// Why there is no connection to nsqd.
-pub type ConnectError = ConnectError<Refusal>;
+pub type ConnectError = connect::ConnectError<Refusal>;
 
 /// A command that nsqd refused.
 #[derive(Debug)]

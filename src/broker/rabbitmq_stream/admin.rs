@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::command::Request;
 use super::codec::frame::{Metadata, read_strings};
@@ -23,7 +23,7 @@ use crate::net::connect::within;
 pub struct Admin {
     connector: Arc<Connector>,
     nodes: Arc<Nodes>,
-    session: Mutex<Option<(String, Session)>>,
+    session: AsyncMutex<Option<(String, Session)>>,
     /// Counts the connections that failed: the next one is to another node.
     turn: AtomicUsize,
     timeout: Duration,
@@ -34,7 +34,7 @@ pub type Failure = (String, ConnectError);
 
 impl Admin {
     pub fn new(connector: Arc<Connector>, nodes: Arc<Nodes>, timeout: Duration) -> Self {
-        Admin { connector, nodes, session: Mutex::new(None), turn: AtomicUsize::new(0), timeout }
+        Admin { connector, nodes, session: AsyncMutex::new(None), turn: AtomicUsize::new(0), timeout }
     }
 
     /// Connects, and returns the server's properties.
