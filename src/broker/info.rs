@@ -26,13 +26,13 @@ pub struct BrokerInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Durability {
-    /// Where the message was.
+    /// Place where the message was.
     pub level: DurabilityLevel,
     /// Fewest nodes on which it was there; `null` where that is not known.
     pub copies: Option<u32>,
-    /// The settings that decide it, as they were read.
+    /// Settings that decide it, as they were read.
     pub settings: BTreeMap<String, String>,
-    /// Where the settings come from; `null` where they are unknown.
+    /// Source of the settings; `null` where they are unknown.
     pub source: Option<String>,
 }
 
