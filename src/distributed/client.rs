@@ -9,8 +9,7 @@ use super::{KeptShare, sections};
 use crate::evaluate;
 use crate::measure::host::CoreSet;
 use crate::record::ReasonKind::{ClientBound, HostContended};
-use crate::record::saturating_sum;
-use crate::record::{Client, HostLoad, Lateness, LimitedBy, Limiter, Pauses, Reason, Status, Verdict};
+use crate::record::{Client, HostLoad, Lateness, LimitedBy, Limiter, Pauses, Reason, Status, Verdict, saturating_sum};
 use crate::scenario::Scenario;
 
 /// Where a share runs: shares of one machine have the same. Without both, that is not known.

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use merge::{Merged, merge};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::measure::MessageSets;
 use crate::record::{
@@ -26,17 +27,20 @@ use crate::record::{
     read_messages, read_records, read_series,
 };
 
-/// What one process kept of its share.
-#[derive(Debug, Clone)]
+/// What one process kept of its share, in a form that a rank sends to rank 0.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptShare {
     /// Where it was kept: names it in errors.
+    #[serde(skip)]
     pub origin: String,
     pub record: Record,
     pub series: Vec<SeriesRow>,
     /// The text of its interval log; empty where it has none.
     pub interval_log: String,
+    #[serde(serialize_with = "serialize_shared", deserialize_with = "deserialize_shared")]
     pub messages: Option<Arc<MessageSets>>,
     /// How the clock of the process was compared with that of the first one, where that was done.
+    #[serde(skip)]
     pub clock: Option<RankClock>,
 }
 
@@ -88,6 +92,14 @@ impl KeptShare {
     fn number(&self) -> usize {
         self.record.share.as_ref().map_or(0, |share| share.number)
     }
+}
+
+fn serialize_shared<S: Serializer>(messages: &Option<Arc<MessageSets>>, serializer: S) -> Result<S::Ok, S::Error> {
+    messages.as_deref().serialize(serializer)
+}
+
+fn deserialize_shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<MessageSets>>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(Arc::new))
 }
 
 /// Shares cannot be merged.

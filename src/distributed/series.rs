@@ -7,8 +7,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 use super::KeptShare;
-use crate::record::saturating_sum;
-use crate::record::{GroupRow, Phase, SeriesRow, decode_histogram};
+use crate::record::{GroupRow, Phase, SeriesRow, decode_histogram, saturating_sum};
 
 /// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
 type RowPlace = (u64, u8, usize);

@@ -7,8 +7,7 @@ use super::client::{self, SharedMachine};
 use super::{KeptShare, sections};
 use crate::record::ReasonKind::{self, *};
 use crate::record::readable::{duration, percent};
-use crate::record::saturating_sum;
-use crate::record::{LimitedBy, Limiter, LostRank, Reason, Record, Together, Verdict};
+use crate::record::{LimitedBy, Limiter, LostRank, Reason, Record, Together, Verdict, saturating_sum};
 
 /// Share of the median end-to-end latency up to which the clocks of machines may differ.
 const MAX_CLOCK_SHARE: f64 = 0.1;
@@ -34,7 +33,7 @@ const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
 
 /// Completes the verdict on `record`, whose figures were judged by themselves. `machines`: those that have several of the shares.
 pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[SharedMachine]) {
-    let verdict = std::mem::replace(&mut record.verdict, Verdict::pending());
+    let verdict = std::mem::take(&mut record.verdict);
     let has_grown = verdict.notes.iter().any(|note| note.kind == LagGrew);
     let mut reasons = share_reasons(shares, machines, has_grown, |verdict| &verdict.reasons);
     let mut notes = share_reasons(shares, machines, has_grown, |verdict| &verdict.notes);
@@ -164,7 +163,7 @@ fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
         Some((speaker, LimitedBy { limiter, evidence })) => {
             LimitedBy { limiter: *limiter, evidence: format!("{}: {evidence}", speaker.subject) }
         }
-        None => Verdict::pending().limited_by,
+        None => LimitedBy::default(),
     }
 }
 

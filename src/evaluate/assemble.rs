@@ -12,9 +12,9 @@ use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
-    Client, Completion, Consumers, Counts, Durability, ErrorCount, FoundTopic, GroupVerification, Latencies, Latency,
-    LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
-    Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
+    Completion, Consumers, Counts, ErrorCount, FoundTopic, GroupVerification, Latencies, Latency, LoadModel,
+    PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status,
+    Throughput, Transactions, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -132,7 +132,7 @@ pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error:
     record
 }
 
-/// A record without figures.
+/// A record without figures: of a trial that failed, until it is said how it ended.
 fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestamp) -> Record {
     let load_model = match trial.scenario.load {
         Load::Closed => LoadModel::Closed,
@@ -142,47 +142,16 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         schema: SCHEMA.to_owned(),
         scenario_name: trial.scenario.name.clone(),
         run_id: run_id.to_owned(),
-        status: Status::Failed,
-        error: None,
         started_at,
         trial: trial.trial,
         point_index: trial.point_index,
         point: point_values(&trial.point),
         load_model,
         headline: load_model.headline(),
-        counts: Counts::default(),
-        throughput: Throughput::default(),
-        latency: Latencies::default(),
-        parts: Vec::new(),
-        backlog: None,
-        outages: Vec::new(),
-        conditions: Vec::new(),
-        errors: Vec::new(),
-        receive_errors: Vec::new(),
-        durability: Durability::default(),
-        verification: None,
-        partitions: None,
-        consumers: None,
-        found_topics: Vec::new(),
-        topics: Vec::new(),
-        messages_before: None,
-        payload_sizes: None,
-        transactions: None,
-        wire: None,
-        pipeline: None,
-        client: Client::default(),
-        host_load: None,
-        broker_usage: None,
-        verdict: Verdict::pending(),
-        thresholds: Vec::new(),
-        start: None,
-        share: None,
-        shares: Vec::new(),
-        together: None,
-        lost_ranks: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
         defaults: trial.defaults.clone(),
+        ..Record::default()
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -14,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::distributed::KeptShare;
 use crate::engine::{Phase, Second};
-use crate::measure::{Interval, MessageSets};
-use crate::record::{InputFile, Record, SeriesRow};
+use crate::measure::Interval;
+use crate::record::InputFile;
 
 /// The first message of a rank. Every build reads it: the fields with a default are not needed, and others may be added, but none is renamed,
 /// removed or given another meaning.
@@ -111,7 +110,7 @@ pub enum FromRank {
     Signals(u32),
     /// Its trial has ended, and this is what it kept. `unwritten`: why its disk did not take all of that.
     Kept {
-        kept: Box<Kept>,
+        kept: Box<KeptShare>,
         unwritten: Option<String>,
     },
     /// Its trial could not begin, or it has nothing of it that can be merged.
@@ -174,31 +173,6 @@ impl Counters {
 /// Which latencies of an interval [`FromRank::Second`] has, as the interval log names them: response times in an open loop, else service times.
 pub fn headline(interval: &Interval) -> &'static str {
     if interval.response.is_empty() { "service" } else { "response" }
-}
-
-/// What a rank kept of its share.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Kept {
-    record: Record,
-    series: Vec<SeriesRow>,
-    interval_log: String,
-    messages: Option<MessageSets>,
-}
-
-impl From<KeptShare> for Kept {
-    fn from(share: KeptShare) -> Self {
-        let KeptShare { record, series, interval_log, messages, .. } = share;
-        Kept { record, series, interval_log, messages: messages.map(Arc::unwrap_or_clone) }
-    }
-}
-
-impl Kept {
-    /// As it is merged, from this rank.
-    pub fn share(self, rank: usize) -> KeptShare {
-        let Kept { record, series, interval_log, messages } = self;
-        let origin = format!("rank {rank}");
-        KeptShare { origin, record, series, interval_log, messages: messages.map(Arc::new), clock: None }
-    }
 }
 
 /// The longest message: a record, its seconds, and the numbers of all its messages.

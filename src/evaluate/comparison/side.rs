@@ -293,14 +293,26 @@ impl FigureKind {
         FigureKind::EndToEndP99,
     ];
 
-    /// The quantile, 0 to 1; `None` of a rate.
-    pub(super) fn quantile(self) -> Option<f64> {
+    /// The latency with the quantile (0 to 1), `None` of a rate; and the name.
+    fn parts(self) -> (Option<(LatencyKind, f64)>, &'static str) {
         match self {
-            FigureKind::MessagesPerSecond => None,
-            FigureKind::ResponseP50 | FigureKind::ServiceP50 => Some(0.5),
-            FigureKind::ResponseP99 | FigureKind::ServiceP99 | FigureKind::EndToEndP99 => Some(0.99),
-            FigureKind::ResponseP999 | FigureKind::ServiceP999 => Some(0.999),
+            FigureKind::MessagesPerSecond => (None, "messages/s"),
+            FigureKind::ResponseP50 => (Some((LatencyKind::Response, 0.5)), "response p50"),
+            FigureKind::ResponseP99 => (Some((LatencyKind::Response, 0.99)), "response p99"),
+            FigureKind::ResponseP999 => (Some((LatencyKind::Response, 0.999)), "response p99.9"),
+            FigureKind::ServiceP50 => (Some((LatencyKind::Service, 0.5)), "service p50"),
+            FigureKind::ServiceP99 => (Some((LatencyKind::Service, 0.99)), "service p99"),
+            FigureKind::ServiceP999 => (Some((LatencyKind::Service, 0.999)), "service p99.9"),
+            FigureKind::EndToEndP99 => (Some((LatencyKind::EndToEnd, 0.99)), "end-to-end p99"),
         }
+    }
+
+    pub(super) fn quantile(self) -> Option<f64> {
+        self.parts().0.map(|(_, quantile)| quantile)
+    }
+
+    fn latency_kind(self) -> Option<LatencyKind> {
+        self.parts().0.map(|(kind, _)| kind)
     }
 
     /// Whether the record is of a trial that was to have the figure: only the headline's latency, and what consumers saw.
@@ -341,15 +353,6 @@ impl FigureKind {
         }
     }
 
-    fn latency_kind(self) -> Option<LatencyKind> {
-        match self {
-            FigureKind::MessagesPerSecond => None,
-            FigureKind::EndToEndP99 => Some(LatencyKind::EndToEnd),
-            FigureKind::ResponseP50 | FigureKind::ResponseP99 | FigureKind::ResponseP999 => Some(LatencyKind::Response),
-            FigureKind::ServiceP50 | FigureKind::ServiceP99 | FigureKind::ServiceP999 => Some(LatencyKind::Service),
-        }
-    }
-
     /// Whether a larger figure is a better one.
     pub fn larger_is_better(self) -> bool {
         self == FigureKind::MessagesPerSecond
@@ -367,15 +370,6 @@ pub(super) fn consumer_groups(record: &Record) -> u64 {
 
 impl fmt::Display for FigureKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            FigureKind::MessagesPerSecond => "messages/s",
-            FigureKind::ResponseP50 => "response p50",
-            FigureKind::ResponseP99 => "response p99",
-            FigureKind::ResponseP999 => "response p99.9",
-            FigureKind::ServiceP50 => "service p50",
-            FigureKind::ServiceP99 => "service p99",
-            FigureKind::ServiceP999 => "service p99.9",
-            FigureKind::EndToEndP99 => "end-to-end p99",
-        })
+        formatter.write_str(self.parts().1)
     }
 }

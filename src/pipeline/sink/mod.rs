@@ -22,6 +22,16 @@ use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 #[cfg(any(feature = "mongodb", feature = "redis"))]
 const CONNECT: Duration = Duration::from_secs(10);
 
+#[cfg(any(feature = "mongodb", feature = "redis"))]
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+#[cfg(any(feature = "mongodb", feature = "redis"))]
+fn yes() -> bool {
+    true
+}
+
 /// A database, not yet connected to.
 pub trait Database: Send + Sync {
     /// Its kind and address, for messages.

@@ -23,7 +23,7 @@ use hdrhistogram::iterators::IterationValue;
 use serde::Serialize;
 
 use super::ExportError;
-use crate::record::schema::{Record, Status};
+use crate::record::schema::{Record, Status, line, saturating_sum};
 use crate::scenario::tables::PayloadKind;
 
 /// What a mebibyte is.
@@ -133,7 +133,7 @@ impl Side {
 }
 
 /// Bytes of one vector element.
-const ELEMENT_BYTES: u64 = 4;
+const ELEMENT_BYTES: f64 = 4.0;
 
 /// A line, its fields in the order of the published program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -192,14 +192,14 @@ fn row(record: &Record) -> Result<Row, ExportError> {
         msg_length: count,
         duration_in_milliseconds: record.throughput.completion_ns() / 1_000_000,
         speed_in_counter: count as f64 / seconds,
-        speed_in_bytes: (count * vector_dim * ELEMENT_BYTES) as f64 / seconds,
+        speed_in_bytes: count as f64 * (vector_dim as f64 * ELEMENT_BYTES) / seconds,
     })
 }
 
 fn summarize(rows: &[Row]) -> Option<Summary> {
     let by_rate = |one: &&Row, other: &&Row| one.speed_in_bytes.total_cmp(&other.speed_in_bytes);
     let (max, min) = (rows.iter().max_by(by_rate)?, rows.iter().min_by(by_rate)?);
-    let whole = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>() / rows.len() as u64;
+    let whole = |of: fn(&Row) -> u64| saturating_sum(rows.iter().map(of)) / rows.len() as u64;
     let real = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
     let mean = Row {
         msg_length: whole(|row| row.msg_length),
@@ -209,11 +209,6 @@ fn summarize(rows: &[Row]) -> Option<Summary> {
         ..*max
     };
     Some(Summary { trials: rows.len(), mean, max: *max, min: *min })
-}
-
-/// Numbers and fixed names always serialise.
-fn line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default() + "\n"
 }
 
 #[cfg(test)]

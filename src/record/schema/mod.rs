@@ -47,7 +47,7 @@ use crate::scenario::{ScenarioTables, Timing};
 pub const SCHEMA: &str = "brokermark.record/1";
 
 /// The result of one trial: what was asked for, what happened, and whether it can be trusted.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Record {
     /// Name and version of this format, `brokermark.record/1`.
@@ -237,7 +237,7 @@ pub(in crate::record) fn line(value: &impl Serialize) -> String {
 }
 
 /// How a trial ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// It ran to its stop condition.
@@ -247,6 +247,7 @@ pub enum Status {
     /// Nothing moved for `run.stall_deadline`, so the load was ended before its stop condition.
     Stalled,
     /// It could not run, or not to its end; `error` has the cause.
+    #[default]
     Failed,
     /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint has
     /// this status.
@@ -254,10 +255,11 @@ pub enum Status {
 }
 
 /// What decided when messages were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadModel {
     /// The broker did: every producer kept a window of messages in flight. A stall delays all later messages unseen.
+    #[default]
     Closed,
     /// A schedule did, which does not wait for the broker.
     Open,
@@ -274,12 +276,13 @@ impl LoadModel {
 }
 
 /// The latency that a record leads with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headline {
     /// Intended → acknowledged.
     Response,
     /// Sent → acknowledged.
+    #[default]
     Service,
 }
 

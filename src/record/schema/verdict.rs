@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether the record can be trusted, with the evidence.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Whether the record can be trusted, with the evidence. Before the evaluation it is not valid.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Verdict {
     /// Whether the figures mean what they seem to: no reason speaks against it.
@@ -24,12 +24,6 @@ impl Verdict {
     pub fn kinds_against(&self) -> Option<String> {
         let kinds = || self.reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
         (!self.valid).then(kinds)
-    }
-
-    /// The verdict before the evaluation: not valid.
-    pub(crate) fn pending() -> Self {
-        let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
-        Verdict { valid: false, reasons: Vec::new(), notes: Vec::new(), limited_by }
     }
 }
 
@@ -175,7 +169,7 @@ impl ReasonKind {
 }
 
 /// What kept the throughput from being higher, as far as the evidence goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LimitedBy {
     /// Limit.
@@ -185,7 +179,7 @@ pub struct LimitedBy {
 }
 
 /// What can limit throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limiter {
     /// The load generator: it had no more CPU to send with.
@@ -203,6 +197,7 @@ pub enum Limiter {
     /// The pipeline behind the broker: `pipeline.bottleneck` names the stage.
     Pipeline,
     /// The evidence does not show it.
+    #[default]
     Unknown,
 }
 

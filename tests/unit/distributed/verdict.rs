@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn completed(shares: &[KeptShare]) -> Verdict {
     let mut record = shares[0].record.clone();
-    record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
+    record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::default() };
     complete(&mut record, shares, &SharedMachine::all(shares, &scenario()));
     record.verdict
 }
@@ -125,7 +125,7 @@ fn a_share_that_began_late_says_how_far_all_overlap() {
     shares[1].record.verdict.notes.push(late);
     let mut record = shares[0].record.clone();
     record.together = Some(Together { window_overlap: 0.98, start_skew_ns: Some(200_000_000) });
-    record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
+    record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::default() };
     complete(&mut record, &shares, &[]);
     let note = record.verdict.notes.iter().find(|note| note.kind == LateStart).unwrap();
     let expected = "Share 2: The load began 200 ms late. The measured windows of all shares overlap by 98";

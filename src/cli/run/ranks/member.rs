@@ -142,11 +142,11 @@ impl Part<'_> {
         let failed = |reason: String, interrupted: bool| FromRank::Failed { reason, interrupted, has_topics };
         let told = match result {
             Ok(None) => match KeptShare::read(&path) {
-                Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: None },
+                Ok(share) => FromRank::Kept { kept: Box::new(share), unwritten: None },
                 Err(error) => failed(error.to_string(), false),
             },
             Ok(Some(Unwritten { record, messages, reason })) => match KeptShare::with_record(&path, record, messages) {
-                Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: Some(reason) },
+                Ok(share) => FromRank::Kept { kept: Box::new(share), unwritten: Some(reason) },
                 Err(error) => failed(error.to_string(), false),
             },
             Err(error) => failed(error.to_string(), matches!(error, EngineError::Interrupted)),

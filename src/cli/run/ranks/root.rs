@@ -217,7 +217,7 @@ impl Trial {
                         hub.host(rank)
                     ));
                 }
-                let share = kept.share(rank);
+                let share = KeptShare { origin: format!("rank {rank}"), ..*kept };
                 // A share that stands still or has failed ends all.
                 if share.record.status != Status::Completed {
                     self.signal(hub, 1);

@@ -8,7 +8,7 @@ use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::CONNECT;
+use super::super::{CONNECT, a_minute, yes};
 use crate::scenario::Secret;
 use crate::scenario::tables::{DurationText, duration};
 
@@ -65,14 +65,6 @@ pub(super) enum DocumentId {
     Offset,
     /// The server's.
     Generated,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn a_minute() -> Duration {
-    Duration::from_secs(60)
 }
 
 impl Options {

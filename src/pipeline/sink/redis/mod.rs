@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use self::place::{KeySample, Sent};
 use self::reply::lost;
-use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, WriteOutcome};
+use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, WriteOutcome, a_minute, yes};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
@@ -109,14 +109,6 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn a_minute() -> Duration {
-    Duration::from_secs(60)
 }
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
