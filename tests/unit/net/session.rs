@@ -2,9 +2,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::super::PublishingConnection;
 use super::*;
-use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 
 /// Its frames are single bytes, which it hands on.
 struct Bytes(UnboundedSender<u8>);

@@ -4,7 +4,26 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::transport::Transport;
+
+#[tokio::test]
+async fn a_large_frame_does_not_keep_its_memory() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let transport = Transport::Upgraded(near);
+    let writing = tokio::spawn(async move {
+        far.write_all(&vec![7; 20 << 20]).await.unwrap();
+        far
+    });
+    let mut buffer = ReadBuffer::new(1 << 30);
+    let whole = |bytes: &[u8], _: usize| Ok::<_, ()>((bytes.len() == 20 << 20).then_some(((), bytes.len())));
+    while buffer.next(whole).unwrap().is_none() {
+        transport.readable().await.unwrap();
+        buffer.fill(&transport).unwrap();
+    }
+    let _far = writing.await.unwrap();
+    assert!(buffer.bytes.capacity() >= 20 << 20);
+    buffer.fill(&transport).unwrap();
+    assert_eq!(buffer.bytes.capacity(), READ_BUFFER_BYTES);
+}
 
 async fn pair() -> (Transport, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

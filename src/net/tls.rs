@@ -1,8 +1,6 @@
 //! Certificates and keys as rustls uses them.
 
-use std::path::Path;
-use std::sync::Arc;
-
+pub use super::Tls;
 #[cfg(feature = "sls-emulator")]
 use rustls::ServerConfig;
 use rustls::client::WebPkiServerVerifier;
@@ -11,8 +9,8 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-
-use super::Tls;
+use std::path::Path;
+use std::sync::Arc;
 
 /// The certificates that a client trusts, and its own.
 pub struct TlsIdentity {
