@@ -110,7 +110,7 @@ fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Ar
         .map(Arc::new);
     let open_loop = matches!(scenario.load, Load::Open(_));
     let partitions = partitions_of(scenario, identity);
-    let acks = Acks::with_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
+    let acks = Acks::verified(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
     let (offset_ns, timed) = (header_offset_ns(scenario, clock), scenario.timed_producers());
     let arrivals = consumers.map(|consumers| {
         Arrivals::across_processes(clock, offset_ns, timed, identity.tag, consumers.groups.len(), verification)

@@ -55,7 +55,7 @@ async fn remove<B: Broker>(
     // Nothing is sent.
     let content = Content::Zeros { size: Size::Fixed(1) };
     let payloads = Arc::new(PayloadPool::build(&Payload { content, pool: 1, seed: 0, tombstones: 0.0 }, 0)?);
-    let acks = Acks::verified(Clock::start(), scenario.producers.count, false, None);
+    let acks = Acks::new(Clock::start(), scenario.producers.count, false);
     let of_broker = EngineError::from_broker::<B>;
     let setup = setup::<B>(scenario, identity, &acks, &payloads).map_err(of_broker)?;
     let broker = B::connect(setup).await.map_err(of_broker)?;

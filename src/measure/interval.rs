@@ -1,12 +1,17 @@
 //! What one recording thread saw since it was last asked: counts, latencies, errors by class, transactions, and response times by the part of
 //! the schedule in which messages were intended, whenever they were acknowledged.
+//!
+//! Beside it, what was acknowledged in each partition during the whole trial, in bounded memory: counts and latencies, as far as clients know the
+//! partition of a message.
 
-use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use parking_lot::Mutex;
 
-use super::histogram::{Distribution, Timeline};
-use super::send_tag::TICK_NS;
+use super::Budget;
+use super::errors::Errors;
+use super::histogram::{CompactDistribution, Distribution, Timeline};
+use super::tags::TICK_NS;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,44 +32,6 @@ impl Tally {
     /// Messages whose outcome is known.
     pub fn resolved(&self) -> u64 {
         self.acknowledged + self.failed
-    }
-}
-
-/// Failures of one class.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ErrorTally {
-    pub count: u64,
-    /// The first one's message and when it came, in nanoseconds since the trial's epoch.
-    pub first: Option<(u64, String)>,
-}
-
-/// Failures by class, in the order of [`FailureClass::ALL`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Errors([ErrorTally; FailureClass::ALL.len()]);
-
-impl Errors {
-    pub fn record(&mut self, class: FailureClass, at_ns: u64, message: impl FnOnce() -> String) {
-        let tally = &mut self.0[class as usize];
-        tally.count += 1;
-        if tally.first.is_none() {
-            tally.first = Some((at_ns, message()));
-        }
-    }
-
-    pub fn merge(&mut self, other: &Errors) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.count += theirs.count;
-            if let Some((at_ns, message)) = &theirs.first
-                && mine.first.as_ref().is_none_or(|(first, _)| at_ns < first)
-            {
-                mine.first = Some((*at_ns, message.clone()));
-            }
-        }
-    }
-
-    /// The classes that occurred.
-    pub fn iter(&self) -> impl Iterator<Item = (FailureClass, &ErrorTally)> {
-        FailureClass::ALL.into_iter().zip(&self.0).filter(|(_, tally)| tally.count > 0)
     }
 }
 
@@ -129,63 +96,6 @@ impl Interval {
             transactions.clear();
         }
         self.parts.clear();
-    }
-}
-
-/// Why a message failed, in classes that mean the same for every broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureClass {
-    /// No answer within the client's time limit.
-    Timeout,
-    /// The client's own queue had no room.
-    QueueFull,
-    /// Larger than the client or the broker takes.
-    TooLarge,
-    /// The broker does not allow it to these credentials.
-    Authorisation,
-    /// The topic or partition is not, or no longer, there.
-    UnknownTopic,
-    /// The connection broke before the answer.
-    ConnectionLost,
-    /// The broker answered with a refusal of another kind.
-    Refused,
-    /// Another producer has taken this one's place.
-    Fenced,
-    /// Its transaction was aborted, as the scenario asks for.
-    Aborted,
-    /// The server has no room left.
-    Full,
-    /// Failed on purpose, by the null broker's script.
-    Injected,
-    /// A consumer crashed and received nothing more.
-    Crashed,
-    /// Anything else; the message of the error is in the record.
-    Other,
-}
-
-impl FailureClass {
-    pub const ALL: [FailureClass; 13] = [
-        FailureClass::Timeout,
-        FailureClass::QueueFull,
-        FailureClass::TooLarge,
-        FailureClass::Authorisation,
-        FailureClass::UnknownTopic,
-        FailureClass::ConnectionLost,
-        FailureClass::Refused,
-        FailureClass::Fenced,
-        FailureClass::Aborted,
-        FailureClass::Full,
-        FailureClass::Injected,
-        FailureClass::Crashed,
-        FailureClass::Other,
-    ];
-}
-
-/// As in a record.
-impl fmt::Display for FailureClass {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
     }
 }
 
@@ -289,29 +199,171 @@ impl PartResponses {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Partitions of a trial that have figures of their own.
+pub const MAX_PARTITIONS: usize = 4096;
 
-    #[test]
-    fn a_message_belongs_to_the_part_in_which_it_was_intended() {
-        let ends = PartEnds::new([(1_000_000, 0), (2_000_000, 1), (3_000_000, 0)].into_iter());
-        let mut responses = PartResponses::default();
-        // Intended at 0.5 ms, 1 ms (by a tick that was cut off), 1.5 ms, 2.5 ms and after the last part.
-        for (now_ns, response_ns) in
-            [(5_000_000, 4_500_000), (5_000_000, 4_000_050), (5_000_000, 3_500_000), (6_000_000, 3_500_000)]
-        {
-            responses.record(&ends, now_ns, response_ns, 10);
+/// Bytes that the latencies of all partitions may take together, in all recorders: about 2,000 distributions.
+const LATENCY_BYTES: usize = 16 << 20;
+
+/// Names a partition to an [`AckBatch`](super::AckBatch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionIndex(u32);
+
+impl PartitionIndex {
+    /// The client does not know the partition, or it has no figures of its own.
+    pub const UNKNOWN: PartitionIndex = PartitionIndex(u32::MAX);
+}
+
+/// A partition of a topic; without a number, all of the topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionName {
+    pub topic: Arc<str>,
+    pub partition: Option<u32>,
+}
+
+/// The partitions of a trial, in the order in which clients named them.
+#[derive(Debug)]
+pub struct PartitionNames {
+    known: Mutex<Vec<PartitionName>>,
+    /// Topic of each producer: for messages whose partition is not known.
+    topics: Vec<PartitionIndex>,
+    budget: Budget,
+}
+
+impl PartitionNames {
+    /// Of producers that write to these topics, one for each producer. With one topic only, its name says nothing about a message.
+    pub fn new(topic_of_producer: impl Iterator<Item = Arc<str>>) -> Self {
+        let mut names =
+            PartitionNames { known: Mutex::default(), topics: Vec::new(), budget: Budget::new(LATENCY_BYTES) };
+        names.topics = topic_of_producer.map(|topic| names.index_of(&topic, None)).collect();
+        if names.known.lock().len() < 2 {
+            names.known.lock().clear();
+            names.topics.clear();
         }
-        responses.record(&ends, 9_000_000, 1_000_000, 10);
-        let found: Vec<_> =
-            responses.iter().map(|part| (part.result, part.response.histogram().len(), part.moments)).collect();
-        assert_eq!(found, [(0, 30, 3), (1, 20, 1)]);
-        let mut sum = responses.clone();
-        sum.merge(&responses);
-        assert_eq!(sum.iter().map(|part| part.response.histogram().len()).sum::<u64>(), 100);
-        let mut none = PartResponses::default();
-        none.record(&PartEnds::default(), 5, 1, 1);
-        assert_eq!(none.iter().count(), 0);
+        names
+    }
+
+    /// Where messages are counted that are written to this partition: always the same.
+    pub fn index_of(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
+        let mut known = self.known.lock();
+        let is_it = |name: &PartitionName| name.partition == partition && *name.topic == *topic;
+        // The last ones are the likeliest: clients name the partitions of one topic after another.
+        let found = known.iter().rposition(is_it).or_else(|| {
+            let has_room = known.len() < MAX_PARTITIONS;
+            has_room.then(|| {
+                known.push(PartitionName { topic: topic.into(), partition });
+                known.len() - 1
+            })
+        });
+        found.map_or(PartitionIndex::UNKNOWN, |index| PartitionIndex(index as u32))
+    }
+
+    /// Where a message is counted whose client names `partition`.
+    #[inline]
+    pub(super) fn for_message(&self, partition: PartitionIndex, producer_index: usize) -> PartitionIndex {
+        match self.topics.get(producer_index) {
+            Some(topic) if partition == PartitionIndex::UNKNOWN => *topic,
+            _ => partition,
+        }
     }
 }
+
+/// What one recorder knows of the partitions.
+#[derive(Debug, Default)]
+pub(super) struct PartitionShard {
+    tallies: Vec<PartitionCount>,
+    unknown: u64,
+}
+
+#[derive(Debug, Default)]
+struct PartitionCount {
+    acknowledged: u64,
+    moments: u64,
+    /// The latest of these moments.
+    last_ns: u64,
+    latency: Option<CompactDistribution>,
+    /// There was no memory for its latency.
+    is_untimed: bool,
+}
+
+impl PartitionShard {
+    /// Counts `messages` that share a latency, acknowledged at `now_ns`.
+    pub(super) fn count(
+        &mut self,
+        names: &PartitionNames,
+        partition: PartitionIndex,
+        now_ns: u64,
+        latency_ns: u64,
+        messages: u64,
+    ) {
+        if partition == PartitionIndex::UNKNOWN {
+            self.unknown += messages;
+            return;
+        }
+        let index = partition.0 as usize;
+        if self.tallies.len() <= index {
+            self.tallies.resize_with(index + 1, PartitionCount::default);
+        }
+        let tally = &mut self.tallies[index];
+        tally.acknowledged += messages;
+        if tally.last_ns != now_ns {
+            tally.last_ns = now_ns;
+            tally.moments += 1;
+        }
+        if tally.latency.is_none() && !tally.is_untimed {
+            tally.is_untimed = !names.budget.take(CompactDistribution::BYTES);
+            tally.latency = (!tally.is_untimed).then(CompactDistribution::new);
+        }
+        if let Some(latency) = &mut tally.latency {
+            latency.record_n(latency_ns, messages);
+        }
+    }
+}
+
+/// What was acknowledged, by partition: measured messages only.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Acknowledged {
+    /// Messages whose partition is not known.
+    pub unknown: u64,
+    /// Partitions that clients named, whether something was written to them or not.
+    pub partitions: Vec<PartitionTally>,
+}
+
+/// What was acknowledged in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionTally {
+    pub name: PartitionName,
+    pub acknowledged: u64,
+    /// Moments at which that became known, of each recorder.
+    pub moments: u64,
+    /// Response time in an open loop, else service time. `None`: nothing was acknowledged, or there was no memory for it.
+    pub latency: Option<CompactDistribution>,
+}
+
+impl Acknowledged {
+    /// Nothing yet.
+    pub(super) fn in_partitions(names: &PartitionNames) -> Self {
+        let tally =
+            |name: &PartitionName| PartitionTally { name: name.clone(), acknowledged: 0, moments: 0, latency: None };
+        Acknowledged { unknown: 0, partitions: names.known.lock().iter().map(tally).collect() }
+    }
+
+    pub(super) fn add(&mut self, shard: &PartitionShard) {
+        self.unknown += shard.unknown;
+        let with_messages = self.partitions.iter_mut().zip(&shard.tallies).filter(|(_, tally)| tally.acknowledged > 0);
+        for (sum, tally) in with_messages {
+            match (&mut sum.latency, &tally.latency) {
+                (Some(sum), Some(latency)) => sum.merge(latency),
+                (None, Some(latency)) if sum.acknowledged == 0 => sum.latency = Some(latency.clone()),
+                // What is not known of a part is not known of the whole.
+                _ => sum.latency = None,
+            }
+            sum.acknowledged += tally.acknowledged;
+            sum.moments += tally.moments;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/measure/interval.rs"]
+mod tests;

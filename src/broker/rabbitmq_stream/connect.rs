@@ -16,7 +16,7 @@ use super::codec::{FILTERED, Malformed, VERSION, code, key};
 use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
 use crate::broker::BrokerError;
-use crate::measure::host::polling;
+use crate::measure::host::tasks::polling;
 use crate::net::connect::{encrypt, within};
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
 use crate::net::{address, tcp, tls};
@@ -258,7 +258,7 @@ impl Connector {
         let stream = tcp::connect(address).await?;
         let Some(tls) = &self.tls else {
             return Ok(match self.options.busy_poll {
-                true => Transport::Polled(PolledStream::new(stream, |poll| polling::during(poll))?),
+                true => Transport::Polled(PolledStream::new(stream, |poll| polling(poll))?),
                 false => Transport::Plain(stream),
             });
         };

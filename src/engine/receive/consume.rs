@@ -198,7 +198,8 @@ mod tests {
         let arrivals = Arrivals::new(clock, 0, 1, None);
         let stop = CancellationToken::new();
         let consumer = Recovering { failures: 6, recovered: stop.clone() };
-        let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }), clock, stop).await;
+        let errors =
+            consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0), clock, stop).await;
         let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
         assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
         assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");

@@ -99,7 +99,7 @@ impl<'a, B: Broker> Members<'a, B> {
         while let Some((place, member, limit, consumer)) = joined.try_next().await? {
             let Some(arrivals) = &self.context.arrivals else { continue };
             let (recorder, clock, stop) =
-                (arrivals.recorder_of(place, member), self.context.acks.clock(), self.stop.clone());
+                (arrivals.recorder(place, member), self.context.acks.clock(), self.stop.clone());
             let group = &consumers.groups[place.group];
             let of_group = place.topic * consumers.members + member;
             let number = place.group * self.context.topics.len() * consumers.members + of_group;
@@ -126,7 +126,7 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
-            let task = pipeline.instance(member, consumer, arrivals.recorder_of(place, member));
+            let task = pipeline.instance(member, consumer, arrivals.recorder(place, member));
             self.tasks.lock().spawn(watched("consumer", member, task));
         }
         drop(joined);

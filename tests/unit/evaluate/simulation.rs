@@ -166,9 +166,9 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
     let clock = Clock::set_by(now);
     let verification = trial.scenario.consumers.is_some().then(|| Arc::new(Verification::new(PRODUCERS, 1)));
-    let acks = Acks::verified(clock, PRODUCERS, true, verification.clone());
+    let acks = Acks::verified(clock, PRODUCERS, true, verification.clone(), None);
     let arrivals = verification.as_ref().map(|of| Arrivals::new(clock, RUN_TAG, 1, Some(of.clone())));
-    let mut consumer = arrivals.as_ref().map(|arrivals| arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }));
+    let mut consumer = arrivals.as_ref().map(|arrivals| arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0));
     let recorder = acks.recorder();
     let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
     let mut collector = Collector::new(

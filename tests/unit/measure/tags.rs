@@ -75,3 +75,29 @@ fn messages_that_were_sent_together_take_one_entry() {
     let entries: Vec<_> = runs.runs().iter().map(|run| (run.messages, run.payload_bytes)).collect();
     assert_eq!(entries, [(500, 5_000), (200, 2_000)]);
 }
+
+proptest! {
+    #[test]
+    fn what_was_sealed_is_opened_and_any_flipped_bit_is_noticed(
+        producer in 0..1u32 << 14, sequence: u64, intended_ns: u64, measured: bool, run_tag: u32,
+        content in proptest::collection::vec(any::<u8>(), 0..100), flip in 0..8 * 132usize,
+    ) {
+        let trace_header = TraceHeader { run_tag, producer, measured, sequence, intended_ns };
+        let mut message = vec![0; TRACE_HEADER_BYTES];
+        message.extend(&content);
+        trace_header.seal(&mut message, crc32fast::hash(&content));
+        prop_assert_eq!(TraceHeader::open(&message, &message[TRACE_HEADER_BYTES..], run_tag), Opened::Intact(trace_header));
+        prop_assert_eq!(TraceHeader::open(&message, &content, run_tag ^ 1), Opened::Foreign);
+        prop_assert_eq!(TraceHeader::sequence_of(&message), Some(sequence));
+        let flip = flip % (message.len() * 8);
+        message[flip / 8] ^= 1 << (flip % 8);
+        let expected = if flip < 64 { Opened::Foreign } else { Opened::Corrupt };
+        prop_assert_eq!(TraceHeader::open(&message, &message[TRACE_HEADER_BYTES..], run_tag), expected);
+    }
+}
+
+#[test]
+fn a_short_message_is_foreign() {
+    assert_eq!(TraceHeader::open(b"BMK1", b"", 0), Opened::Foreign);
+    assert_eq!(TraceHeader::sequence_of(b"BMK1"), None);
+}
