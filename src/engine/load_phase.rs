@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backlog::BacklogWatch;
 use super::collector::{Collector, LagRule};
-use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::{BacklogOutcome, End};
+use super::prepare::TrialContext;
 use super::receive::StartSignal;
 use super::sampler::{Checkpoints, Sampler, SamplingTimes};
 use super::send::{self, Closing, Pacer, Sent, TrialWindow};
-use super::{part, start_barrier};
+use super::start_barrier;
 use crate::broker::{Broker, Producer};
 use crate::load::{ScheduleSegment, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
@@ -111,7 +111,7 @@ impl<'a> LoadPhase<'a> {
             }
             _ => None,
         };
-        let quota = part::process_quota(context.scenario, quota, due_by_ns);
+        let quota = send::process_quota(context.scenario, quota, due_by_ns);
         let clock = context.acks.clock();
         let load_start_ns = start_barrier::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);

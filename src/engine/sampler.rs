@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout};
 
 use super::broker_watch::BrokerWatch;
 use super::collector::{Collector, PipelineProgress, Totals};
-use super::context::TrialContext;
 use super::observer::{Observer, Phase, TopicProgress};
-use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
-use super::send::{Attempted, Pacer, Sent, TrialWindow};
+use super::outcome::{GroupOutcome, Outcome};
+use super::prepare::TrialContext;
+use super::send::{Pacer, TrialWindow};
 use crate::broker::{Broker, Topic};
 use crate::measure::host::HostSampler;
-use crate::measure::{Arrivals, Arrived, Errors};
+use crate::measure::{Arrivals, Arrived};
 use crate::pipeline::Pipeline;
 use crate::scenario::Watch;
 
@@ -290,46 +290,14 @@ impl<'a> Checkpoints<'a> {
     }
 
     fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
-        let (trial, trial_window) = (self.trial, &self.trial_window);
-        let sent = Sent::by_windows(&trial.acks);
-        let mut attempted = Attempted::default();
-        sent.iter().for_each(|sent| attempted.add(sent.attempted));
+        let (trial, ended_ns) = (self.trial, self.loaded_until_ns);
+        let usage = self.usage.usage();
         Outcome {
-            end: End::Running,
-            started_at: trial.started_at,
-            planned_unix_ns: trial.identity.begins_at_unix_ns(),
-            topics: trial.topics.clone(),
-            messages_before: trial.messages_before,
-            payload_sizes: PayloadSizes::from_pool(&trial.payloads),
-            durability: trial.durability.clone(),
-            ledger: Ledger::so_far(attempted, &totals.outcomes),
-            sent,
-            times: Times {
-                load_start_ns: trial_window.load_start_ns,
-                first_sent: trial_window.first_sent(),
-                measure_start_ns: trial_window.measure_start_ns,
-                load_ended_ns: self.loaded_until_ns,
-                load_end_ns: trial_window.nominal_end_ns(),
-                epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
-            },
-            totals,
             // A share does not know what others sent.
             groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
-            // Recorders would have to wait while it is read.
-            partitions: None,
-            consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
-            part: None,
-            // Consumers hand over what they met when they end.
-            receive_errors: Errors::default(),
-            consumer_crashes: Vec::new(),
-            crash: None,
-            failure: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
-            backlog: None,
             wake_up_delays: self.pacer.as_ref().map(|pacer| pacer.delays()),
-            usage: self.usage.usage(),
-            identity: broker.identity(),
-            close_error: None,
+            ..Outcome::so_far(trial, &self.trial_window, ended_ns, totals, usage, broker.identity())
         }
     }
 }

@@ -12,10 +12,10 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 
 use crate::broker::{Broker, Topic};
-use crate::engine::context::TrialContext;
 use crate::engine::interruption::InterruptiblePhase;
 use crate::engine::observer::Phase;
 use crate::engine::outcome::{GroupOutcome, PartOutcome};
+use crate::engine::prepare::TrialContext;
 use crate::engine::sampler::{Sampler, end_offsets};
 use crate::measure::host::WallClock;
 use crate::measure::{

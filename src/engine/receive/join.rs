@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::consume::{consume, work};
-use super::pace::{Pace, RateLimit};
+use super::consume::{Pace, RateLimit, consume, work};
 use crate::broker::{Broker, BrokerError, Progress, Subscription};
 use crate::engine::EngineError;
-use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
+use crate::engine::prepare::{AT_ONCE, TrialContext};
 use crate::engine::sampler::POLL;
+use crate::engine::topics::CONTROL_TIMEOUT;
 use crate::load::WorkTimes;
 use crate::measure::host::tasks::watched;
 use crate::measure::{Clock, Errors, SubscriptionIndex};

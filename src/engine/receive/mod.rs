@@ -6,7 +6,6 @@
 mod catch_up;
 mod consume;
 mod join;
-mod pace;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,16 +13,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::catch_up::CatchUp;
+#[cfg(test)]
+pub(super) use self::consume::Pace;
 use self::join::{LateGroups, Members};
 pub(super) use self::join::{StartSignal, subscription};
-#[cfg(test)]
-pub(super) use self::pace::Pace;
 use super::EngineError;
 use super::collector::Totals;
-use super::context::TrialContext;
 use super::interruption::{InterruptiblePhase, Interruption};
 use super::observer::Phase;
 use super::outcome::{End, GroupOutcome, PartOutcome};
+use super::prepare::TrialContext;
 use super::sampler::Sampler;
 use crate::broker::{Broker, Topic};
 use crate::measure::{Arrivals, Errors};

@@ -1,11 +1,45 @@
-use std::time::Duration;
-
 use super::*;
+use crate::broker::Received;
+use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
 use crate::scenario::{Work, WorkLaw};
+
+/// Fails `failures` times, then reports that it was called again.
+struct Recovering {
+    failures: usize,
+    recovered: CancellationToken,
+}
+
+impl Consumer for Recovering {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(ReceiveError { class: FailureClass::ConnectionLost, message: "the broker is gone".to_owned() });
+        }
+        self.recovered.cancel();
+        std::future::pending().await
+    }
+
+    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn errors_are_counted_and_survived() {
+    let clock = Clock::start();
+    let arrivals = Arrivals::new(clock, 0, 1, None);
+    let stop = CancellationToken::new();
+    let consumer = Recovering { failures: 6, recovered: stop.clone() };
+    let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0), clock, stop).await;
+    let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
+    assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
+    assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
+    assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
+}
 
 const MS: u64 = 1_000_000;
 
-fn work(mean_ms: u64) -> Option<WorkTimes> {
+fn fixed(mean_ms: u64) -> Option<WorkTimes> {
     let work = Work { mean: Duration::from_millis(mean_ms), law: WorkLaw::Fixed, seed: 1 };
     Some(WorkTimes::new(&work, 0))
 }
@@ -17,7 +51,7 @@ fn begun(pace: &mut Pace, messages: usize) -> Vec<u64> {
 
 #[test]
 fn work_follows_work_however_late_the_consumer_is_woken() {
-    let mut pace = Pace::new(work(2), None);
+    let mut pace = Pace::new(fixed(2), None);
     pace.waited_until(10 * MS);
     assert_eq!((begun(&mut pace, 1), pace.next_ns()), (vec![10], 12 * MS));
     // Woken 5 ms late: three messages would have been begun by then.
@@ -27,7 +61,7 @@ fn work_follows_work_however_late_the_consumer_is_woken() {
 
 #[test]
 fn a_consumer_that_waited_for_a_message_makes_up_for_nothing() {
-    let mut pace = Pace::new(work(2), None);
+    let mut pace = Pace::new(fixed(2), None);
     pace.waited_until(10 * MS);
     assert_eq!(begun(&mut pace, 1), [10]);
     pace.waited_until(50 * MS);
@@ -51,8 +85,8 @@ fn a_rate_is_shared_by_the_members_of_a_group_and_not_saved_up() {
 
 #[test]
 fn the_slower_of_work_and_rate_decides() {
-    let mut pace = Pace::new(work(20), Some(Arc::new(RateLimit::new(100.0))));
+    let mut pace = Pace::new(fixed(20), Some(Arc::new(RateLimit::new(100.0))));
     assert_eq!(begun(&mut pace, 3), [0, 20, 40]);
-    let mut pace = Pace::new(work(2), Some(Arc::new(RateLimit::new(100.0))));
+    let mut pace = Pace::new(fixed(2), Some(Arc::new(RateLimit::new(100.0))));
     assert_eq!(begun(&mut pace, 3), [0, 10, 20]);
 }
