@@ -11,11 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::clock::Clock;
 use super::errors::FailureClass;
-use super::histogram::Slowest;
-use super::interval::{Acknowledged, Interval, PartEnds, PartitionIndex, PartitionNames, PartitionShard};
+use super::histogram::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard, Slowest};
+use super::interval::{Interval, PartEnds, Window};
 use super::tags::{SendRun, SendTag};
 use super::verification::{Span, Verification};
-use super::window::Window;
 
 /// One trial's outcomes: hands out recorders and holds the producers' windows.
 #[derive(Clone)]

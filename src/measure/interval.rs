@@ -1,16 +1,16 @@
-//! What one recording thread saw since it was last asked: counts, latencies, errors by class, transactions, and response times by the part of
-//! the schedule in which messages were intended, whenever they were acknowledged.
+//! The counts of a trial. What one recording thread saw since it was last asked: messages, latencies, errors by class, transactions, and response
+//! times by the part of the schedule in which messages were intended, whenever they were acknowledged.
 //!
-//! Beside it, what was acknowledged in each partition during the whole trial, in bounded memory: counts and latencies, as far as clients know the
-//! partition of a message.
+//! And each producer's window: how many of its messages await their outcome, and waiting for that to change.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 
-use parking_lot::Mutex;
+use atomic_waker::AtomicWaker;
 
-use super::Budget;
 use super::errors::Errors;
-use super::histogram::{CompactDistribution, Distribution, Timeline};
+use super::histogram::{Distribution, Timeline};
 use super::tags::TICK_NS;
 
 /// How many messages came to which end.
@@ -199,168 +199,114 @@ impl PartResponses {
     }
 }
 
-/// Partitions of a trial that have figures of their own.
-pub const MAX_PARTITIONS: usize = 4096;
+/// No producer waits.
+const NO_TARGET: u64 = u64::MAX;
 
-/// Bytes that the latencies of all partitions may take together, in all recorders: about 2,000 distributions.
-const LATENCY_BYTES: usize = 16 << 20;
-
-/// Names a partition to an [`AckBatch`](super::AckBatch).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionIndex(u32);
-
-impl PartitionIndex {
-    /// The client does not know the partition, or it has no figures of its own.
-    pub const UNKNOWN: PartitionIndex = PartitionIndex(u32::MAX);
-}
-
-/// A partition of a topic; without a number, all of the topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionName {
-    pub topic: Arc<str>,
-    pub partition: Option<u32>,
-}
-
-/// The partitions of a trial, in the order in which clients named them.
+/// Counts one producer's messages handed over and resolved. Padded to a cache line: neighbours are written by other
+/// threads.
 #[derive(Debug)]
-pub struct PartitionNames {
-    known: Mutex<Vec<PartitionName>>,
-    /// Topic of each producer: for messages whose partition is not known.
-    topics: Vec<PartitionIndex>,
-    budget: Budget,
+#[repr(align(64))]
+pub struct Window {
+    submitted: AtomicU64,
+    /// Messages of the warm-up among them.
+    warm_up: AtomicU64,
+    resolved: AtomicU64,
+    awaited: AtomicU64,
+    waker: AtomicWaker,
 }
 
-impl PartitionNames {
-    /// Of producers that write to these topics, one for each producer. With one topic only, its name says nothing about a message.
-    pub fn new(topic_of_producer: impl Iterator<Item = Arc<str>>) -> Self {
-        let mut names =
-            PartitionNames { known: Mutex::default(), topics: Vec::new(), budget: Budget::new(LATENCY_BYTES) };
-        names.topics = topic_of_producer.map(|topic| names.index_of(&topic, None)).collect();
-        if names.known.lock().len() < 2 {
-            names.known.lock().clear();
-            names.topics.clear();
+impl Window {
+    pub fn new() -> Self {
+        Window {
+            submitted: AtomicU64::new(0),
+            warm_up: AtomicU64::new(0),
+            resolved: AtomicU64::new(0),
+            awaited: AtomicU64::new(NO_TARGET),
+            waker: AtomicWaker::new(),
         }
-        names
     }
 
-    /// Where messages are counted that are written to this partition: always the same.
-    pub fn index_of(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
-        let mut known = self.known.lock();
-        let is_it = |name: &PartitionName| name.partition == partition && *name.topic == *topic;
-        // The last ones are the likeliest: clients name the partitions of one topic after another.
-        let found = known.iter().rposition(is_it).or_else(|| {
-            let has_room = known.len() < MAX_PARTITIONS;
-            has_room.then(|| {
-                known.push(PartitionName { topic: topic.into(), partition });
-                known.len() - 1
-            })
-        });
-        found.map_or(PartitionIndex::UNKNOWN, |index| PartitionIndex(index as u32))
-    }
-
-    /// Where a message is counted whose client names `partition`.
+    /// The producer hands over `count` messages. Only its own task calls this, before the client can resolve them.
     #[inline]
-    pub(super) fn for_message(&self, partition: PartitionIndex, producer_index: usize) -> PartitionIndex {
-        match self.topics.get(producer_index) {
-            Some(topic) if partition == PartitionIndex::UNKNOWN => *topic,
-            _ => partition,
-        }
-    }
-}
-
-/// What one recorder knows of the partitions.
-#[derive(Debug, Default)]
-pub(super) struct PartitionShard {
-    tallies: Vec<PartitionCount>,
-    unknown: u64,
-}
-
-#[derive(Debug, Default)]
-struct PartitionCount {
-    acknowledged: u64,
-    moments: u64,
-    /// The latest of these moments.
-    last_ns: u64,
-    latency: Option<CompactDistribution>,
-    /// There was no memory for its latency.
-    is_untimed: bool,
-}
-
-impl PartitionShard {
-    /// Counts `messages` that share a latency, acknowledged at `now_ns`.
-    pub(super) fn count(
-        &mut self,
-        names: &PartitionNames,
-        partition: PartitionIndex,
-        now_ns: u64,
-        latency_ns: u64,
-        messages: u64,
-    ) {
-        if partition == PartitionIndex::UNKNOWN {
-            self.unknown += messages;
-            return;
-        }
-        let index = partition.0 as usize;
-        if self.tallies.len() <= index {
-            self.tallies.resize_with(index + 1, PartitionCount::default);
-        }
-        let tally = &mut self.tallies[index];
-        tally.acknowledged += messages;
-        if tally.last_ns != now_ns {
-            tally.last_ns = now_ns;
-            tally.moments += 1;
-        }
-        if tally.latency.is_none() && !tally.is_untimed {
-            tally.is_untimed = !names.budget.take(CompactDistribution::BYTES);
-            tally.latency = (!tally.is_untimed).then(CompactDistribution::new);
-        }
-        if let Some(latency) = &mut tally.latency {
-            latency.record_n(latency_ns, messages);
-        }
-    }
-}
-
-/// What was acknowledged, by partition: measured messages only.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Acknowledged {
-    /// Messages whose partition is not known.
-    pub unknown: u64,
-    /// Partitions that clients named, whether something was written to them or not.
-    pub partitions: Vec<PartitionTally>,
-}
-
-/// What was acknowledged in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionTally {
-    pub name: PartitionName,
-    pub acknowledged: u64,
-    /// Moments at which that became known, of each recorder.
-    pub moments: u64,
-    /// Response time in an open loop, else service time. `None`: nothing was acknowledged, or there was no memory for it.
-    pub latency: Option<CompactDistribution>,
-}
-
-impl Acknowledged {
-    /// Nothing yet.
-    pub(super) fn in_partitions(names: &PartitionNames) -> Self {
-        let tally =
-            |name: &PartitionName| PartitionTally { name: name.clone(), acknowledged: 0, moments: 0, latency: None };
-        Acknowledged { unknown: 0, partitions: names.known.lock().iter().map(tally).collect() }
+    pub fn submit(&self, count: u64) {
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.submitted.store(submitted + count, Ordering::Release);
     }
 
-    pub(super) fn add(&mut self, shard: &PartitionShard) {
-        self.unknown += shard.unknown;
-        let with_messages = self.partitions.iter_mut().zip(&shard.tallies).filter(|(_, tally)| tally.acknowledged > 0);
-        for (sum, tally) in with_messages {
-            match (&mut sum.latency, &tally.latency) {
-                (Some(sum), Some(latency)) => sum.merge(latency),
-                (None, Some(latency)) if sum.acknowledged == 0 => sum.latency = Some(latency.clone()),
-                // What is not known of a part is not known of the whole.
-                _ => sum.latency = None,
+    /// Of the messages handed over so far, so many belong to the warm-up. Only the producer's own task calls this.
+    pub fn set_warm_up(&self, count: u64) {
+        self.warm_up.store(count, Ordering::Release);
+    }
+
+    /// Messages of the warm-up handed over so far.
+    pub fn warm_up(&self) -> u64 {
+        self.warm_up.load(Ordering::Acquire)
+    }
+
+    /// The last `count` messages were not handed over after all.
+    pub fn withdraw(&self, count: u64) {
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.submitted.store(submitted - count, Ordering::Release);
+    }
+
+    /// Messages handed over so far.
+    #[inline]
+    pub fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// `count` messages have their outcome.
+    #[inline]
+    pub fn resolve(&self, count: u64) {
+        // SeqCst on both counters: either this sees the waiter's target, or the waiter sees this count.
+        let resolved = self.resolved.fetch_add(count, Ordering::SeqCst) + count;
+        if self.awaited.load(Ordering::SeqCst) <= resolved {
+            self.waker.wake();
+        }
+    }
+
+    /// Messages whose outcome is known.
+    #[inline]
+    pub fn resolved(&self) -> u64 {
+        self.resolved.load(Ordering::SeqCst)
+    }
+
+    /// Messages handed over whose outcome is not known.
+    pub fn in_flight(&self) -> u64 {
+        let resolved = self.resolved();
+        self.submitted().saturating_sub(resolved)
+    }
+
+    /// Resolves when `target` messages have their outcome (true) or `stopped` is set and [`Window::wake`] called (false).
+    pub async fn resolved_reaches(&self, target: u64, stopped: &AtomicBool) -> bool {
+        if self.resolved() >= target {
+            return true;
+        }
+        let reached = poll_fn(|context| {
+            self.waker.register(context.waker());
+            self.awaited.store(target, Ordering::SeqCst);
+            if self.resolved() >= target {
+                Poll::Ready(true)
+            } else if stopped.load(Ordering::SeqCst) {
+                Poll::Ready(false)
+            } else {
+                Poll::Pending
             }
-            sum.acknowledged += tally.acknowledged;
-            sum.moments += tally.moments;
-        }
+        })
+        .await;
+        self.awaited.store(NO_TARGET, Ordering::SeqCst);
+        reached
+    }
+
+    /// Wakes the waiting producer to check again.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window::new()
     }
 }
 

@@ -16,7 +16,6 @@ mod message_sets;
 mod reception;
 mod tags;
 mod verification;
-mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -25,11 +24,11 @@ pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use clock::Clock;
 pub use errors::{ErrorTally, Errors, FailureClass};
-pub use histogram::{BIN_NS, Bin, CompactDistribution, Distribution, Slowest, Timeline};
-pub use interval::{
-    Acknowledged, Interval, MAX_PARTITIONS, PartEnds, PartResponse, PartResponses, PartitionIndex, PartitionName,
-    PartitionNames, PartitionTally, Tally, Transactions,
+pub use histogram::{
+    Acknowledged, BIN_NS, Bin, CompactDistribution, Distribution, MAX_PARTITIONS, PartitionIndex, PartitionName,
+    PartitionNames, PartitionTally, Slowest, Timeline,
 };
+pub use interval::{Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions, Window};
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, StoredSet, TopicSets, merge_groups};
 pub use reception::{
     Arrived, ConsumerTally, Details, NoDetails, Order, PARTITION_BYTES, Partitions, Received, Reception,
@@ -39,7 +38,6 @@ pub use tags::{
     MAX_PRODUCERS, Opened, SendRun, SendRuns, SendTag, TICK_NS, TRACE_HEADER_BYTES, TraceHeader, UNKNOWN_SEQUENCE,
 };
 pub use verification::{GroupAccount, Mark, Span, Verification};
-pub use window::Window;
 
 /// Bytes that are left of an amount of memory that many tables share, so that the sum is bounded and each may take what the others do not need.
 #[derive(Debug, Clone)]

@@ -119,7 +119,7 @@ fn late_answer_has_its_service_time_or_is_beyond_the_range() {
 #[test]
 fn acknowledged_messages_are_marked_and_failed_ones_are_not() {
     let verification = Arc::new(Verification::new(3, 1));
-    let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()));
+    let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()), None);
     let recorder = acks.recorder();
     assert!(recorder.needs_sequences());
     {

@@ -79,7 +79,7 @@ async fn polling_is_not_work_of_a_task() {
     let begin = TaskTimes::now();
     let polls = async {
         for _ in 0..MIN_TIMED {
-            super::polling(|| spin(Duration::from_millis(1)));
+            polling(|| spin(Duration::from_millis(1)));
             yield_now().await;
             spin(LONG);
         }
