@@ -136,7 +136,7 @@ fn histograms(criterion: &mut Criterion) {
 
 fn windows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("window");
-    let window = Window::new();
+    let window = Window::default();
     group.bench_function("submit and resolve, without a waiter", |bencher| {
         bencher.iter(|| {
             window.submit(black_box(1));

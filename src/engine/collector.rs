@@ -70,6 +70,14 @@ pub struct PipelineProgress {
     pub consumer_lag: Option<u64>,
 }
 
+/// What is known at a sample beside what was recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    pub phase: Phase,
+    pub telemetry: Telemetry,
+    pub pipeline: Option<PipelineProgress>,
+}
+
 /// What a trial came to.
 #[derive(Default)]
 pub struct Totals {
@@ -178,27 +186,15 @@ impl Collector {
     }
 
     /// Adds up what was recorded since the last sample and reports it to `observer`.
-    pub fn sample(
-        &mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) {
+    pub fn sample(&mut self, sample: Sample, observer: &mut dyn Observer) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, telemetry, pipeline, observer);
+        self.account(sample, observer);
     }
 
     /// Takes the last sample: outcomes that come later stay unresolved.
-    pub fn close(
-        mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) -> Totals {
+    pub fn close(mut self, sample: Sample, observer: &mut dyn Observer) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, telemetry, pipeline, observer);
+        self.account(sample, observer);
         self.totals
     }
 
@@ -227,23 +223,20 @@ impl Collector {
         self.totals.stretches.push(Segment::beginning_at(self.last_ns - self.load_start_ns));
     }
 
-    fn account(
-        &mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) {
+    fn account(&mut self, sample: Sample, observer: &mut dyn Observer) {
+        let Sample { phase, telemetry, .. } = sample;
         if let Some(arrivals) = &self.arrivals {
             arrivals.collect(phase == Phase::Measure, &mut self.reception, &mut self.spare_reception);
         }
-        let second = self.second(phase, telemetry, pipeline);
+        let second = self.second(sample);
         observer.second(&second, &self.interval, &self.reception);
         if phase == Phase::Measure && (second.consumed > 0 || !self.ends_with_arrivals) {
             self.totals.window.add(&second, telemetry);
             self.totals.window.acknowledged_of_warm_up += self.interval.warm_up.acknowledged;
             self.add_to_part(&second);
-            self.add_to_stretch(&second);
+            if let Some(stretch) = self.totals.stretches.last_mut() {
+                stretch.add(&second, &self.interval);
+            }
         }
         self.add_responses_to_parts();
         self.totals.seconds.push(second);
@@ -283,12 +276,6 @@ impl Collector {
         }
     }
 
-    fn add_to_stretch(&mut self, second: &Second) {
-        if let Some(stretch) = self.totals.stretches.last_mut() {
-            stretch.add(second, &self.interval);
-        }
-    }
-
     /// What groups received in the second that ends.
     fn groups(&self) -> Vec<GroupSecond> {
         let acknowledged =
@@ -314,7 +301,7 @@ impl Collector {
         groups
     }
 
-    fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<PipelineProgress>) -> Second {
+    fn second(&mut self, Sample { phase, telemetry, pipeline }: Sample) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
         let (interval, reception) = (&self.interval, &self.reception);

@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
-pub(crate) use collector::Collector;
+pub(crate) use collector::{Collector, Sample};
 pub use collector::{PartTotals, Segment, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario, remove_topics};
 pub use interruption::{InterruptiblePhase, Interruption};

@@ -69,17 +69,6 @@ impl TrialContext<'_> {
         }
         topics
     }
-
-    /// Which of the producers on its topic a producer is, by its number among the producers of all shares.
-    pub fn place_of(&self, producer: usize) -> usize {
-        place_of(self.scenario, self.topics.len(), producer)
-    }
-
-    /// What is added to a time of this trial's clock to get a time as trace headers carry it. Shares of a scenario have clocks of
-    /// their own, so the times in their headers count from 1970.
-    pub fn header_offset_ns(&self) -> u64 {
-        header_offset_ns(self.scenario, self.acks.clock())
-    }
 }
 
 /// As [`TrialContext::topic_of`], of so many topics.
@@ -90,7 +79,7 @@ pub(super) fn topic_of(scenario: &Scenario, topics: usize, producer: usize) -> u
     }
 }
 
-/// As [`TrialContext::place_of`], with so many topics.
+/// Which of the producers on its topic a producer is, by its number among the producers of all shares, with so many topics.
 pub(super) fn place_of(scenario: &Scenario, topics: usize, producer: usize) -> usize {
     match scenario.producers.placement {
         Placement::Blocks => producer % (scenario.all_producers() / topics),
@@ -98,7 +87,8 @@ pub(super) fn place_of(scenario: &Scenario, topics: usize, producer: usize) -> u
     }
 }
 
-/// As [`TrialContext::header_offset_ns`].
+/// What is added to a time of a trial's clock to get a time as trace headers carry it. Shares of a scenario have clocks of their own, so the times in
+/// their headers count from 1970.
 pub(super) fn header_offset_ns(scenario: &Scenario, clock: Clock) -> u64 {
     if scenario.part.is_some() { clock.epoch_unix_ns() } else { 0 }
 }

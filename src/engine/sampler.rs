@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
 use super::broker_watch::BrokerWatch;
-use super::collector::{Collector, PipelineProgress, Totals};
-use super::observer::{Observer, Phase, TopicProgress};
+use super::collector::{Collector, PipelineProgress, Sample, Totals};
+use super::observer::{Observer, Phase};
 use super::outcome::{GroupOutcome, Outcome};
 use super::prepare::TrialContext;
 use super::send::{Pacer, TrialWindow};
@@ -20,7 +20,6 @@ use crate::broker::{Broker, Topic};
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived};
 use crate::pipeline::Pipeline;
-use crate::scenario::Watch;
 
 /// Time between samples, and how long the broker has to answer with a topic's end offsets.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -134,7 +133,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         topic: &'a Topic,
         sampling_times: SamplingTimes,
     ) -> Self {
-        let watch = BrokerWatch::begin(checkpoints.watch());
+        let watch = BrokerWatch::begin(&checkpoints.trial.scenario.watch);
         Sampler {
             collector,
             observer,
@@ -152,30 +151,31 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
-        let progress = self.progress();
-        self.look_at_broker(phase);
+        let sample = self.next_sample(phase);
         self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
-        self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
+        self.collector.sample(sample, self.observer);
         if self.observer.wants_topics() {
-            self.observer.topics(&self.checkpoints.topics());
+            self.observer.topics(&self.checkpoints.trial.progress_by_topic());
         }
         self.checkpoints.passed(phase);
         if self.observer.wants_checkpoint() {
-            let tell = |so_far: &_| self.observer.checkpoint(so_far);
-            self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
+            self.collector.lend_totals(|totals| {
+                let outcome = self.checkpoints.outcome(totals, self.pipeline.as_ref(), self.broker);
+                self.observer.checkpoint(&outcome);
+                outcome.totals
+            });
         }
     }
 
-    fn look_at_broker(&mut self, phase: Phase) {
+    /// Looks at the broker and the pipeline. The pipeline's consumer lag is reported once, for it belongs to the moment of the request.
+    fn next_sample(&mut self, phase: Phase) -> Sample {
+        let consumer_lag = self.consumer_lag.take();
+        let finished = self.pipeline.as_ref().map(Pipeline::finished);
+        let pipeline = finished.map(|finished| PipelineProgress { finished, consumer_lag });
         self.collector.broker_use = self.watch.look(phase);
         let broker = self.watch.usage();
         self.collector.lend_totals(|totals| Totals { broker, ..totals });
-    }
-
-    /// The pipeline's progress. Its consumer lag is reported once, for it belongs to the moment of the request.
-    pub fn progress(&mut self) -> Option<PipelineProgress> {
-        let consumer_lag = self.consumer_lag.take();
-        self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), consumer_lag })
+        Sample { phase, telemetry: self.broker.telemetry(), pipeline }
     }
 
     /// Resolves when a sample is due. With a pipeline, that is when the broker has answered with the topic's end offsets, or a
@@ -215,9 +215,8 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Takes the last sample: outcomes that come later stay unresolved.
     pub fn close(mut self, phase: Phase) -> (Totals, Option<Pipeline>) {
-        self.look_at_broker(phase);
-        let progress = self.progress();
-        let totals = self.collector.close(phase, self.broker.telemetry(), progress, self.observer);
+        let sample = self.next_sample(phase);
+        let totals = self.collector.close(sample, self.observer);
         (totals, self.pipeline)
     }
 
@@ -262,31 +261,6 @@ impl<'a> Checkpoints<'a> {
         if matches!(phase, Phase::WarmUp | Phase::Measure) {
             self.loaded_until_ns = self.trial_window.clock().now_ns();
         }
-    }
-
-    /// What is watched of the broker.
-    pub fn watch(&self) -> &Watch {
-        &self.trial.scenario.watch
-    }
-
-    /// Where each topic is.
-    pub fn topics(&self) -> Vec<TopicProgress> {
-        self.trial.progress_by_topic()
-    }
-
-    /// Lends the trial so far to `report`.
-    pub fn take<B: Broker>(
-        &self,
-        collector: &mut Collector,
-        pipeline: Option<&Pipeline>,
-        broker: &B,
-        report: impl FnOnce(&Outcome),
-    ) {
-        collector.lend_totals(|totals| {
-            let outcome = self.outcome(totals, pipeline, broker);
-            report(&outcome);
-            outcome.totals
-        });
     }
 
     fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {

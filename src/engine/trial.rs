@@ -88,7 +88,7 @@ async fn run_prepared<B: Broker>(
     let mut receiving = receiving.load_ended(loaded.end, &sampler);
     let mut end = loaded.end;
     receiving.alongside(drain(context, &mut sampler, || signals.is_over())).await;
-    let _ = interruption.finish(producers.close(), LAST_CLOSE).await;
+    let _ = interruption.finish(send::close(producers), LAST_CLOSE).await;
     if context.acks.in_flight() > 0 && signals.is_over() {
         end = end.interrupted();
         signals = signals.next();

@@ -22,12 +22,6 @@ impl Schedule {
         self.curve().count_until(nanoseconds(offset))
     }
 
-    /// Messages per second of all producers together, `offset` after the start of the load.
-    #[cfg(test)]
-    fn rate_at(&self, offset: Duration) -> f64 {
-        self.curve().rate_at(nanoseconds(offset))
-    }
-
     /// The rate over time; for [`Schedule::Poisson`] that of its mean.
     fn curve(&self) -> Curve {
         let curve = CurveBuilder::new();
@@ -161,13 +155,6 @@ impl Curve {
             count += 1;
         }
         count
-    }
-
-    /// Messages per second at `offset_ns`.
-    #[cfg(test)]
-    fn rate_at(&self, offset_ns: u64) -> f64 {
-        let (_, piece, seconds) = self.locate(offset_ns);
-        piece.rate + piece.slope * seconds
     }
 
     /// The integral of the rate up to `offset_ns`, in messages.

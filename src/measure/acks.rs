@@ -37,7 +37,7 @@ impl Acks {
         partitions: Option<PartitionNames>,
     ) -> Self {
         let rejections = Arc::new(Mutex::new(AckShard::default()));
-        let windows = (0..producers).map(|_| Window::new()).collect();
+        let windows = (0..producers).map(|_| Window::default()).collect();
         let stopped = AtomicBool::new(false);
         let shards = Mutex::new(vec![rejections.clone()]);
         Acks {

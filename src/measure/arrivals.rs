@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Budget;
+use super::budget::Budget;
 use super::clock::Clock;
 use super::histogram::{CompactDistribution, Slowest};
 use super::reception::{

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use super::Budget;
+use super::budget::Budget;
 use crate::limits::MAX_LATENCY_NS;
 
 /// The resolution below this value is 64 ns, finer than a send tag's tick.

@@ -216,16 +216,6 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn new() -> Self {
-        Window {
-            submitted: AtomicU64::new(0),
-            warm_up: AtomicU64::new(0),
-            resolved: AtomicU64::new(0),
-            awaited: AtomicU64::new(NO_TARGET),
-            waker: AtomicWaker::new(),
-        }
-    }
-
     /// The producer hands over `count` messages. Only its own task calls this, before the client can resolve them.
     #[inline]
     pub fn submit(&self, count: u64) {
@@ -306,7 +296,8 @@ impl Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Window::new()
+        let [submitted, warm_up, resolved] = [0; 3].map(AtomicU64::new);
+        Window { submitted, warm_up, resolved, awaited: AtomicU64::new(NO_TARGET), waker: AtomicWaker::new() }
     }
 }
 

@@ -9,8 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::Budget;
 use super::arrivals::Arrivals;
+use super::budget::Budget;
 use super::reception::SubscriptionIndex;
 use super::verification::{CHUNK_WORDS, Chunk, GroupAccount, SequenceSet, Sets, Verification, compare};
 
@@ -114,7 +114,7 @@ fn united<'a>(sets: impl Iterator<Item = Option<&'a StoredSet>>) -> Result<(Sequ
 fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, producer: usize) -> u64 {
     let of_group = || shares.iter().map(|share| &share.groups[group]).filter(|group| group.has_consumers);
     let next = latest(of_group().filter_map(|group| group.next_offsets.get(topic)));
-    let partitions: Vec<usize> = match unreached(shares, topic, &next) {
+    let partitions: Vec<usize> = match unreached_by(shares, topic, &next) {
         Some(unreached) => unreached,
         None if of_group().count() > 0 && of_group().all(|group| group.was_offered_all) => Vec::new(),
         None => (0..next.len().max(1)).collect(),
@@ -130,16 +130,21 @@ fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, produce
 }
 
 /// The partitions whose end was not reached; `None`: the ends are not known.
-fn unreached(shares: &[Arc<MessageSets>], topic: usize, next: &[u64]) -> Option<Vec<usize>> {
+fn unreached_by(shares: &[Arc<MessageSets>], topic: usize, next: &[u64]) -> Option<Vec<usize>> {
     let topics = || shares.iter().filter_map(|share| share.topics.get(topic));
     let ends = latest(topics().filter_map(|topic| topic.ends.as_ref()));
+    let start = |partition| topics().map(|topic| topic.starts.get(partition).copied().unwrap_or(0)).min().unwrap_or(0);
+    let starts: Vec<u64> = (0..ends.len()).map(start).collect();
+    (!ends.is_empty()).then(|| unreached(&starts, &ends, next).collect())
+}
+
+/// The partitions whose end was not reached, by their end offsets before the load and when consumers stopped, and by the offset after the last message
+/// that was received in each.
+pub fn unreached(starts: &[u64], ends: &[u64], next: &[u64]) -> impl Iterator<Item = usize> {
     let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
-    let start = |partition| topics().map(|topic| at(&topic.starts, partition)).min().unwrap_or(0);
-    let is_unreached = |partition: &usize| {
-        let end = ends[*partition];
-        at(next, *partition) < end && start(*partition) != end
-    };
-    (!ends.is_empty()).then(|| (0..ends.len()).filter(is_unreached).collect())
+    let is_unreached =
+        move |partition: &usize| at(next, *partition) < ends[*partition] && at(starts, *partition) != ends[*partition];
+    (0..ends.len()).filter(is_unreached)
 }
 
 /// The largest offset of each partition.
@@ -263,10 +268,10 @@ fn partial(bytes: &[u8]) -> Chunk {
 fn union(sets: &[SequenceSet]) -> (SequenceSet, u64) {
     let known_from = sets.iter().map(SequenceSet::known_from).max().unwrap_or(0);
     let end = sets.iter().map(SequenceSet::end).max().unwrap_or(0);
-    let before = sets.iter().map(|set| set.marked() - set.marked_from(known_from));
+    let before = sets.iter().map(|set| set.marked - set.marked_from(known_from));
     let mut all = SequenceSet::new(Budget::new(0));
     (all.first_chunk, all.given_up_until) = (known_from, known_from);
-    (all.marked, all.unknown) = (before.sum(), sets.iter().map(SequenceSet::unknown).sum());
+    (all.marked, all.unknown) = (before.sum(), sets.iter().map(|set| set.unknown).sum());
     let mut repeated = 0;
     for number in known_from..end {
         let mut bits = Box::new([0u64; CHUNK_WORDS]);

@@ -7,6 +7,7 @@
 
 mod acks;
 mod arrivals;
+mod budget;
 mod clock;
 mod errors;
 mod histogram;
@@ -17,11 +18,9 @@ mod reception;
 mod tags;
 mod verification;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
-
 pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
+pub use budget::Budget;
 pub use clock::Clock;
 pub use errors::{ErrorTally, Errors, FailureClass};
 pub use histogram::{
@@ -29,7 +28,7 @@ pub use histogram::{
     PartitionNames, PartitionTally, Slowest, Timeline,
 };
 pub use interval::{Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions, Window};
-pub use message_sets::{GroupSets, MergedGroup, MessageSets, StoredSet, TopicSets, merge_groups};
+pub use message_sets::{GroupSets, MergedGroup, MessageSets, StoredSet, TopicSets, merge_groups, unreached};
 pub use reception::{
     Arrived, ConsumerTally, Details, NoDetails, Order, PARTITION_BYTES, Partitions, Received, Reception,
     SubscriptionIndex, UNORDERED_PARTITION,
@@ -38,49 +37,3 @@ pub use tags::{
     MAX_PRODUCERS, Opened, SendRun, SendRuns, SendTag, TICK_NS, TRACE_HEADER_BYTES, TraceHeader, UNKNOWN_SEQUENCE,
 };
 pub use verification::{GroupAccount, Mark, Span, Verification};
-
-/// Bytes that are left of an amount of memory that many tables share, so that the sum is bounded and each may take what the others do not need.
-#[derive(Debug, Clone)]
-pub struct Budget(Arc<AtomicIsize>);
-
-impl Budget {
-    pub fn new(bytes: usize) -> Self {
-        Budget(Arc::new(AtomicIsize::new(isize::try_from(bytes).unwrap_or(isize::MAX))))
-    }
-
-    /// Takes `bytes` if there are so many.
-    pub fn take(&self, bytes: usize) -> bool {
-        let Ok(bytes) = isize::try_from(bytes) else { return false };
-        let enough = |left: isize| (left >= bytes).then(|| left - bytes);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).is_ok()
-    }
-
-    /// Takes `bytes` in any case; false if more has been taken than there was.
-    pub fn overdraw(&self, bytes: usize) -> bool {
-        self.0.fetch_sub(bytes as isize, Ordering::Relaxed) >= bytes as isize
-    }
-
-    pub fn is_overdrawn(&self) -> bool {
-        self.0.load(Ordering::Relaxed) < 0
-    }
-
-    pub fn give_back(&self, bytes: usize) {
-        self.0.fetch_add(bytes as isize, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_taken_is_missing_until_it_is_given_back() {
-        let budget = Budget::new(100);
-        assert!(budget.take(60) && !budget.take(60) && !budget.is_overdrawn());
-        budget.clone().give_back(20);
-        assert!(budget.take(60) && !budget.take(1));
-        assert!(!budget.overdraw(5) && budget.is_overdrawn());
-        budget.give_back(5);
-        assert!(!budget.is_overdrawn() && !budget.take(usize::MAX));
-    }
-}

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::AddAssign;
 
-use super::Budget;
+use super::budget::Budget;
 use super::histogram::{CompactDistribution, Distribution, Timeline};
 
 /// A message that arrived.

@@ -12,7 +12,7 @@ use std::ops::AddAssign;
 
 use parking_lot::Mutex;
 
-use super::Budget;
+use super::budget::Budget;
 
 /// Bytes that the sets of one trial may take together for each group, unless it has so many producers that two chunks for
 /// each set need more.
@@ -138,7 +138,7 @@ impl Verification {
 
     /// Messages of this process's producers that were acknowledged.
     pub fn acknowledged(&self) -> u64 {
-        self.acknowledged.iter().map(|set| set.lock().marked()).sum()
+        self.acknowledged.iter().map(|set| set.lock().marked).sum()
     }
 }
 
@@ -146,12 +146,12 @@ impl Verification {
 pub(super) fn compare(acknowledged: &SequenceSet, arrived: &SequenceSet, passed_until: u64) -> GroupAccount {
     let known_from = acknowledged.known_from().max(arrived.known_from());
     let mut account = GroupAccount {
-        saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
+        saturated: known_from > 0 || acknowledged.unknown + arrived.unknown > 0,
         ..GroupAccount::default()
     };
     if account.saturated {
-        let before = |set: &SequenceSet| set.marked() - set.marked_from(known_from);
-        account.undecided = (before(acknowledged) + acknowledged.unknown()).saturating_sub(before(arrived));
+        let before = |set: &SequenceSet| set.marked - set.marked_from(known_from);
+        account.undecided = (before(acknowledged) + acknowledged.unknown).saturating_sub(before(arrived));
     }
     let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
     for chunk in first..acknowledged.end().max(arrived.end()) {
@@ -213,7 +213,7 @@ pub(super) struct SequenceSet {
     budget: Budget,
     /// Numbers that were marked for the first time.
     pub(super) marked: u64,
-    /// Numbers that were marked after their chunk had been given up.
+    /// Numbers that were marked after their chunk had been given up: for the first time or again.
     pub(super) unknown: u64,
 }
 
@@ -364,16 +364,6 @@ impl SequenceSet {
         self.first_chunk += 1;
         self.given_up_until = self.first_chunk;
         1 + self.let_go_of_full_chunks()
-    }
-
-    /// Numbers that were marked for the first time.
-    pub(super) fn marked(&self) -> u64 {
-        self.marked
-    }
-
-    /// Numbers that were marked after their chunk had been given up: for the first time or again.
-    pub(super) fn unknown(&self) -> u64 {
-        self.unknown
     }
 
     /// The first chunk from which on the set knows what it holds.

@@ -20,6 +20,7 @@ use crate::engine::sampler::{Sampler, end_offsets};
 use crate::measure::host::WallClock;
 use crate::measure::{
     Arrived, GroupAccount, GroupProgress, GroupSets, MessageSets, StoredSet, SubscriptionIndex, TopicSets,
+    Verification, unreached,
 };
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
@@ -119,8 +120,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         longest: Duration,
     ) -> Self {
         let arrivals = context.arrivals.as_ref();
-        let verification = arrivals.and_then(|arrivals| arrivals.verification());
-        let consumer_lag = |verification: &crate::measure::Verification| {
+        let verification = context.verification();
+        let consumer_lag = |verification: &Verification| {
             let missing = |group| verification.account(group, |_| u64::MAX).missing();
             (0..verification.groups()).map(|group| consuming(group).then(|| missing(group))).collect()
         };
@@ -194,7 +195,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     pub async fn end(&mut self) {
         self.watch();
         self.until = Instant::now();
-        let missing = |group| self.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
+        let missing =
+            |group| self.context.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
         if self.context.scenario.part.is_none() && !(0..self.watches.len()).any(missing) {
             return;
         }
@@ -210,7 +212,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is
     /// verified. `idle`: whether consumers asked for messages all the time.
     pub fn outcome(&self, arrived: Vec<Arrived>, idle: bool) -> Vec<GroupOutcome> {
-        let Some(verification) = self.verification() else { return Vec::new() };
+        let Some(verification) = self.context.verification() else { return Vec::new() };
         let outcome = |(group, arrived): (usize, Arrived)| {
             if self.context.scenario.part.is_some() {
                 // Only all shares together show what is missing.
@@ -239,11 +241,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             wall_clock: WallClock::now(),
             wall_clock_moved_ns: self.context.acks.clock().wall_clock_moved_ns(self.context.identity.clock_shift_ns),
             compared: self.context.identity.compared.clone(),
-            messages: self.verification().map(|verification| self.messages(verification, groups)),
+            messages: self.context.verification().map(|verification| self.messages(verification, groups)),
         })
     }
 
-    fn messages(&self, verification: &crate::measure::Verification, groups: &[GroupOutcome]) -> MessageSets {
+    fn messages(&self, verification: &Verification, groups: &[GroupOutcome]) -> MessageSets {
         let (acknowledged, arrived) = verification.stored();
         let group = |(group, arrived)| self.group_sets(group, arrived, &groups[group].arrived);
         MessageSets {
@@ -335,13 +337,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     fn unreached(&self, subscription: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[subscription.topic].as_ref()?;
         let next = self.context.arrivals.as_ref()?.next_offsets(subscription);
-        let starts = &self.starts[subscription.topic];
-        let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
-        let is_unreached = |partition: &usize| {
-            let end = ends[*partition];
-            at(&next, *partition) < end && at(starts, *partition) != end
-        };
-        Some((0..ends.len()).filter(is_unreached).map(|partition| partition as u32).collect())
+        let unreached = unreached(&self.starts[subscription.topic], ends, &next);
+        Some(unreached.map(|partition| partition as u32).collect())
     }
 
     fn has_reached_all_ends(&self) -> bool {
@@ -366,7 +363,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// Whether every group has all of the `acknowledged` messages. Of damaged ones it is not known which they were.
     fn has_all(&mut self, acknowledged: u64) -> bool {
-        let verification = self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification());
+        let verification = self.context.verification();
         for (group, watch) in self.watches.iter_mut().enumerate() {
             let GroupProgress { first, corrupt, .. } = watch.progress;
             let may_have_all = first + corrupt >= acknowledged;
@@ -382,14 +379,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.watches.iter().all(|watch| watch.has_all)
     }
 
-    fn verification(&self) -> Option<&crate::measure::Verification> {
-        self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
-    }
-
     /// Asks where the partitions end, unless that has just been asked.
     fn ask(&mut self) {
         let recently = self.asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASK_EVERY);
-        if self.asked.is_some() || recently || self.verification().is_none() {
+        if self.asked.is_some() || recently || self.context.verification().is_none() {
             return;
         }
         let (broker, topics) = (self.broker, &self.context.topics);

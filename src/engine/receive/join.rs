@@ -262,13 +262,11 @@ impl<'a> LateGroups<'a> {
     pub async fn alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             done = work => done,
-            () = self.join_for_ever() => unreachable!("it never resolves"),
+            never = async {
+                self.join().await;
+                pending().await
+            } => never,
         }
-    }
-
-    async fn join_for_ever(&mut self) {
-        self.join().await;
-        pending().await
     }
 
     async fn join(&mut self) {

@@ -9,18 +9,17 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::message_source::{AttributeSource, MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::{Pacer, WakeUpDelays};
-pub use self::sender::{Attempted, Sent};
+pub use self::sender::{Attempted, Closing, Sent};
 use self::sender::{Sender, SenderShared, run_closed, run_open, run_rounds};
 pub use self::window::{FirstSent, Quota, TrialWindow};
 use self::window::{Rounds, WindowRule};
 use super::EngineError;
-use super::prepare::{AT_ONCE, TrialContext};
+use super::prepare::{AT_ONCE, TrialContext, header_offset_ns, place_of};
 use crate::broker::{Broker, CLOSE_TIMEOUT, Producer};
 use crate::load::{KeySource, SendSchedule, TombstoneSource};
 use crate::measure::host::tasks::watched;
@@ -87,7 +86,7 @@ pub fn start<P: Producer>(
     let shared = Arc::new(SenderShared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
-    let (mut tasks, closing) = (JoinSet::new(), Closing::new());
+    let (mut tasks, closing) = (JoinSet::new(), Closing::default());
     for (producer_index, producer) in producers.into_iter().enumerate() {
         let messages = messages(context, producer_index);
         let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), messages);
@@ -114,7 +113,7 @@ fn messages(context: &TrialContext<'_>, producer_index: usize) -> MessageSource 
         run_tag: context.identity.tag,
         producers: context.scenario.all_producers() as u64,
         clock: context.acks.clock(),
-        header_offset_ns: context.header_offset_ns(),
+        header_offset_ns: header_offset_ns(context.scenario, context.acks.clock()),
         first_producer: context.scenario.first_producer(),
     };
     let (number, keys) = (settings.first_producer + producer_index, context.scenario.producers.keys);
@@ -128,7 +127,7 @@ fn attributes(context: &TrialContext<'_>, producer: usize) -> AttributeSource {
     let tombstones = || TombstoneSource::new(payload.tombstones, producer, payload.seed);
     AttributeSource::new(
         context.scenario.producers.partitioning,
-        context.place_of(producer),
+        place_of(context.scenario, context.topics.len(), producer),
         context.topics[context.topic_of(producer)].partitions,
         context.scenario.producers.header_sets.len(),
         (payload.tombstones > 0.0).then(tombstones),
@@ -145,30 +144,11 @@ fn trace_header_mode(context: &TrialContext<'_>) -> TraceHeaderMode {
     }
 }
 
-/// The producers of a trial that have ended and are to be closed once their messages have been answered.
-pub struct Closing<P>(Arc<Mutex<Vec<P>>>);
-
-impl<P> Clone for Closing<P> {
-    fn clone(&self) -> Self {
-        Closing(self.0.clone())
-    }
-}
-
-impl<P: Producer> Closing<P> {
-    pub fn new() -> Self {
-        Closing(Arc::default())
-    }
-
-    pub fn add(&self, producer: P) {
-        self.0.lock().push(producer);
-    }
-
-    /// Closes all producers, as far as there is time.
-    pub async fn close(self) {
-        let producers = std::mem::take(&mut *self.0.lock());
-        // Those that are late are dropped.
-        let _ = timeout(CLOSE_TIMEOUT, join_all(producers.into_iter().map(Producer::close))).await;
-    }
+/// Closes all producers, as far as there is time.
+pub async fn close<P: Producer>(closing: Closing<P>) {
+    let producers = std::mem::take(&mut *closing.lock());
+    // Those that are late are dropped.
+    let _ = timeout(CLOSE_TIMEOUT, join_all(producers.into_iter().map(Producer::close))).await;
 }
 
 #[cfg(test)]

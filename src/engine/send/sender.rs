@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::Closing;
+use parking_lot::Mutex;
+
 use super::message_source::{BatchSize, MessageSource};
 use super::pacer::{Pacer, WakeUpDelay};
 use super::window::{FirstSent, Quota, Rounds, TrialWindow, WindowRule};
@@ -222,6 +223,9 @@ pub async fn run_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, ro
     sender.end(None)
 }
 
+/// The producers of a trial that have ended, to be closed once their messages have been answered.
+pub type Closing<P> = Arc<Mutex<Vec<P>>>;
+
 /// One producer at work.
 pub struct Sender<P> {
     producer: P,
@@ -259,7 +263,7 @@ impl<P: Producer> Sender<P> {
     /// Ends the producer: what was handed over, of `due` measured messages.
     fn end(mut self, due: Option<u64>) -> Sent {
         self.producer.finish();
-        self.closing.add(self.producer);
+        self.closing.lock().push(self.producer);
         Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }
 

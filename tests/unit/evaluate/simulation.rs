@@ -13,7 +13,8 @@ use rand_distr::{Distribution, LogNormal};
 use super::assemble;
 use crate::broker::{BrokerInfo, Telemetry};
 use crate::engine::{
-    Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, PayloadSizes, Phase, Second, Sent, Times,
+    Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, PayloadSizes, Phase, Sample, Second, Sent,
+    Times,
 };
 use crate::load::SendSchedule;
 use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
@@ -180,6 +181,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         Some(length_ns),
     );
     collector.intended_length_ns = SECOND;
+    let sample = |phase| Sample { phase, telemetry: Telemetry::default(), pipeline: None };
     let mut in_order = messages(trial, answers, seed);
     let mut attempted = [Attempted::default(); PRODUCERS];
     for message in &in_order {
@@ -220,9 +222,9 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         }
         now.store(LOAD_START_NS + look_ns, Ordering::Relaxed);
         let phase = if look_ns <= length_ns { Phase::Measure } else { Phase::Drain };
-        collector.sample(phase, Telemetry::default(), None, &mut Unwatched);
+        collector.sample(sample(phase), &mut Unwatched);
     }
-    let totals = collector.close(Phase::Drain, Telemetry::default(), None, &mut Unwatched);
+    let totals = collector.close(sample(Phase::Drain), &mut Unwatched);
     let sent: Vec<Sent> = attempted
         .iter()
         .enumerate()

@@ -26,7 +26,7 @@ fn a_message_belongs_to_the_part_in_which_it_was_intended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_never_misses_the_resolution_it_waits_for() {
-    let window = Arc::new(Window::new());
+    let window = Arc::new(Window::default());
     let stopped = Arc::new(AtomicBool::new(false));
     let resolver = {
         let window = window.clone();
@@ -49,7 +49,7 @@ async fn a_waiter_never_misses_the_resolution_it_waits_for() {
 
 #[tokio::test]
 async fn a_stop_ends_the_wait() {
-    let window = Arc::new(Window::new());
+    let window = Arc::new(Window::default());
     let stopped = Arc::new(AtomicBool::new(false));
     window.submit(1);
     let waiting = {

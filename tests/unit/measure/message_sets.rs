@@ -130,13 +130,13 @@ proptest! {
             runs.iter().map(|(runs, step)| set(runs, *step)).unzip();
         let restored: Vec<SequenceSet> = sets.iter().map(|set| set.store().restore().unwrap()).collect();
         for (set, model) in restored.iter().zip(&models) {
-            prop_assert_eq!(set.marked(), model.len() as u64);
+            prop_assert_eq!(set.marked, model.len() as u64);
             prop_assert!((0..MAX).all(|number| holds(set, number) == model.contains(&number)));
         }
         let (all, repeated) = union(&restored);
         let expected: BTreeSet<u64> = models.iter().flatten().copied().collect();
-        prop_assert_eq!(all.marked(), expected.len() as u64);
-        prop_assert_eq!(repeated, models.iter().map(|model| model.len() as u64).sum::<u64>() - all.marked());
+        prop_assert_eq!(all.marked, expected.len() as u64);
+        prop_assert_eq!(repeated, models.iter().map(|model| model.len() as u64).sum::<u64>() - all.marked);
         prop_assert!((0..MAX).all(|number| holds(&all, number) == expected.contains(&number)));
     }
 }

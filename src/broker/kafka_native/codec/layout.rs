@@ -3,7 +3,8 @@
 //! The crate `kafka-protocol` makes room for as many elements as a list announces. Here a message is walked through first.
 //! Source: the definitions of messages in Kafka's `clients/src/main/resources/common/message`.
 
-use super::{Malformed, varint};
+use super::Malformed;
+use super::responses::read_unsigned;
 
 /// A message that has lists: its key, its oldest and newest version of that layout, and the layout. A digit stands for a number of so
 /// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list. In flexible versions (KIP-482), whose lengths are one more than what they
@@ -114,9 +115,9 @@ fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
                 skip(rest, length)?;
             }
             b't' => {
-                for _ in 0..varint::read_unsigned(rest)? {
-                    varint::read_unsigned(rest)?;
-                    let length = varint::read_unsigned(rest)? as usize;
+                for _ in 0..read_unsigned(rest)? {
+                    read_unsigned(rest)?;
+                    let length = read_unsigned(rest)? as usize;
                     skip(rest, length)?;
                 }
             }
@@ -151,7 +152,7 @@ fn list(layout: &[u8]) -> (&[u8], &[u8]) {
 
 /// A length of a flexible version. Null is as nothing.
 fn compact(rest: &mut &[u8]) -> Result<usize, Malformed> {
-    Ok(varint::read_unsigned(rest)?.saturating_sub(1) as usize)
+    Ok(read_unsigned(rest)?.saturating_sub(1) as usize)
 }
 
 /// Null is as nothing.

@@ -2,31 +2,31 @@
 //!
 //! A partition that a node refuses to read is displaced: it is fetched from its leader again once metadata names one, and the others are
 //! fetched meanwhile, on the connections that there are. A connection that ends displaces all partitions of its node.
+//!
+//! A node remembers a member's fetches (KIP-227), so that a fetch names only the partitions whose positions have changed: Kafka's
+//! `FetchSessionHandler.java` and `FetchMetadata.java`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
+use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
+use super::super::codec::{Malformed, records};
+use super::super::config::Isolation;
+use super::super::error::{CallError, is_retriable};
+use super::super::group::committed::{Positions, StartOffsets};
+use super::super::net::admin::{Admin, End, EndsQuery, name_of};
+use super::super::net::control::{ControlConnection, MAX_THROTTLE};
+use super::buffer::{FetchBuffer, Fetched};
+use crate::broker::{FailureClass, ReceiveError};
+use crate::measure::host::tasks::watched;
+use crate::net::backoff::Backoff;
 use bytes::Bytes;
 use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-
-use super::super::codec::records;
-use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
-use super::super::config::Isolation;
-use super::super::error::{CallError, is_retriable};
-use super::super::net::admin::{Admin, End, EndsQuery, name_of};
-use super::super::net::control::{ControlConnection, MAX_THROTTLE};
-use super::buffer::{FetchBuffer, Fetched};
-use super::fetch_session::{FetchSession, SessionFetch};
-use super::start_offset::{Positions, StartOffsets};
-use crate::broker::{FailureClass, ReceiveError};
-use crate::measure::host::tasks::watched;
-use crate::net::backoff::Backoff;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
@@ -290,7 +290,7 @@ impl FetchTask {
 }
 
 /// The offset after the last whole batch; `None`: no batch is whole.
-fn end_of(records: &Bytes) -> Result<Option<i64>, super::super::codec::Malformed> {
+fn end_of(records: &Bytes) -> Result<Option<i64>, Malformed> {
     let mut rest = &records[..];
     let mut end = None;
     while let Some(next) = records::skip_batch(&mut rest)? {
@@ -311,3 +311,84 @@ pub fn failure(error: &CallError) -> ReceiveError {
     let class = if matches!(error, CallError::Unsupported(_)) { FailureClass::Other } else { error.class() };
     ReceiveError { class, message: error.to_string() }
 }
+
+/// `FETCH_SESSION_ID_NOT_FOUND`: the node has made room for another session, or was started again.
+const SESSION_NOT_FOUND: i16 = 70;
+
+/// `INVALID_FETCH_SESSION_EPOCH`: the node has heard another number of fetches.
+const INVALID_EPOCH: i16 = 71;
+
+/// With this epoch, a fetch names all its partitions, and ends the session whose id it has.
+const FULL: i32 = 0;
+
+/// The fetches from one node.
+#[derive(Debug, Default)]
+struct FetchSession {
+    /// Id that the node has given; 0: the node remembers nothing.
+    id: i32,
+    /// Epoch of the next fetch.
+    epoch: i32,
+    /// The positions that the node remembers.
+    known: Positions,
+    /// Whether the last fetch has no answer, so that it is not known what the node remembers.
+    is_unanswered: bool,
+}
+
+/// What a fetch says of its session and partitions.
+#[derive(Debug, PartialEq, Eq)]
+struct SessionFetch {
+    id: i32,
+    epoch: i32,
+    /// Partitions that are new to the node, or have another position.
+    changed: Positions,
+    /// Partitions that are fetched no longer.
+    forgotten: Vec<i32>,
+}
+
+impl FetchSession {
+    /// The next fetch, which is from these positions.
+    fn fetch(&mut self, positions: Positions) -> SessionFetch {
+        if self.is_unanswered {
+            self.epoch = FULL;
+        }
+        if self.epoch == FULL {
+            self.known.clear();
+        }
+        let is_changed = |(partition, next): &(&u32, &i64)| self.known.get(*partition) != Some(*next);
+        let changed = positions.iter().filter(is_changed).map(|(partition, next)| (*partition, *next)).collect();
+        let is_left = |partition: &&u32| !positions.contains_key(*partition);
+        let forgotten = self.known.keys().filter(is_left).map(|partition| *partition as i32).collect();
+        (self.known, self.is_unanswered) = (positions, true);
+        SessionFetch { id: self.id, epoch: self.epoch, changed, forgotten }
+    }
+
+    /// The last fetch was answered. Returns whether the node knew the session; otherwise, the next fetch names all partitions.
+    ///
+    /// # Errors
+    /// When the node refused the fetch for another reason.
+    fn answered(&mut self, response: &FetchResponse) -> Result<bool, CallError> {
+        self.is_unanswered = false;
+        let was_full = self.epoch == FULL;
+        if response.code != 0 {
+            if response.code == SESSION_NOT_FOUND {
+                self.id = 0;
+            }
+            self.epoch = FULL;
+            let is_lost = !was_full && matches!(response.code, SESSION_NOT_FOUND | INVALID_EPOCH);
+            return if is_lost { Ok(false) } else { CallError::check(response.code).map(|()| true) };
+        }
+        let goes_on = if was_full {
+            // A node that delays a client answers about no partition, and begins no session (KIP-219).
+            response.session_id != 0 && response.partitions.len() == self.known.len()
+        } else {
+            response.session_id == self.id
+        };
+        (self.id, self.epoch) =
+            if goes_on { (response.session_id, self.epoch.checked_add(1).unwrap_or(1)) } else { (0, FULL) };
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/unit/broker/kafka_native/consume/fetcher.rs"]
+mod tests;

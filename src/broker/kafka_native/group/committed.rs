@@ -1,26 +1,26 @@
-//! The committed offsets of a group: read when a member begins, and committed by a task, so that a commit holds up no message.
+//! Where a member begins to read partitions: at its group's committed offsets, where others of the trial have left off, or at an end.
+//!
+//! Committed offsets are read when a member begins, and committed by a task, so that a commit holds up no message.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
-
+use super::super::config::Isolation;
+use super::super::error::{CallError, STALE_MEMBER_EPOCH};
+use super::super::net::admin::{Admin, End, EndsQuery, name_of};
+use super::super::net::cluster::Coordinator;
+use crate::broker::{FailureClass, ReceiveError};
+use crate::net::backoff::Backoff;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
-use kafka_protocol::messages::{
-    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TopicName,
-};
+use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse};
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
-
-use super::super::error::{CallError, STALE_MEMBER_EPOCH};
-use super::super::net::cluster::Coordinator;
-use crate::broker::{FailureClass, ReceiveError};
-use crate::net::backoff::Backoff;
 
 /// The newest versions of requests of those that have no epoch. Later ones encode lengths in another way.
 const OFFSET_COMMIT: i16 = 7;
@@ -55,6 +55,47 @@ impl MemberIdentity {
     /// A member of a group that the server shares out.
     pub fn from_epoch(epoch: i32, member_id: &str) -> Self {
         MemberIdentity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
+    }
+}
+
+/// The offset of the next message of each partition.
+pub type Positions = BTreeMap<u32, i64>;
+
+/// Where a member begins to read each partition.
+pub struct StartOffsets {
+    pub admin: Arc<Admin>,
+    pub topic: String,
+    /// Committed offsets of a group that commits.
+    pub committed: Option<Arc<Committed>>,
+    /// Positions of partitions without a committed offset: where the group began, or how far its members are, so that no message is received
+    /// again when partitions move.
+    pub left_off: Arc<Mutex<Positions>>,
+    /// Start of partitions of which nothing is known.
+    pub end: End,
+}
+
+impl StartOffsets {
+    /// The positions of these partitions.
+    ///
+    /// # Errors
+    /// When a leader or the group's coordinator does not answer, or refuses.
+    pub async fn positions(&self, partitions: &[u32]) -> Result<Positions, CallError> {
+        let mut positions = match &self.committed {
+            Some(committed) => committed.read(partitions).await?,
+            None => Positions::new(),
+        };
+        let left_off = self.left_off.lock().clone();
+        for (partition, position) in left_off.into_iter().filter(|(partition, _)| partitions.contains(partition)) {
+            positions.entry(partition).or_insert(position);
+        }
+        let unknown: Vec<u32> = partitions.iter().copied().filter(|one| !positions.contains_key(one)).collect();
+        if !unknown.is_empty() {
+            // Also where a transaction is open: what comes after the latest message is received once it ends.
+            let isolation = Isolation::ReadUncommitted;
+            let query = EndsQuery { topic: &self.topic, partitions: &unknown, end: self.end, isolation };
+            positions.extend(self.admin.ends_in_time(&query).await?);
+        }
+        Ok(positions)
     }
 }
 
@@ -112,17 +153,17 @@ impl Committed {
     ///
     /// # Errors
     /// When the group's coordinator does not answer, or refuses.
-    pub async fn read(&self, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
+    pub async fn read(&self, partitions: &[u32]) -> Result<Positions, CallError> {
         self.shared.with_epoch(|identity| self.read_as(identity, partitions)).await
     }
 
-    async fn read_as(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
+    async fn read_as(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<Positions, CallError> {
         let found = if identity.is_epoch {
             self.shared.read_with_epoch(identity, partitions).await?
         } else {
             self.shared.read(partitions).await?
         };
-        let mut offsets = BTreeMap::new();
+        let mut offsets = Positions::new();
         for FoundOffset { partition, offset, code } in found {
             CallError::check(code)?;
             if offset >= 0 {
@@ -166,13 +207,10 @@ impl Drop for Committed {
 }
 
 impl CommitTask {
-    fn name(&self) -> TopicName {
-        TopicName(StrBytes::from_string(self.topic.clone()))
-    }
-
     async fn read(&self, partitions: &[u32]) -> Result<Vec<FoundOffset>, CallError> {
-        let topic =
-            OffsetFetchRequestTopic::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
+        let topic = OffsetFetchRequestTopic::default()
+            .with_name(name_of(&self.topic))
+            .with_partition_indexes(indexes(partitions));
         let request =
             OffsetFetchRequest::default().with_group_id(self.coordinator.group()).with_topics(Some(vec![topic]));
         let code = |response: &OffsetFetchResponse| response.error_code;
@@ -191,8 +229,9 @@ impl CommitTask {
         identity: MemberIdentity,
         partitions: &[u32],
     ) -> Result<Vec<FoundOffset>, CallError> {
-        let topic =
-            OffsetFetchRequestTopics::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
+        let topic = OffsetFetchRequestTopics::default()
+            .with_name(name_of(&self.topic))
+            .with_partition_indexes(indexes(partitions));
         let group = OffsetFetchRequestGroup::default()
             .with_group_id(self.coordinator.group())
             .with_member_id(Some(StrBytes::from_string(identity.member_id)))
@@ -263,7 +302,7 @@ impl CommitTask {
                 .with_committed_offset(*next as i64)
         };
         let topic = OffsetCommitRequestTopic::default()
-            .with_name(self.name())
+            .with_name(name_of(&self.topic))
             .with_partitions(next.iter().map(partition).collect());
         let request = OffsetCommitRequest::default()
             .with_group_id(self.coordinator.group())

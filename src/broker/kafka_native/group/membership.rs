@@ -1,16 +1,19 @@
-//! What the tasks of both group protocols work with: who the member is, and the mailbox between the task and the consumer that reads.
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
-
-use kafka_protocol::protocol::StrBytes;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+//! A member of a group whose members share partitions: who it is, and the mailbox between the task that speaks with the group, by either of Kafka's two
+//! protocols, and the consumer that reads.
 
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
 pub const REBALANCE: Duration = Duration::from_secs(300);
@@ -172,10 +175,42 @@ impl AssignmentMailbox {
     }
 }
 
+/// How long leaving may take.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A member of a group, by either protocol.
+pub struct Member {
+    pub mailbox: Arc<AssignmentMailbox>,
+    task: AbortHandle,
+    leaving: BoxFuture<'static, Result<(), CallError>>,
+}
+
+impl Member {
+    /// Begins to take part. `leaving` leaves the group.
+    pub fn begin(
+        mailbox: Arc<AssignmentMailbox>,
+        taking_part: impl Future<Output = ()> + Send + 'static,
+        leaving: impl Future<Output = Result<(), CallError>> + Send + 'static,
+    ) -> Self {
+        Member { mailbox, task: tokio::spawn(taking_part).abort_handle(), leaving: leaving.boxed() }
+    }
+
+    /// Leaves the group.
+    pub async fn leave(mut self) {
+        self.task.abort();
+        // A member that the group does not hear from is forgotten when its session ends.
+        let _ = timeout(LEAVE_WITHIN, &mut self.leaving).await;
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
     /// A return that the task has not looked at yet does not count for the next request.

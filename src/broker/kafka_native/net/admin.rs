@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -18,10 +19,9 @@ use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
 use super::super::error::{CallError, describe, is_retriable};
-use super::super::traffic::FetchTraffic;
 use super::cluster::{Cluster, Metadata, TopicMetadata};
 use crate::broker::kafka_cluster::NO_LEADERS;
-use crate::broker::{BrokerError, Created, Topic, Unready};
+use crate::broker::{BrokerError, Created, Topic, Unready, Wire};
 
 /// How often nodes are asked again that have not heard of a new topic.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -39,6 +39,28 @@ const TOPIC_RESOURCE: i8 = 2;
 const UNKNOWN_TOPIC: i16 = 3;
 const INVALID_REPLICATION: i16 = 38;
 const INVALID_CONFIG: i16 = 40;
+
+/// Fetches of all consumers since the last look.
+#[derive(Debug, Default)]
+pub struct FetchTraffic {
+    answered: AtomicU64,
+    throttled: AtomicU64,
+}
+
+impl FetchTraffic {
+    /// A fetch was answered. `is_throttled`: a quota was used up.
+    pub fn answered(&self, is_throttled: bool) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.throttled.fetch_add(u64::from(is_throttled), Ordering::Relaxed);
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Wire {
+        // In this order, so that no more are throttled than answered.
+        let throttled_fetches = self.throttled.swap(0, Ordering::Relaxed);
+        Wire { fetches: self.answered.swap(0, Ordering::Relaxed), throttled_fetches, ..Wire::default() }
+    }
+}
 
 /// Creates and removes topics.
 pub struct Admin {

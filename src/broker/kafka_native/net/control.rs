@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::super::codec::layout;
-use super::super::codec::versions::{NodeVersions, Supported, read_versions};
+use super::super::codec::responses::{NodeVersions, Supported, read_versions};
 use super::super::error::CallError;
 use crate::broker::kafka_cluster::MetadataLevels;
 use crate::net::connect;

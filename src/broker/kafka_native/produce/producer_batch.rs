@@ -1,19 +1,20 @@
-//! Batches with what their messages' outcomes need, the pool of their memory, and the queue in which a node's sender finds partitions that
-//! have a batch to send.
+//! Batches with what their messages' outcomes need, the pool of their memory, the queue in which a node's sender finds partitions that have a batch to
+//! send, and what a client has sent, counted a batch at a time.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
-use super::super::codec::checksum::PayloadChecksums;
-use super::super::codec::compression::{Compression, Compressor};
+use super::super::codec::compression::{Compression, Compressor, PayloadChecksums};
+use crate::broker::{Telemetry, Wire};
 use crate::load::PayloadPool;
-use crate::measure::{SendRun, SendRuns, SendTag};
+use crate::measure::{Distribution, SendRun, SendRuns, SendTag};
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
 const MAX_SPARE_BYTES: usize = 64 << 20;
@@ -260,5 +261,104 @@ impl<T> ReadyQueue<T> {
         let mut all = std::mem::take(&mut lists.ready);
         all.extend(lists.later.drain(..).map(|(_, entry)| entry));
         all
+    }
+}
+
+/// Counts since the last look.
+#[derive(Default)]
+pub struct Traffic {
+    queued_messages: AtomicU64,
+    queue_full_ns: AtomicU64,
+    /// Open connections that have sent something.
+    connections: AtomicU64,
+    connections_full_ns: AtomicU64,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    wire: Wire,
+    round_trips: Distribution,
+}
+
+impl Traffic {
+    /// Messages were handed over.
+    pub fn queued(&self, messages: usize) {
+        self.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    /// The messages of a batch have their outcome.
+    pub fn settled(&self, messages: usize) {
+        self.queued_messages.fetch_sub(messages as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the messages of every batch have their outcome.
+    pub fn is_idle(&self) -> bool {
+        self.queued_messages.load(Ordering::Relaxed) == 0
+    }
+
+    /// A producer waited for the client's memory.
+    pub fn waited(&self, waited: Duration) {
+        self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// A connection sends its first request.
+    pub fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection that has sent requests has ended.
+    pub fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection took no request for so long, although there were batches to send.
+    pub fn full(&self, time: Duration) {
+        self.connections_full_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// A request was sent.
+    pub fn sent(&self) {
+        self.counted.lock().wire.requests += 1;
+    }
+
+    /// A batch is to be sent again.
+    pub fn retried(&self) {
+        self.counted.lock().wire.retried += 1;
+    }
+
+    /// A response came after that time. `is_throttled`: a quota was used up.
+    pub fn answered(&self, round_trip: Duration, is_throttled: bool) {
+        let mut counted = self.counted.lock();
+        counted.wire.quota_refusals += u64::from(is_throttled);
+        counted.round_trips.record(round_trip.as_nanos() as u64);
+    }
+
+    /// The broker has a batch.
+    pub fn taken(&self, batch: &ProducerBatch) {
+        let wire = &mut self.counted.lock().wire;
+        wire.raw_bytes += batch.payload_bytes as u64;
+        wire.body_bytes += batch.body_bytes as u64;
+        wire.sent_bytes += (batch.encoded.len() - HEADER_BYTES) as u64;
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Telemetry {
+        let mut counted = self.counted.lock();
+        let wire = std::mem::take(&mut counted.wire);
+        let round_trips = &mut counted.round_trips;
+        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
+        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
+        round_trips.clear();
+        Telemetry {
+            queue_messages: Some(self.queued_messages.load(Ordering::Relaxed)),
+            round_trip_p50_ns,
+            round_trip_p99_ns,
+            queue_full_ns: self.queue_full_ns.swap(0, Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            connections_full_ns: self.connections_full_ns.swap(0, Ordering::Relaxed),
+            unmatched_answers: 0,
+            wire: Some(wire),
+        }
     }
 }

@@ -15,11 +15,10 @@ use super::super::codec::compression::{Compression, Compressor};
 use super::super::codec::responses;
 use super::super::error::CallError;
 use super::super::net::control::{ControlConnection, MAX_RESPONSE_BYTES, MAX_THROTTLE, take_header};
-use super::accumulator::{Node, Partition};
-use super::client::Client;
-use super::completion::{self, Answer};
+use super::accumulator::Partition;
+use super::client::{Client, Node};
 use super::producer_batch::{ProducerBatch, Sealing};
-use super::request::{self, Envelope, ProduceRequest};
+use super::request::{self, Answer, Envelope, ProduceRequest};
 use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
@@ -152,7 +151,7 @@ impl<'a> Connection<'a> {
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
         for (_, request) in lost {
             for (partition, batch) in request.batches {
-                completion::lost(self.client, self.recorder, &partition, batch, &error);
+                request::lost(self.client, self.recorder, &partition, batch, &error);
             }
         }
         error
@@ -196,7 +195,7 @@ impl<'a> Connection<'a> {
         }
         let mut expired = Vec::new();
         let mut batches = self.node.gather(&self.client.limits, &mut expired);
-        completion::expired(self.client, self.recorder, expired);
+        request::expired(self.client, self.recorder, expired);
         if batches.is_empty() {
             return Ok(());
         }
@@ -207,7 +206,7 @@ impl<'a> Connection<'a> {
         if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
             let error = CallError::from(error);
             for (partition, batch) in batches {
-                completion::lost(self.client, self.recorder, &partition, batch, &error);
+                request::lost(self.client, self.recorder, &partition, batch, &error);
             }
             return Err(error);
         }
@@ -248,7 +247,7 @@ impl<'a> Connection<'a> {
             return;
         }
         let answers = request.batches.into_iter().map(|(partition, batch)| (partition, batch, Answer::WRITTEN));
-        completion::record(self.client, self.recorder, answers);
+        request::record(self.client, self.recorder, answers);
     }
 
     fn deadline(&self) -> Instant {
@@ -314,7 +313,7 @@ impl<'a> Connection<'a> {
             self.requests.throttled_until = Some(Instant::now() + throttled);
         }
         let answers = request.batches.into_iter().zip(answers);
-        completion::record(
+        request::record(
             self.client,
             self.recorder,
             answers.map(|((partition, batch), answer)| (partition, batch, answer)),

@@ -1,6 +1,33 @@
-use proptest::prelude::*;
+use proptest::prelude::{any, proptest};
 
 use super::*;
+
+fn shares(strategy: Strategy, members: &[(&str, &[&str])], topics: &[(&str, usize)]) -> Vec<String> {
+    let members = members.iter().map(|(member, topics)| {
+        let topics = topics.iter().map(|one| (*one).to_owned()).collect();
+        ((*member).to_owned(), Subscription { topics, ..Subscription::new("") })
+    });
+    let topics = topics.iter().map(|(topic, partitions)| ((*topic).to_owned(), *partitions));
+    let shares = strategy.share(&members.collect(), &topics.collect());
+    shares.into_iter().map(|(member, share)| format!("{member} {share:?}")).collect()
+}
+
+/// The examples of the documentation of Kafka's `RangeAssignor` and `RoundRobinAssignor`.
+#[test]
+fn partitions_are_shared_as_kafkas_own_clients_share_them() {
+    let both: &[(&str, &[&str])] = &[("C0", &["t0", "t1"]), ("C1", &["t0", "t1"])];
+    let topics = [("t0", 3), ("t1", 3)];
+    assert_eq!(
+        shares(Strategy::Range, both, &topics),
+        [r#"C0 {"t0": [0, 1], "t1": [0, 1]}"#, r#"C1 {"t0": [2], "t1": [2]}"#]
+    );
+    assert_eq!(
+        shares(Strategy::RoundRobin, both, &topics),
+        [r#"C0 {"t0": [0, 2], "t1": [1]}"#, r#"C1 {"t0": [1], "t1": [0, 2]}"#]
+    );
+    let more: &[(&str, &[&str])] = &[("a", &["t0"]), ("b", &["t0"]), ("c", &["t0"])];
+    assert_eq!(shares(Strategy::Range, more, &[("t0", 2)]), [r#"a {"t0": [0]}"#, r#"b {"t0": [1]}"#, "c {}"]);
+}
 
 #[test]
 fn what_is_written_is_read_and_nonsense_is_refused() {

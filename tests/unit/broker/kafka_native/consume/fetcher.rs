@@ -39,7 +39,7 @@ fn only_what_has_changed_is_named_and_what_is_left_is_forgotten() {
 #[test]
 fn unknown_session_restarts_with_all_partitions() {
     // One that was not found has no id any more; with another epoch, it is there and is to end.
-    for (code, id) in [(NOT_FOUND, 0), (INVALID_EPOCH, 9)] {
+    for (code, id) in [(SESSION_NOT_FOUND, 0), (INVALID_EPOCH, 9)] {
         let mut session = begun();
         fetch(&mut session, &[(0, 5), (1, 8)]);
         assert!(!session.answered(&response(code, 0, 0)).unwrap());

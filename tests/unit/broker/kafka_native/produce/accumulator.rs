@@ -1,37 +1,4 @@
-use std::time::Duration;
-
 use super::*;
-
-/// From the tests of Kafka (`UtilsTest.testMurmur2`).
-#[test]
-fn hashes_are_those_of_java() {
-    for (key, hash) in [
-        ("21", -973_932_308),
-        ("foobar", -790_332_482),
-        ("a-little-bit-long-string", -985_981_536),
-        ("a-little-bit-longer-string", -1_486_304_829),
-        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
-        ("abc", 479_470_107),
-    ] {
-        assert_eq!(murmur2(key.as_bytes()) as i32, hash, "{key}");
-    }
-}
-
-#[test]
-fn keyless_messages_go_anywhere_if_the_partitioner_says_so() {
-    for (partitioner, without, empty) in [
-        (Partitioner::Random, None, None),
-        (Partitioner::Consistent, Some(0), Some(0)),
-        (Partitioner::ConsistentRandom, None, None),
-        (Partitioner::Murmur2, Some(0x106e_08d9 % 7), Some(0x106e_08d9 % 7)),
-        (Partitioner::Murmur2Random, None, Some(0x106e_08d9 % 7)),
-    ] {
-        assert_eq!(partitioner.partition(None, 7), without, "{partitioner:?}");
-        assert_eq!(partitioner.partition(Some(b""), 7), empty, "{partitioner:?}");
-    }
-    // CRC-32 of "key", as zlib computes it.
-    assert_eq!(Partitioner::ConsistentRandom.partition(Some(b"key"), 1000), Some(0x8a90_aba9 % 1000));
-}
 
 const MILLISECOND: u64 = 1_000_000;
 
