@@ -221,10 +221,6 @@ impl StoredSet {
         self.marked + self.unknown == 0
     }
 
-    pub fn marked(&self) -> u64 {
-        self.marked
-    }
-
     /// # Errors
     /// When the text is not one that [`SequenceSet::store`] makes.
     fn restore(&self) -> Result<SequenceSet, String> {

@@ -12,6 +12,10 @@ use crate::printable::printable;
 /// The name by which errors call this broker.
 pub const NAME: &str = "kafka";
 
+/// `UNKNOWN_TOPIC_OR_PARTITION` and `LEADER_NOT_AVAILABLE`.
+pub const UNKNOWN_TOPIC: i16 = 3;
+pub const NO_LEADER: i16 = 5;
+
 /// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
 pub const ILLEGAL_GENERATION: i16 = 22;
 pub const UNKNOWN_MEMBER_ID: i16 = 25;

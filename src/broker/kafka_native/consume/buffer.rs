@@ -71,16 +71,15 @@ impl FetchBuffer {
     pub async fn ready(&self) {
         loop {
             let arrived = self.arrived.notified();
-            if self.has_arrived() {
+            let has_arrived = {
+                let state = self.state.lock();
+                !state.fetched.is_empty() || state.error.is_some()
+            };
+            if has_arrived {
                 return;
             }
             arrived.await;
         }
-    }
-
-    fn has_arrived(&self) -> bool {
-        let state = self.state.lock();
-        !state.fetched.is_empty() || state.error.is_some()
     }
 
     /// Everything that has arrived, into `into`, which is empty.

@@ -9,9 +9,10 @@
 use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::super::codec::{Malformed, records};
 use super::super::config::Isolation;
-use super::super::error::{CallError, is_retriable};
+use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::super::group::committed::{Positions, StartOffsets};
-use super::super::net::admin::{Admin, End, EndsQuery, name_of};
+use super::super::net::admin::{Admin, End, EndsQuery};
+use super::super::net::cluster::name_of;
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
 use crate::broker::{FailureClass, ReceiveError};
@@ -30,9 +31,6 @@ use tokio::time::sleep;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
-
-/// `UNKNOWN_TOPIC_OR_PARTITION`.
-const UNKNOWN_TOPIC: i16 = 3;
 
 /// Between a partition's failure and the look for its leader. The pause doubles while there is always one that has failed.
 const MIN_PAUSE: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
 use super::super::codec::layout;
 use super::super::error::CallError;
-use super::super::net::admin::name_of;
+use super::super::net::cluster::name_of;
 
 /// How partitions are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use super::super::config::Isolation;
 use super::super::error::{CallError, STALE_MEMBER_EPOCH};
-use super::super::net::admin::{Admin, End, EndsQuery, name_of};
-use super::super::net::cluster::Coordinator;
+use super::super::net::admin::{Admin, End, EndsQuery};
+use super::super::net::cluster::{Coordinator, name_of};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -99,14 +99,6 @@ impl StartOffsets {
     }
 }
 
-/// What the coordinator says of a partition.
-struct FoundOffset {
-    partition: i32,
-    /// Committed offset; below 0: none was committed.
-    offset: i64,
-    code: i16,
-}
-
 /// The committed offsets of a group in one topic.
 pub struct Committed {
     shared: Arc<CommitTask>,
@@ -154,23 +146,7 @@ impl Committed {
     /// # Errors
     /// When the group's coordinator does not answer, or refuses.
     pub async fn read(&self, partitions: &[u32]) -> Result<Positions, CallError> {
-        self.shared.with_epoch(|identity| self.read_as(identity, partitions)).await
-    }
-
-    async fn read_as(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<Positions, CallError> {
-        let found = if identity.is_epoch {
-            self.shared.read_with_epoch(identity, partitions).await?
-        } else {
-            self.shared.read(partitions).await?
-        };
-        let mut offsets = Positions::new();
-        for FoundOffset { partition, offset, code } in found {
-            CallError::check(code)?;
-            if offset >= 0 {
-                offsets.insert(partition as u32, offset);
-            }
-        }
-        Ok(offsets)
+        self.shared.with_epoch(|identity| self.shared.read(identity, partitions)).await
     }
 
     /// Commits these offsets. With `confirmed`, it waits until the coordinator has them; else a refusal is reported by a later call.
@@ -207,47 +183,41 @@ impl Drop for Committed {
 }
 
 impl CommitTask {
-    async fn read(&self, partitions: &[u32]) -> Result<Vec<FoundOffset>, CallError> {
-        let topic = OffsetFetchRequestTopic::default()
-            .with_name(name_of(&self.topic))
-            .with_partition_indexes(indexes(partitions));
-        let request =
-            OffsetFetchRequest::default().with_group_id(self.coordinator.group()).with_topics(Some(vec![topic]));
-        let code = |response: &OffsetFetchResponse| response.error_code;
-        let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
-        CallError::check(response.error_code)?;
-        let found = response.topics.iter().flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
-            partition: one.partition_index,
-            offset: one.committed_offset,
-            code: one.error_code,
-        });
-        Ok(found.collect())
-    }
-
-    async fn read_with_epoch(
-        &self,
-        identity: MemberIdentity,
-        partitions: &[u32],
-    ) -> Result<Vec<FoundOffset>, CallError> {
-        let topic = OffsetFetchRequestTopics::default()
-            .with_name(name_of(&self.topic))
-            .with_partition_indexes(indexes(partitions));
-        let group = OffsetFetchRequestGroup::default()
-            .with_group_id(self.coordinator.group())
-            .with_member_id(Some(StrBytes::from_string(identity.member_id)))
-            .with_member_epoch(identity.generation)
-            .with_topics(Some(vec![topic]));
-        let request = OffsetFetchRequest::default().with_groups(vec![group]);
-        let code = |response: &OffsetFetchResponse| response.groups.first().map_or(0, |group| group.error_code);
-        let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
-        CallError::check(code(&response))?;
-        let topics = response.groups.iter().flat_map(|group| &group.topics);
-        let found = topics.flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
-            partition: one.partition_index,
-            offset: one.committed_offset,
-            code: one.error_code,
-        });
-        Ok(found.collect())
+    async fn read(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<Positions, CallError> {
+        let indexes: Vec<i32> = partitions.iter().map(|partition| *partition as i32).collect();
+        let name = name_of(&self.topic);
+        // The partition, its committed offset (below 0: none was committed), and its error code.
+        let found: Vec<(i32, i64, i16)> = if identity.is_epoch {
+            let topic = OffsetFetchRequestTopics::default().with_name(name).with_partition_indexes(indexes);
+            let group = OffsetFetchRequestGroup::default()
+                .with_group_id(self.coordinator.group())
+                .with_member_id(Some(StrBytes::from_string(identity.member_id)))
+                .with_member_epoch(identity.generation)
+                .with_topics(Some(vec![topic]));
+            let request = OffsetFetchRequest::default().with_groups(vec![group]);
+            let code = |response: &OffsetFetchResponse| response.groups.first().map_or(0, |group| group.error_code);
+            let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
+            CallError::check(code(&response))?;
+            let partitions = response.groups.iter().flat_map(|group| &group.topics).flat_map(|topic| &topic.partitions);
+            partitions.map(|one| (one.partition_index, one.committed_offset, one.error_code)).collect()
+        } else {
+            let topic = OffsetFetchRequestTopic::default().with_name(name).with_partition_indexes(indexes);
+            let group = self.coordinator.group();
+            let request = OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![topic]));
+            let code = |response: &OffsetFetchResponse| response.error_code;
+            let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
+            CallError::check(response.error_code)?;
+            let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+            partitions.map(|one| (one.partition_index, one.committed_offset, one.error_code)).collect()
+        };
+        let mut positions = Positions::new();
+        for (partition, offset, code) in found {
+            CallError::check(code)?;
+            if offset >= 0 {
+                positions.insert(partition as u32, offset);
+            }
+        }
+        Ok(positions)
     }
 
     /// Asks as the member is now. It asks again where the coordinator knows a later epoch, of which the member is about to hear; one that
@@ -313,10 +283,6 @@ impl CommitTask {
         let response = self.coordinator.call(&request, newest, first_error).await?;
         CallError::check(first_error(&response))
     }
-}
-
-fn indexes(partitions: &[u32]) -> Vec<i32> {
-    partitions.iter().map(|partition| *partition as i32).collect()
 }
 
 fn first_error(response: &OffsetCommitResponse) -> i16 {

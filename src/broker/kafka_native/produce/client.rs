@@ -140,11 +140,6 @@ impl Client {
         self.transactions.as_ref()
     }
 
-    /// Whether every message that was handed over has its outcome, apart from that of its transaction.
-    pub fn is_idle(&self) -> bool {
-        self.traffic.is_idle()
-    }
-
     /// Resolves when messages have got their outcomes after this call.
     pub fn settled(&self) -> impl Future<Output = ()> {
         self.capacity.notified()

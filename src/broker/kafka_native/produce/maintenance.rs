@@ -286,7 +286,7 @@ impl TransactionTask {
             if self.transactions.failure().is_some() {
                 self.abandon();
             }
-            if self.client.is_idle() {
+            if self.client.traffic.is_idle() {
                 return;
             }
             tokio::select! {

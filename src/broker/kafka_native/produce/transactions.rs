@@ -22,8 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::super::error::{CallError, is_retriable};
-use super::super::net::admin::name_of;
-use super::super::net::cluster::{Cluster, Coordinator};
+use super::super::net::cluster::{Cluster, Coordinator, name_of};
 use super::accumulator::Partition;
 use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{FailureClass, SubmitError};
