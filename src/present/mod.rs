@@ -22,8 +22,9 @@ pub use crate::record::readable::capital;
 use crate::record::readable::{count, duration};
 
 /// What a piece of text is, which decides its colour and its mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
+    #[default]
     Plain,
     Strong,
     Faint,
@@ -68,7 +69,7 @@ pub const TRUST: &str = "Can it be trusted?";
 pub const LIMIT: &str = "What limited it?";
 
 /// A reason against figures, a note, or what went wrong: with its evidence and what to do.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Finding {
     pub tone: Tone,
     /// The name by which the documentation has its exact condition; empty where there is none.

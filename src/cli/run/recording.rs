@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::metrics::SharedFigures;
 use super::progress::Progress;
-use crate::engine::{Observer, Outcome, Phase, Second, TopicProgress};
-use crate::evaluate::{assemble, mention_ceiling, series_row};
+use crate::engine::{EngineError, Observer, Outcome, Phase, Second, TopicProgress};
+use crate::evaluate::{assemble, assemble_failed, mention_ceiling, series_row};
 use crate::measure::{Condition, Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
@@ -65,7 +65,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Brings the trial's record to disk.
-    pub fn keep(&mut self, record: Record) {
+    fn keep(&mut self, record: Record) {
         let written = self.directory.append_record(&record);
         self.kept = Some((record, written));
     }
@@ -92,8 +92,11 @@ impl<'a> Recording<'a> {
         histogram
     }
 
-    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it.
-    pub fn finish(self) -> Option<(Record, Result<(), DirectoryError>)> {
+    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it. `error`: why the trial failed.
+    pub fn finish(mut self, error: Option<&EngineError>) -> Option<(Record, Result<(), DirectoryError>)> {
+        if let Some(error) = error {
+            self.keep(assemble_failed(self.trial, self.run.id, self.run.command_line, error));
+        }
         self.progress.finish();
         self.kept
     }

@@ -1,16 +1,17 @@
-//! The record of a search for the highest rate that holds: `search.json` in its run directory. Its probes are trials of that run.
+//! What is kept beside the records of trials. The answer of a search for the highest rate that holds is `search.json` in its run directory; its
+//! probes are trials of that run. A ceiling is what the load generator itself carries in a load's shape, measured without a broker: a line for
+//! each, beside the runs.
 
-use std::fmt;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::readable;
+use super::directory::{Appender, DirectoryError, read_if_there};
+use super::schema::line;
 
 /// The value of [`SearchRecord::schema`].
 pub const SEARCH_SCHEMA: &str = "brokermark.search/1";
-
-/// One probe of so many that the client limited is more than an accident.
-const MANY: usize = 4;
 
 /// A search, its probes and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,82 +107,85 @@ pub struct SearchAnswer {
 }
 
 impl SearchRecord {
-    /// As a line of JSON with its end. Such a document can always be serialised.
+    /// As a line of JSON with its end.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default() + "\n"
-    }
-
-    /// The answer in words, and what to do next.
-    pub fn conclusion(&self) -> String {
-        let found = &self.answer;
-        let rate = readable::rate;
-        let held = match (found.rate_per_second, found.unconfirmed_per_second) {
-            (Some(confirmed), _) => format!("{} messages/s held, and held for longer as well", rate(confirmed)),
-            (None, Some(short)) => {
-                format!("no rate was confirmed: {} messages/s held in short probes, and in no long one", rate(short))
-            }
-            (None, None) => "no rate was confirmed: not one held".to_owned(),
-        };
-        let words = match found.end {
-            SearchEnd::Found => format!("{held}."),
-            SearchEnd::NothingHeld => format!(
-                "No rate was confirmed: not even {} messages/s held. Search below it with --between, or require less.",
-                rate(self.least_per_second)
-            ),
-            SearchEnd::NothingMissed => format!(
-                "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
-            ),
-            SearchEnd::LimitedByClient => {
-                format!("{held}. {}", self.limited_by_client())
-            }
-            SearchEnd::OutOfTime => {
-                let up = format!("Time was up after {}: {held}.", readable::duration(self.within_ns as f64));
-                format!("{up} {}", self.limited_often().unwrap_or("Search for longer with --within.".to_owned()))
-            }
-            SearchEnd::WriteLimit => {
-                let advice =
-                    "Raise --write-limit, search below the rates that missed with --between, or shorten --probe.";
-                format!("No more may be written: {held}. {}", self.limited_often().unwrap_or(advice.to_owned()))
-            }
-            SearchEnd::Interrupted => format!("Interrupted: {held}."),
-            SearchEnd::Failed => format!("A probe could not run: {held}."),
-        };
-        readable::capital(&words)
-    }
-
-    /// That late probes contradict early ones.
-    pub fn change(&self) -> Option<String> {
-        let (early, late) = self.answer.early_capacity_per_second.zip(self.answer.late_capacity_per_second)?;
-        Some(format!(
-            "The capacity changed during the search: about {} messages/s in its first half, {} in its second. Find out what changed, and \
-             search again.",
-            readable::rate(early),
-            readable::rate(late)
-        ))
-    }
-
-    fn limited_probes(&self) -> usize {
-        self.probes.iter().filter(|probe| probe.outcome == ProbeResult::LimitedByClient).count()
-    }
-
-    fn limited_by_client(&self) -> String {
-        format!(
-            "The load generator or its machine was the limit in {} of {} probes, so the broker's limit is not known: run the load from a \
-             machine of its own, batch more, use more connections, or raise `producers.in_flight` where the window was full.",
-            self.limited_probes(),
-            self.probes.len()
-        )
-    }
-
-    /// Where longer would not help.
-    fn limited_often(&self) -> Option<String> {
-        (self.limited_probes() * MANY >= self.probes.len().max(1)).then(|| self.limited_by_client())
+        line(self)
     }
 }
 
-/// As in the record.
-impl fmt::Display for ProbeResult {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
+/// The value of [`Ceiling::schema`].
+pub const CEILING_SCHEMA: &str = "brokermark.ceiling/1";
+
+/// Below the directory that run directories are made in.
+pub const CEILINGS_FILE: &str = "ceilings.jsonl";
+
+/// A ceiling, for one shape of the load on one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Name and version of this format, `brokermark.ceiling/1`.
+    pub schema: String,
+    /// The parts of the scenario on which it depends.
+    pub shape: serde_json::Value,
+    /// Machine and build.
+    pub machine: String,
+    #[serde(with = "jiff::fmt::serde::timestamp::second::required")]
+    pub measured_at: jiff::Timestamp,
+    pub messages_per_second: f64,
+    pub payload_bytes_per_second: f64,
+    pub cores_used: f64,
+    pub cores_available: f64,
+    pub cpu_ns_per_message: Option<f64>,
+}
+
+impl Ceiling {
+    /// Appends it to the file below `base`.
+    ///
+    /// # Errors
+    /// When it cannot be brought to disk.
+    pub fn keep(&self, base: &Path) -> Result<(), DirectoryError> {
+        fs::create_dir_all(base).map_err(|error| DirectoryError::io("make", base, error))?;
+        Appender::open(base.join(CEILINGS_FILE))?.append(line(self).as_bytes())
+    }
+
+    /// The last one below `base` of this shape, machine and build. What cannot be read is not known.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn find(base: &Path, shape: &serde_json::Value, machine: &str) -> Result<Option<Ceiling>, DirectoryError> {
+        let text = read_if_there(&base.join(CEILINGS_FILE))?.unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n').rev();
+        let mut kept = lines.filter_map(|line| serde_json::from_slice::<Ceiling>(line).ok());
+        Ok(kept.find(|kept| kept.schema == CEILING_SCHEMA && kept.shape == *shape && kept.machine == machine))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_ceiling_of_a_shape_and_machine_is_found() {
+        let base = tempfile::tempdir().unwrap();
+        let (shape, other) = (json!({ "producers": { "count": 4 } }), json!({ "producers": { "count": 8 } }));
+        assert_eq!(Ceiling::find(base.path(), &shape, "here").unwrap(), None);
+        let ceiling = |shape: &serde_json::Value, machine: &str, rate| Ceiling {
+            schema: CEILING_SCHEMA.to_owned(),
+            shape: shape.clone(),
+            machine: machine.to_owned(),
+            measured_at: jiff::Timestamp::UNIX_EPOCH,
+            messages_per_second: rate,
+            payload_bytes_per_second: 100.0 * rate,
+            cores_used: 1.5,
+            cores_available: 2.0,
+            cpu_ns_per_message: Some(250.0),
+        };
+        for (shape, machine, rate) in
+            [(&shape, "here", 1e6), (&shape, "here", 2e6), (&shape, "there", 3e6), (&other, "here", 4e6)]
+        {
+            ceiling(shape, machine, rate).keep(base.path()).unwrap();
+        }
+        assert_eq!(Ceiling::find(base.path(), &shape, "here").unwrap(), Some(ceiling(&shape, "here", 2e6)));
     }
 }
