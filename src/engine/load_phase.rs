@@ -15,7 +15,7 @@ use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::{BacklogOutcome, End};
 use super::prepare::TrialContext;
-use super::receive::StartSignal;
+use super::receive::{Patience, StartSignal};
 use super::sampler::{Checkpoints, Sampler, SamplingTimes};
 use super::send::{self, Closing, Pacer, Sent, TrialWindow};
 use super::start_barrier;
@@ -40,8 +40,8 @@ pub(super) struct LoadPhase<'a> {
     tasks: JoinSet<Sent>,
     /// The schedule's parts, if it changes its rate.
     parts: Vec<ScheduleSegment>,
-    /// Where there are no producers to wait for.
-    listening: Option<Listening>,
+    /// Where there are no producers to wait for: how long nothing may arrive before the others are taken to have ended, where no time ends the load.
+    listening: Option<Patience>,
     phase: Phase,
     stall: StallWatch<'a>,
     backlog: Option<BacklogWatch<'a>>,
@@ -134,7 +134,7 @@ impl<'a> LoadPhase<'a> {
             sent: Vec::with_capacity(tasks.len()),
             tasks,
             parts,
-            listening: Listening::from_context(context),
+            listening: scenario.only_consumes().then(|| Patience::new(limits.drain_deadline, Instant::now())),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::new(context, load_start_ns, start),
@@ -189,7 +189,8 @@ impl<'a> LoadPhase<'a> {
             BacklogWatch::begin(self.backlog.as_ref(), sampler);
         }
         if let Some(listening) = &mut self.listening {
-            listening.begin(measure_start);
+            // The load begins only now: nothing can have come before.
+            listening.since = measure_start;
         }
         while !self.tasks.is_empty() || self.listens() || self.awaits_window_end() {
             tokio::select! {
@@ -306,36 +307,6 @@ impl<'a> LoadPhase<'a> {
     }
 }
 
-/// What a process without producers waits for, instead of for its producers.
-#[derive(Debug)]
-struct Listening {
-    /// How long nothing may arrive before the others are taken to have ended, where no time ends the load.
-    silence: Duration,
-    received: u64,
-    since: Instant,
-}
-
-impl Listening {
-    /// For a process that only consumes; `None`: this process has producers to wait for.
-    fn from_context(context: &TrialContext<'_>) -> Option<Self> {
-        let silence = context.scenario.run.drain_deadline;
-        context.scenario.only_consumes().then(|| Listening { silence, received: 0, since: Instant::now() })
-    }
-
-    /// Whether more may come; `received` only grows.
-    pub fn goes_on(&mut self, received: u64, now: Instant) -> bool {
-        if received > self.received {
-            (self.received, self.since) = (received, now);
-        }
-        now < self.since + self.silence
-    }
-
-    /// The load begins only now: nothing can have come before.
-    pub fn begin(&mut self, now: Instant) {
-        self.since = now;
-    }
-}
-
 /// Watches a load that is bounded by messages or bytes. One that is bounded by time ends by itself, and may sit out a broker's
 /// absence until then.
 pub struct StallWatch<'a> {
@@ -385,8 +356,8 @@ mod tests {
     fn others_are_listened_to_until_they_are_silent() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut listening = Listening { silence: Duration::from_secs(10), received: 0, since: start };
-        listening.begin(after(100));
+        let mut listening = Patience::new(Duration::from_secs(10), start);
+        listening.since = after(100);
         assert!(listening.goes_on(0, after(109)));
         assert!(listening.goes_on(5, after(109)));
         assert!(listening.goes_on(5, after(118)));

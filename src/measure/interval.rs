@@ -152,12 +152,6 @@ pub struct PartResponse {
     last_ns: u64,
 }
 
-impl PartResponse {
-    fn new(result: usize) -> Self {
-        PartResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 }
-    }
-}
-
 /// Response times of an interval: of few results, as most messages are acknowledged soon.
 #[derive(Debug, Clone, Default)]
 pub struct PartResponses(Vec<PartResponse>);
@@ -192,7 +186,7 @@ impl PartResponses {
 
     fn response_mut(&mut self, result: usize) -> &mut PartResponse {
         let index = self.0.iter().position(|part| part.result == result).unwrap_or_else(|| {
-            self.0.push(PartResponse::new(result));
+            self.0.push(PartResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 });
             self.0.len() - 1
         });
         &mut self.0[index]

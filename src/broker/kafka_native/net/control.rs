@@ -34,7 +34,8 @@ pub struct ControlConnection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     pub versions: Versions,
     client_id: String,
-    timeout: Duration,
+    /// Limit for the response to each request.
+    pub timeout: Duration,
     next_correlation: i32,
 }
 
@@ -167,11 +168,6 @@ impl ControlConnection {
                 Err(CallError::Authorisation(super::super::error::describe(code, message)))
             }
         }
-    }
-
-    /// For the responses from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
     }
 
     pub fn client_id(&self) -> &str {

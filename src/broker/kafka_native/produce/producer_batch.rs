@@ -267,11 +267,14 @@ impl<T> ReadyQueue<T> {
 /// Counts since the last look.
 #[derive(Default)]
 pub struct Traffic {
-    queued_messages: AtomicU64,
-    queue_full_ns: AtomicU64,
+    /// Messages that were handed over and have no outcome.
+    pub queued_messages: AtomicU64,
+    /// Time for which producers waited for the client's memory.
+    pub queue_full_ns: AtomicU64,
     /// Open connections that have sent something.
-    connections: AtomicU64,
-    connections_full_ns: AtomicU64,
+    pub connections: AtomicU64,
+    /// Time for which a connection took no request, although there were batches to send.
+    pub connections_full_ns: AtomicU64,
     counted: Mutex<Counted>,
 }
 
@@ -282,39 +285,9 @@ struct Counted {
 }
 
 impl Traffic {
-    /// Messages were handed over.
-    pub fn queued(&self, messages: usize) {
-        self.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
-    }
-
-    /// The messages of a batch have their outcome.
-    pub fn settled(&self, messages: usize) {
-        self.queued_messages.fetch_sub(messages as u64, Ordering::Relaxed);
-    }
-
     /// Whether the messages of every batch have their outcome.
     pub fn is_idle(&self) -> bool {
         self.queued_messages.load(Ordering::Relaxed) == 0
-    }
-
-    /// A producer waited for the client's memory.
-    pub fn waited(&self, waited: Duration) {
-        self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// A connection sends its first request.
-    pub fn connected(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A connection that has sent requests has ended.
-    pub fn disconnected(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A connection took no request for so long, although there were batches to send.
-    pub fn full(&self, time: Duration) {
-        self.connections_full_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// A request was sent.

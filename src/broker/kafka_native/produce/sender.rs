@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -29,7 +30,7 @@ pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut backoff = Backoff::RECONNECT;
     loop {
-        let address = node.address();
+        let address = node.address.lock().clone();
         match client.connector.open(&address).await {
             Ok(link) => {
                 backoff.succeeded();
@@ -145,7 +146,7 @@ impl<'a> Connection<'a> {
         };
         self.end_full();
         if self.has_sent {
-            self.client.traffic.disconnected();
+            self.client.traffic.connections.fetch_sub(1, Ordering::Relaxed);
         }
         let Requests { writing, waiting, .. } = self.requests;
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
@@ -214,7 +215,7 @@ impl<'a> Connection<'a> {
         requests.next_correlation = correlation.wrapping_add(1);
         self.client.traffic.sent();
         if !std::mem::replace(&mut self.has_sent, true) {
-            self.client.traffic.connected();
+            self.client.traffic.connections.fetch_add(1, Ordering::Relaxed);
         }
         requests.writing = Some((now, ProduceRequest::new(&self.envelope, correlation, batches)));
         Ok(())
@@ -235,7 +236,8 @@ impl<'a> Connection<'a> {
     /// Counts the time since [`Connection::begin_full`]. What the client itself does afterwards is not among it.
     fn end_full(&mut self) {
         if let Some(since) = self.full_since.take() {
-            self.client.traffic.full(since.elapsed());
+            let full_ns = since.elapsed().as_nanos() as u64;
+            self.client.traffic.connections_full_ns.fetch_add(full_ns, Ordering::Relaxed);
         }
     }
 
@@ -282,7 +284,7 @@ impl<'a> Connection<'a> {
             let unexpected = || CallError::Malformed("it answers no request".to_owned());
             let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
             // A response that cannot be read leaves the request unanswered.
-            let answers = take_header(&mut body, self.envelope.response_header(), request.correlation)
+            let answers = take_header(&mut body, i16::from(self.envelope.is_flexible()), request.correlation)
                 .and_then(|()| self.read_answers(&request, &body));
             match answers {
                 Ok(answers) => self.answered(sent, request, answers),
