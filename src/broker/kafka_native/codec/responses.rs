@@ -129,14 +129,12 @@ const WITH_FEATURES: i16 = 3;
 const SUPPORTED: u32 = 0;
 const FINALIZED: u32 = 2;
 
-/// Numbers of requests, each with the oldest and the newest version that a node supports.
-pub type Supported = Vec<(i16, i16, i16)>;
-
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeVersions {
     pub code: i16,
-    pub requests: Supported,
+    /// Numbers of requests, each with the oldest and the newest version that the node supports.
+    pub requests: Vec<(i16, i16, i16)>,
     pub metadata: MetadataLevels,
 }
 

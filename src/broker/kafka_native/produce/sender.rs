@@ -12,13 +12,14 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep_until;
 
+use super::super::codec::batch::TRANSACTIONAL;
 use super::super::codec::compression::{Compression, Compressor};
 use super::super::codec::responses;
 use super::super::error::CallError;
 use super::super::net::control::{ControlConnection, MAX_RESPONSE_BYTES, MAX_THROTTLE, take_header};
 use super::accumulator::Partition;
 use super::client::{Client, Node};
-use super::producer_batch::{ProducerBatch, Sealing};
+use super::producer_batch::ProducerBatch;
 use super::request::{self, Answer, Envelope, ProduceRequest};
 use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
@@ -69,7 +70,8 @@ pub struct Connection<'a> {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     envelope: Envelope,
-    sealing: Sealing,
+    /// Attributes of its batches.
+    attributes: u8,
     compressor: Compressor,
     requests: Requests,
     inbox: BytesMut,
@@ -116,7 +118,7 @@ impl<'a> Connection<'a> {
             acks: options.acks as i16,
             timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
         };
-        let sealing = Sealing { compression: options.compression, is_transactional };
+        let attributes = options.compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
         let compressor = Compressor::new(options.compression)?;
         let ControlConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
@@ -127,7 +129,7 @@ impl<'a> Connection<'a> {
             reader,
             writer,
             envelope,
-            sealing,
+            attributes,
             compressor,
             requests,
             inbox,
@@ -202,7 +204,7 @@ impl<'a> Connection<'a> {
         }
         let Client { buffers, payloads, checksums, .. } = &**self.client;
         let mut seal = |(_, batch): &mut (Arc<Partition>, ProducerBatch)| {
-            batch.seal(self.sealing, &mut self.compressor, buffers, payloads, checksums)
+            batch.seal(self.attributes, &mut self.compressor, buffers, payloads, checksums)
         };
         if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
             let error = CallError::from(error);
