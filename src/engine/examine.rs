@@ -14,7 +14,7 @@ use super::{EngineError, TrialIdentity, Visit, visit};
 use crate::broker::registry::Visitor;
 use crate::broker::{Broker, BrokerError, BrokerInfo, Consumer, Durability, Producer, Topic};
 use crate::load::PayloadPool;
-use crate::measure::{Acks, Clock, SubscriptionIndex};
+use crate::measure::{Acks, Clock, Conditions, SubscriptionIndex};
 use crate::scenario::{Content, Payload, ProducerMode, Scenario, Size};
 
 /// What a broker has shown of itself.
@@ -65,7 +65,8 @@ pub async fn examine_scenario(scenario: &Scenario, identity: &TrialIdentity) -> 
 
 async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Result<Examined, EngineError> {
     let interruption = Interruption::none();
-    let Prepared { context, broker, created } = prepare::<B>(scenario, identity, &interruption).await?;
+    let conditions = Conditions::default();
+    let Prepared { context, broker, created } = prepare::<B>(scenario, identity, &interruption, &conditions).await?;
     let is_own = created.len() == context.topics.len();
     let opened = if is_own { open(&broker, &context).await } else { Vec::new() };
     let (topics, durability) = (context.topics.clone(), context.durability.clone());

@@ -9,7 +9,8 @@ use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{
-    Acknowledged, Acks, Arrivals, Arrived, ConsumerTally, Errors, GroupAccount, Interval, MessageSets, Tally,
+    Acknowledged, Acks, Arrivals, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval,
+    MessageSets, Tally,
 };
 use crate::pipeline;
 use crate::scenario::Part;
@@ -63,6 +64,8 @@ impl Outcome {
                 load_end_ns: window.nominal_end_ns(),
                 epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
             },
+            conditions: trial.conditions.all(),
+            clock: trial.acks.clock(),
             totals,
             groups: Vec::new(),
             // Recorders would have to wait while it is read.
@@ -104,6 +107,9 @@ pub struct Outcome {
     pub durability: Durability,
     pub ledger: Ledger,
     pub totals: Totals,
+    /// What held messages up, by the clock below.
+    pub conditions: Vec<Condition>,
+    pub clock: Clock,
     pub times: Times,
     /// What each producer did, in the order of their indices.
     pub sent: Vec<Sent>,

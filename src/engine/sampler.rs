@@ -22,7 +22,7 @@ use crate::measure::{Arrivals, Arrived};
 use crate::pipeline::Pipeline;
 
 /// Time between samples, and how long the broker has to answer with a topic's end offsets.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Into how many parts a short window is divided, so that its steadiness can be judged.
 const MIN_SAMPLES: u32 = 10;
@@ -152,6 +152,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
         let sample = self.next_sample(phase);
+        self.observer.conditions(&self.checkpoints.trial.conditions.lasting());
         self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
         self.collector.sample(sample, self.observer);
         if self.observer.wants_topics() {

@@ -1,8 +1,9 @@
 //! One trial from first to last: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::interruption::Interruption;
 use super::load_phase::{LoadPhase, Loaded};
@@ -10,9 +11,10 @@ use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome};
 use super::prepare::{Prepared, TrialContext, prepare};
 use super::receive::{Received, Receiving};
-use super::sampler::Sampler;
+use super::sampler::{SAMPLE_INTERVAL, Sampler};
 use super::{EngineError, TrialIdentity, send, start_barrier, topics};
 use crate::broker::{Broker, Topic};
+use crate::measure::Conditions;
 use crate::measure::host::{self, HostUsage};
 
 /// How long producers may still be closed after the second signal.
@@ -36,7 +38,9 @@ pub async fn run<B: Broker>(
 ) -> Result<Outcome, EngineError> {
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
-    let Prepared { context, broker, created } = prepare::<B>(scenario, identity, interruption).await?;
+    let conditions = Conditions::default();
+    let preparing = prepare::<B>(scenario, identity, interruption, &conditions);
+    let Prepared { context, broker, created } = while_told(preparing, &conditions, observer).await?;
     if let Some(start_barrier) = &identity.start_barrier {
         start_barrier.topics_exist();
     }
@@ -62,6 +66,17 @@ pub async fn run<B: Broker>(
     outcome.close_error = Some(of_broker.into_iter().chain(of_sinks).collect::<Vec<_>>().join("; "));
     outcome.close_error = outcome.close_error.filter(|errors| !errors.is_empty());
     Ok(outcome)
+}
+
+/// Tells the observer once a second what holds `work` up.
+async fn while_told<T>(work: impl Future<Output = T>, conditions: &Conditions, observer: &mut dyn Observer) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(SAMPLE_INTERVAL) => observer.conditions(&conditions.lasting()),
+        }
+    }
 }
 
 /// The phases of a trial whose topics exist, one after another.

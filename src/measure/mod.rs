@@ -9,6 +9,7 @@ mod acks;
 mod arrivals;
 mod budget;
 mod clock;
+mod condition;
 mod errors;
 mod histogram;
 pub mod host;
@@ -22,6 +23,7 @@ pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use budget::Budget;
 pub use clock::Clock;
+pub use condition::{Condition, ConditionKind, Conditions, Subject, SubjectKind};
 pub use errors::{ErrorTally, Errors, FailureClass};
 pub use histogram::{
     Acknowledged, BIN_NS, Bin, CompactDistribution, Distribution, MAX_PARTITIONS, PartitionIndex, PartitionName,

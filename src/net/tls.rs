@@ -1,6 +1,8 @@
 //! Certificates and keys as rustls uses them.
 
-pub use super::Tls;
+use std::path::Path;
+use std::sync::Arc;
+
 #[cfg(feature = "sls-emulator")]
 use rustls::ServerConfig;
 use rustls::client::WebPkiServerVerifier;
@@ -9,8 +11,8 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use std::path::Path;
-use std::sync::Arc;
+
+pub use super::Tls;
 
 /// The certificates that a client trusts, and its own.
 pub struct TlsIdentity {

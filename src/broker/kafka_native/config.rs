@@ -1,12 +1,14 @@
 //! The `[broker.kafka]` table of `client = "native"`, and how the partition of a message is chosen: by its key, as librdkafka and Kafka's own client do.
 
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::codec::compression::Compression;
 use crate::broker::BrokerOptions;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
 const MAX_IDEMPOTENT_IN_FLIGHT: usize = 5;

@@ -7,13 +7,15 @@
 //! computed once. For two stretches A and B, `crc(AB) = shift(crc(A), |B|) ⊕ crc(B)` (zlib's `crc32_combine`). Where all payloads have one length,
 //! the shift is a fixed linear map, which four tables hold.
 
+use std::io::{self, Read, Write};
+use std::mem;
+
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
+use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+
 use super::Malformed;
 pub use crate::broker::compression::Compression;
 use crate::load::{PayloadPlace, PayloadPool};
-use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
-use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use std::io::{self, Read, Write};
-use std::mem;
 
 /// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
 pub const MAX_UNPACKED: usize = 256 << 20;

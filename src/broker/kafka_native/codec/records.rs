@@ -1,11 +1,12 @@
 //! Record batches, read where they lie: nothing is copied unless a batch is compressed.
 
+use std::borrow::Cow;
+
 use super::Malformed;
 use super::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, MAX_VARINT_BYTES, at};
 use super::compression::Compression;
 use crate::limits::{TRACE_HEADER_NAME, shrink_unpacked};
 use crate::measure::Details;
-use std::borrow::Cow;
 
 /// A batch, whose checksum was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,10 @@
 //!
 //! Committed offsets are read when a member begins, and committed by a task, so that a commit holds up no message.
 
-use super::super::config::Isolation;
-use super::super::error::{CallError, STALE_MEMBER_EPOCH};
-use super::super::net::admin::{Admin, End, EndsQuery};
-use super::super::net::cluster::{Coordinator, name_of};
-use crate::broker::{FailureClass, ReceiveError};
-use crate::net::backoff::Backoff;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
@@ -15,12 +13,16 @@ use kafka_protocol::messages::offset_fetch_request::{
 use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse};
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
+
+use super::super::config::Isolation;
+use super::super::error::{CallError, STALE_MEMBER_EPOCH};
+use super::super::net::admin::{Admin, End, EndsQuery};
+use super::super::net::cluster::{Coordinator, name_of};
+use crate::broker::{FailureClass, ReceiveError};
+use crate::net::backoff::Backoff;
 
 /// The newest versions of requests of those that have no epoch. Later ones encode lengths in another way.
 const OFFSET_COMMIT: i16 = 7;

@@ -1,6 +1,15 @@
 //! The groups of a trial: makes their members, knows what members of a group have in common, and removes groups of the trial. Properties of consumers
 //! choose the protocol of a group, by the names that librdkafka has for them.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+
 use super::super::config::{Isolation, KafkaNativeOptions};
 use super::super::consume::consumer::KafkaNativeConsumer;
 use super::super::error::{CallError, GROUP_ID_NOT_FOUND};
@@ -13,15 +22,9 @@ use super::membership::{AssignmentMailbox, Member, MemberConfig};
 use super::server_assigned::ServerAssigned;
 use crate::broker::kafka_options::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
+use crate::measure::{Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
-use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout};
 
 /// Later versions encode lengths in another way.
 const DELETE_GROUPS: i16 = 1;
@@ -202,7 +205,9 @@ impl Group {
 
 /// Begins to join a group. `session_timeout`: of a classic group.
 fn join(config: MemberConfig, protocol: GroupProtocol, session_timeout: Duration) -> Member {
-    let mailbox = Arc::new(AssignmentMailbox::default());
+    let conditions = &config.cluster.connector.conditions;
+    let group = Subject::new(conditions, SubjectKind::Group, &config.group);
+    let mailbox = Arc::new(AssignmentMailbox::for_group(group));
     match protocol {
         GroupProtocol::Classic(strategies) => {
             let member = Arc::new(Classic::new(config, strategies, session_timeout, mailbox.clone()));

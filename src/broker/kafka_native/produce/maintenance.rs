@@ -11,14 +11,14 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::config::KafkaNativeOptions;
 use super::super::error::{CallError, describe, failure_class};
 use super::super::net::cluster::{Cluster, Metadata};
-use super::accumulator::TopicRoutes;
+use super::accumulator::{Partition, TopicRoutes};
 use super::client::{Client, Messages, Node};
 use super::request;
 use super::sender::serve;
 use super::transactions::{Due, INVALID_STATE, TRANSACTION_ABORTABLE, Transactions};
 use crate::broker::{BrokerError, FailureClass, SubmitError};
-use crate::measure::AckRecorder;
 use crate::measure::host::tasks::watched;
+use crate::measure::{AckRecorder, ConditionKind};
 
 /// How often the task looks for messages that have waited for too long.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -111,7 +111,7 @@ impl Client {
         let mut topics = self.topics.lock();
         let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
         drop(topics);
-        self.apply(&metadata);
+        self.apply(&metadata, &[name]);
         Ok(topic)
     }
 
@@ -123,15 +123,24 @@ impl Client {
         Arc::new(routes)
     }
 
-    /// Gives partitions the leaders that the cluster names.
-    fn apply(self: &Arc<Self>, metadata: &Metadata) {
+    /// Gives partitions the leaders that the cluster names. `asked`: the topics that it was asked for.
+    fn apply(self: &Arc<Self>, metadata: &Metadata, asked: &[&str]) {
         let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
         for topic in topics {
-            let Some(found) = metadata.topics.get(&*topic.name) else { continue };
+            let conditions = &self.connector.conditions;
+            let Some(found) = metadata.topics.get(&*topic.name) else {
+                let words = "the metadata does not name it";
+                let gone = |partition: &Arc<Partition>| partition.hold_up(conditions, ConditionKind::TopicGone, words);
+                topic.partitions.iter().filter(|_| asked.contains(&&*topic.name)).for_each(gone);
+                continue;
+            };
             for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
                 let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
                 if leader.is_none() {
                     self.is_outdated.store(true, Ordering::Relaxed);
+                    partition.hold_up(conditions, ConditionKind::WaitingForLeader, "the metadata names no leader");
+                } else if let Some(held_up) = partition.held_up() {
+                    held_up.end_only(ConditionKind::WaitingForLeader);
                 }
                 let leader = leader.map(|(id, address)| self.node(id, address).ready.clone());
                 partition.set_leader(leader, self.limits.linger);
@@ -158,7 +167,7 @@ impl Client {
         // Before the question: what is seen from here on, the answer may not know.
         self.is_outdated.store(false, Ordering::Relaxed);
         match self.cluster.metadata(&names).await {
-            Ok(metadata) => self.apply(&metadata),
+            Ok(metadata) => self.apply(&metadata, &names),
             Err(error) => {
                 self.is_outdated.store(true, Ordering::Relaxed);
                 *self.last_error.lock() = Some(error.to_string());

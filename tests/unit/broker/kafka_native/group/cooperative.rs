@@ -1,7 +1,9 @@
-use super::{Members, Partitions, Shares, Subscription, balanced, cooperative};
+use std::collections::{BTreeMap, BTreeSet};
+
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Members, Partitions, Shares, Subscription, balanced, cooperative};
 
 /// How many partitions each topic has.
 fn topics() -> impl Strategy<Value = BTreeMap<String, usize>> {
