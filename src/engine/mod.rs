@@ -34,7 +34,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::{Collector, Sample};
-pub use collector::{PartTotals, Segment, Totals, WindowTotals};
+pub use collector::{SegmentTotals, StretchTotals, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario, remove_topics};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};

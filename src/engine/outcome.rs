@@ -7,7 +7,6 @@ use super::collector::Totals;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, Topic};
-use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{
     Acknowledged, Acks, Arrivals, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval,
@@ -46,14 +45,14 @@ impl Outcome {
         usage: HostUsage,
         identity: BrokerInfo,
     ) -> Self {
-        let sent = Sent::by_windows(&trial.acks);
+        let (sent, pool) = (Sent::by_windows(&trial.acks), &trial.payloads);
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
             planned_unix_ns: trial.identity.begins_at_unix_ns(),
             topics: trial.topics.clone(),
             messages_before: trial.messages_before,
-            payload_sizes: PayloadSizes::from_pool(&trial.payloads),
+            payload_sizes: PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() },
             durability: trial.durability.clone(),
             ledger: Ledger::so_far(&sent, &totals.outcomes),
             sent,
@@ -164,12 +163,6 @@ pub struct PayloadSizes {
     pub mean: f64,
     pub smallest: usize,
     pub largest: usize,
-}
-
-impl PayloadSizes {
-    fn from_pool(pool: &PayloadPool) -> Self {
-        PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() }
-    }
 }
 
 /// What became of a backlog that was built. Times are in nanoseconds since the load began.

@@ -40,8 +40,8 @@ pub(super) async fn end_offsets(broker: &impl Broker, topic: &Topic) -> Option<V
 #[derive(Debug, Clone)]
 pub(super) struct SamplingTimes {
     next: Instant,
-    /// Where the schedule's parts end, in their order: a sample is taken at each.
-    ends_of_parts: VecDeque<Instant>,
+    /// Where the schedule's segments end, in their order: a sample is taken at each.
+    ends_of_segments: VecDeque<Instant>,
     measure_start: Instant,
     /// How long the window will be, where that is known.
     window: Option<Duration>,
@@ -53,12 +53,12 @@ impl SamplingTimes {
         load_start: std::time::Instant,
         measure_start: std::time::Instant,
         window: Option<Duration>,
-        ends_of_parts: impl Iterator<Item = std::time::Instant>,
+        ends_of_segments: impl Iterator<Item = std::time::Instant>,
     ) -> Self {
         let measure_start = Instant::from_std(measure_start);
-        let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
+        let ends_of_segments = ends_of_segments.map(Instant::from_std).collect();
         let mut sampling_times =
-            SamplingTimes { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+            SamplingTimes { next: Instant::from_std(load_start), ends_of_segments, measure_start, window };
         sampling_times.next += sampling_times.pause_after(sampling_times.next);
         sampling_times
     }
@@ -80,12 +80,12 @@ impl SamplingTimes {
 
     /// Resolves when a sample is due. Cancel-safe.
     async fn due(&mut self) {
-        let end_of_part = self.ends_of_parts.front().copied();
-        tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
+        let end_of_segment = self.ends_of_segments.front().copied();
+        tokio::time::sleep_until(end_of_segment.map_or(self.next, |end| end.min(self.next))).await;
         let now = Instant::now();
-        if let Some(end) = end_of_part.filter(|end| *end <= now) {
-            // Samples count anew from here, so that the rows of a part are whole.
-            self.ends_of_parts.pop_front();
+        if let Some(end) = end_of_segment.filter(|end| *end <= now) {
+            // Samples count anew from here, so that the rows of a segment are whole.
+            self.ends_of_segments.pop_front();
             self.next = end;
         }
         self.next += self.pause_after(self.next);

@@ -72,10 +72,10 @@ impl PayloadPool {
         let entries: Box<[Entry]> = draft
             .ranges
             .into_iter()
-            .map(|Range { start, end }| Entry {
-                start,
-                end,
-                checksum: checksum_beyond(overlaid, &draft.bytes[start..end]),
+            .map(|Range { start, end }| {
+                // CRC-32 (IEEE 802.3, as zlib's): sender and receiver compare the bytes that the trace header does not replace.
+                let beyond = draft.bytes[start..end].get(overlaid..).unwrap_or_default();
+                Entry { start, end, checksum: crc32fast::hash(beyond) }
             })
             .collect();
         let sizes = || entries.iter().map(|entry| entry.end - entry.start);
@@ -178,13 +178,6 @@ impl PayloadPool {
             None => (index % self.entries.len() as u64) as usize,
         }
     }
-}
-
-/// The CRC-32 (IEEE 802.3, as zlib's) of a payload without its first `overlaid` bytes; that of nothing, 0, if there are
-/// no more. Sender and receiver compare the bytes that the trace header does not replace.
-#[inline]
-fn checksum_beyond(overlaid: usize, payload: &[u8]) -> u32 {
-    crc32fast::hash(payload.get(overlaid..).unwrap_or_default())
 }
 
 /// Columns of a counter without a stated width: 10^12 messages are six days at two million a second.

@@ -4,10 +4,10 @@ use super::schedule::nanoseconds;
 use crate::scenario::Schedule;
 
 /// Parts a ramp is divided into.
-const PARTS_OF_A_RAMP: u64 = 10;
+const SEGMENTS_OF_A_RAMP: u64 = 10;
 
 /// Parts that get a result of their own: one takes some 200 KB while the trial lasts.
-const MAX_PARTS: usize = 100;
+const MAX_SEGMENTS: usize = 100;
 
 /// A stretch of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct ScheduleSegment {
     pub kind: SegmentKind,
 }
 
-/// What a part is.
+/// What a segment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
     Step,
@@ -30,20 +30,20 @@ pub enum SegmentKind {
 }
 
 impl Schedule {
-    /// The parts between two moments since the load began, in their order and without gaps; none where the rate does not
+    /// The segments between two moments since the load began, in their order and without gaps; none where the rate does not
     /// change, or changes more often than there can be results.
-    pub fn parts(&self, from_ns: u64, until_ns: u64) -> Vec<ScheduleSegment> {
+    pub fn segments(&self, from_ns: u64, until_ns: u64) -> Vec<ScheduleSegment> {
         let mut begin_ns = from_ns;
-        let mut parts = Vec::new();
+        let mut segments = Vec::new();
         for (end_ns, result, kind) in self.stretches(from_ns, until_ns) {
             let end_ns = end_ns.min(until_ns);
             if end_ns > begin_ns {
-                parts.push(ScheduleSegment { begin_ns, end_ns, result, kind });
+                segments.push(ScheduleSegment { begin_ns, end_ns, result, kind });
                 begin_ns = end_ns;
             }
         }
-        let results = parts.iter().map(|part| part.result).max().map_or(0, |most| most + 1);
-        if results > MAX_PARTS { Vec::new() } else { parts }
+        let results = segments.iter().map(|segment| segment.result).max().map_or(0, |most| most + 1);
+        if results > MAX_SEGMENTS { Vec::new() } else { segments }
     }
 
     /// Each stretch by its end, in nanoseconds since the load began, with its result and its kind.
@@ -63,18 +63,19 @@ impl Schedule {
             }
             Schedule::Ramp { over, .. } => {
                 let over_ns = nanoseconds(*over);
-                let tenth = |index| over_ns / PARTS_OF_A_RAMP * index;
-                let mut parts: Vec<_> =
-                    (1..PARTS_OF_A_RAMP).map(|index| (tenth(index), index as usize - 1, SegmentKind::Ramp)).collect();
-                parts.push((over_ns, PARTS_OF_A_RAMP as usize - 1, SegmentKind::Ramp));
-                parts.push((u64::MAX, PARTS_OF_A_RAMP as usize, SegmentKind::Base));
-                parts
+                let tenth = |index| over_ns / SEGMENTS_OF_A_RAMP * index;
+                let mut segments: Vec<_> = (1..SEGMENTS_OF_A_RAMP)
+                    .map(|index| (tenth(index), index as usize - 1, SegmentKind::Ramp))
+                    .collect();
+                segments.push((over_ns, SEGMENTS_OF_A_RAMP as usize - 1, SegmentKind::Ramp));
+                segments.push((u64::MAX, SEGMENTS_OF_A_RAMP as usize, SegmentKind::Base));
+                segments
             }
             Schedule::Bursts { every, length, .. } => {
                 let (every, length) = (nanoseconds(*every), nanoseconds(*length));
                 let first = from_ns / every;
                 let periods = (until_ns / every).saturating_sub(first) + 1;
-                if periods > MAX_PARTS as u64 * 100 {
+                if periods > MAX_SEGMENTS as u64 * 100 {
                     return Vec::new();
                 }
                 let both = |period| {
@@ -96,9 +97,9 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn ends(schedule: &Schedule, from: u64, until: u64) -> Vec<(u64, usize)> {
-        let parts = schedule.parts(from * SECOND, until * SECOND);
-        assert!(parts.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns), "{parts:?}");
-        parts.iter().map(|part| (part.end_ns / SECOND, part.result)).collect()
+        let segments = schedule.segments(from * SECOND, until * SECOND);
+        assert!(segments.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns), "{segments:?}");
+        segments.iter().map(|segment| (segment.end_ns / SECOND, segment.result)).collect()
     }
 
     #[test]
@@ -110,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_ten_parts_and_what_follows_it() {
+    fn a_ramp_has_ten_segments_and_what_follows_it() {
         let ramp = Schedule::Ramp { from: 10.0, to: 20.0, over: Duration::from_secs(20) };
-        let parts = ends(&ramp, 0, 30);
-        assert_eq!((parts.len(), parts[0], parts[9], parts[10]), (11, (2, 0), (20, 9), (30, 10)));
+        let segments = ends(&ramp, 0, 30);
+        assert_eq!((segments.len(), segments[0], segments[9], segments[10]), (11, (2, 0), (20, 9), (30, 10)));
     }
 
     #[test]
-    fn all_bursts_share_a_result_and_an_even_rate_has_no_parts() {
+    fn all_bursts_share_a_result_and_an_even_rate_has_no_segments() {
         let (every, length) = (Duration::from_secs(10), Duration::from_secs(1));
         let bursts = Schedule::Bursts { base: 1.0, burst: 10.0, every, length };
         assert_eq!(ends(&bursts, 5, 22), [(10, 1), (11, 0), (20, 1), (21, 0), (22, 1)]);

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::clock::Clock;
 use super::errors::FailureClass;
 use super::histogram::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard, Slowest};
-use super::interval::{Interval, PartEnds, Window};
+use super::interval::{Interval, SegmentEnds, Window};
 use super::tags::{SendRun, SendTag};
 use super::verification::{Span, Verification};
 
@@ -48,7 +48,7 @@ impl Acks {
                 stopped,
                 verification,
                 partitions,
-                part_ends: OnceLock::new(),
+                segment_ends: OnceLock::new(),
                 shards,
                 rejections,
             }),
@@ -79,10 +79,10 @@ impl Acks {
         Some(all)
     }
 
-    /// Before the load begins: response times are counted by these parts, too.
-    pub fn divide_into(&self, parts: PartEnds) {
+    /// Before the load begins: response times are counted by these segments, too.
+    pub fn divide_into(&self, segments: SegmentEnds) {
         // Set once: a trial has one load.
-        let _ = self.shared.part_ends.set(parts);
+        let _ = self.shared.segment_ends.set(segments);
     }
 
     /// One producer's window.
@@ -307,8 +307,8 @@ impl<'a> AckBatch<'a> {
             self.slowest.schedule_delay_ns = self.slowest.schedule_delay_ns.max(delay_ns);
             interval.response.record_n(headline_ns, messages);
             interval.schedule_delay.record_n(delay_ns, messages);
-            if let Some(ends) = self.shared.part_ends.get() {
-                interval.parts.record(ends, self.now_ns, headline_ns, messages);
+            if let Some(ends) = self.shared.segment_ends.get() {
+                interval.segments.record(ends, self.now_ns, headline_ns, messages);
             }
         }
         if let Some(names) = self.partitions {
@@ -426,7 +426,7 @@ struct AckState {
     /// Where partitions have figures of their own.
     partitions: Option<PartitionNames>,
     /// Where the schedule changes its rate.
-    part_ends: OnceLock<PartEnds>,
+    segment_ends: OnceLock<SegmentEnds>,
     shards: Mutex<Vec<Arc<Mutex<AckShard>>>>,
     /// Takes what the engine itself refuses: rare, so shared by all producers.
     rejections: Arc<Mutex<AckShard>>,

@@ -266,16 +266,14 @@ impl Timeline {
     fn insert(&mut self, bin: Bin) {
         match self.bins.last_mut() {
             Some(last) if last.number() == bin.number() => last.join(bin),
-            Some(last) if last.number() > bin.number() => self.insert_before_the_last(bin),
+            // Other recorders have passed on what is later than this.
+            Some(last) if last.number() > bin.number() => {
+                match self.bins.binary_search_by_key(&bin.number(), Bin::number) {
+                    Ok(index) => self.bins[index].join(bin),
+                    Err(index) => self.bins.insert(index, bin),
+                }
+            }
             _ => self.bins.push(bin),
-        }
-    }
-
-    /// Other recorders have passed on what is later than this.
-    fn insert_before_the_last(&mut self, bin: Bin) {
-        match self.bins.binary_search_by_key(&bin.number(), Bin::number) {
-            Ok(index) => self.bins[index].join(bin),
-            Err(index) => self.bins.insert(index, bin),
         }
     }
 }

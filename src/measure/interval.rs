@@ -1,5 +1,5 @@
 //! The counts of a trial. What one recording thread saw since it was last asked: messages, latencies, errors by class, transactions, and response
-//! times by the part of the schedule in which messages were intended, whenever they were acknowledged.
+//! times by the segment of the schedule in which messages were intended, whenever they were acknowledged.
 //!
 //! And each producer's window: how many of its messages await their outcome, and waiting for that to change.
 
@@ -59,8 +59,8 @@ pub struct Interval {
     pub timeline: Timeline,
     /// Transactions, where producers send in some.
     pub transactions: Option<Box<Transactions>>,
-    /// Response times by part, of a schedule that changes its rate.
-    pub parts: PartResponses,
+    /// Response times by segment, of a schedule that changes its rate.
+    pub segments: SegmentResponses,
 }
 
 impl Interval {
@@ -78,7 +78,7 @@ impl Interval {
         if let Some(transactions) = &other.transactions {
             self.transactions.get_or_insert_default().merge(transactions);
         }
-        self.parts.merge(&other.parts);
+        self.segments.merge(&other.segments);
     }
 
     /// Forgets everything, keeping the memory.
@@ -95,7 +95,7 @@ impl Interval {
         if let Some(transactions) = &mut self.transactions {
             transactions.clear();
         }
-        self.parts.clear();
+        self.segments.clear();
     }
 }
 
@@ -123,14 +123,14 @@ impl Transactions {
     }
 }
 
-/// The parts of a schedule, in their order and without gaps.
+/// The segments of a schedule, in their order and without gaps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PartEnds(Box<[(u64, usize)]>);
+pub struct SegmentEnds(Box<[(u64, usize)]>);
 
-impl PartEnds {
-    /// From each part's end, in nanoseconds since the trial's epoch, and the result that it belongs to.
+impl SegmentEnds {
+    /// From each segment's end, in nanoseconds since the trial's epoch, and the result that it belongs to.
     pub fn new(ends: impl Iterator<Item = (u64, usize)>) -> Self {
-        PartEnds(ends.collect())
+        SegmentEnds(ends.collect())
     }
 
     /// The result to which a message belongs that was intended at `intended_ns`, which is exact to a tick.
@@ -141,9 +141,9 @@ impl PartEnds {
     }
 }
 
-/// Response times of messages that were intended in the parts of one result.
+/// Response times of messages that were intended in the segments of one result.
 #[derive(Debug, Clone)]
-pub struct PartResponse {
+pub struct SegmentResponse {
     pub result: usize,
     pub response: Distribution,
     /// Moments of acknowledgement, as in [`Interval::moments`].
@@ -152,29 +152,23 @@ pub struct PartResponse {
     last_ns: u64,
 }
 
-impl PartResponse {
-    fn new(result: usize) -> Self {
-        PartResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 }
-    }
-}
-
 /// Response times of an interval: of few results, as most messages are acknowledged soon.
 #[derive(Debug, Clone, Default)]
-pub struct PartResponses(Vec<PartResponse>);
+pub struct SegmentResponses(Vec<SegmentResponse>);
 
-impl PartResponses {
+impl SegmentResponses {
     /// Counts `messages` that were intended at one time and acknowledged at `now_ns`.
-    pub(super) fn record(&mut self, ends: &PartEnds, now_ns: u64, response_ns: u64, messages: u64) {
+    pub(super) fn record(&mut self, ends: &SegmentEnds, now_ns: u64, response_ns: u64, messages: u64) {
         let Some(result) = ends.result_at(now_ns.saturating_sub(response_ns)) else { return };
-        let part = self.response_mut(result);
-        part.response.record_n(response_ns, messages);
-        if part.last_ns != now_ns {
-            part.last_ns = now_ns;
-            part.moments += 1;
+        let segment = self.response_mut(result);
+        segment.response.record_n(response_ns, messages);
+        if segment.last_ns != now_ns {
+            segment.last_ns = now_ns;
+            segment.moments += 1;
         }
     }
 
-    pub(super) fn merge(&mut self, other: &PartResponses) {
+    pub(super) fn merge(&mut self, other: &SegmentResponses) {
         for theirs in &other.0 {
             let mine = self.response_mut(theirs.result);
             mine.response.merge(&theirs.response);
@@ -186,13 +180,13 @@ impl PartResponses {
         self.0.clear();
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &PartResponse> {
+    pub fn iter(&self) -> impl Iterator<Item = &SegmentResponse> {
         self.0.iter()
     }
 
-    fn response_mut(&mut self, result: usize) -> &mut PartResponse {
-        let index = self.0.iter().position(|part| part.result == result).unwrap_or_else(|| {
-            self.0.push(PartResponse::new(result));
+    fn response_mut(&mut self, result: usize) -> &mut SegmentResponse {
+        let index = self.0.iter().position(|segment| segment.result == result).unwrap_or_else(|| {
+            self.0.push(SegmentResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 });
             self.0.len() - 1
         });
         &mut self.0[index]

@@ -262,7 +262,7 @@ fn partial(bytes: &[u8]) -> Chunk {
 
 /// All numbers of `sets`, and how many are in several of them: a number in three sets counts twice.
 fn union(sets: &[SequenceSet]) -> (SequenceSet, u64) {
-    let known_from = sets.iter().map(SequenceSet::known_from).max().unwrap_or(0);
+    let known_from = sets.iter().map(|set| set.given_up_until).max().unwrap_or(0);
     let end = sets.iter().map(SequenceSet::end).max().unwrap_or(0);
     let before = sets.iter().map(|set| set.marked - set.marked_from(known_from));
     let mut all = SequenceSet::new(Budget::new(0));

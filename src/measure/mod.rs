@@ -29,7 +29,7 @@ pub use histogram::{
     Acknowledged, BIN_NS, Bin, CompactDistribution, Distribution, MAX_PARTITIONS, PartitionIndex, PartitionName,
     PartitionNames, PartitionTally, Slowest, Timeline,
 };
-pub use interval::{Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions, Window};
+pub use interval::{Interval, SegmentEnds, SegmentResponse, SegmentResponses, Tally, Transactions, Window};
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, StoredSet, TopicSets, merge_groups, unreached};
 pub use reception::{
     Arrived, ConsumerTally, Details, NoDetails, Order, PARTITION_BYTES, Partitions, Received, Reception,

@@ -144,7 +144,7 @@ impl Verification {
 
 /// The account of one producer's messages and one group.
 pub(super) fn compare(acknowledged: &SequenceSet, arrived: &SequenceSet, passed_until: u64) -> GroupAccount {
-    let known_from = acknowledged.known_from().max(arrived.known_from());
+    let known_from = acknowledged.given_up_until.max(arrived.given_up_until);
     let mut account = GroupAccount {
         saturated: known_from > 0 || acknowledged.unknown + arrived.unknown > 0,
         ..GroupAccount::default()
@@ -153,7 +153,7 @@ pub(super) fn compare(acknowledged: &SequenceSet, arrived: &SequenceSet, passed_
         let before = |set: &SequenceSet| set.marked - set.marked_from(known_from);
         account.undecided = (before(acknowledged) + acknowledged.unknown).saturating_sub(before(arrived));
     }
-    let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
+    let first = known_from.max(acknowledged.first_chunk.min(arrived.first_chunk));
     for chunk in first..acknowledged.end().max(arrived.end()) {
         let (acknowledged, arrived) = (acknowledged.bits(chunk), arrived.bits(chunk));
         for index in 0..CHUNK_WORDS {
@@ -206,7 +206,7 @@ pub enum Mark {
 pub(super) struct SequenceSet {
     /// Number of the first chunk in `chunks`: all before it are full or given up.
     pub(super) first_chunk: u64,
-    /// All chunks before this one may have been given up; 0: none was.
+    /// All chunks before this one may have been given up; 0: none was. From here on the set knows what it holds.
     pub(super) given_up_until: u64,
     pub(super) chunks: VecDeque<Chunk>,
     partial: usize,
@@ -366,22 +366,12 @@ impl SequenceSet {
         1 + self.let_go_of_full_chunks()
     }
 
-    /// The first chunk from which on the set knows what it holds.
-    pub(super) fn known_from(&self) -> u64 {
-        self.given_up_until
-    }
-
-    /// The first chunk that is not full, or later; all chunks between it and [`SequenceSet::known_from`] are full.
-    pub(super) fn full_until(&self) -> u64 {
-        self.first_chunk
-    }
-
     /// The chunk after the last one of which anything is held.
     pub(super) fn end(&self) -> u64 {
         self.first_chunk + self.chunks.len() as u64
     }
 
-    /// A chunk's bits; of chunks from [`SequenceSet::known_from`] on.
+    /// A chunk's bits; of chunks from [`SequenceSet::given_up_until`] on.
     pub(super) fn bits(&self, number: u64) -> Bits<'_> {
         match number.checked_sub(self.first_chunk).map(|index| self.chunks.get(index as usize)) {
             None | Some(Some(Chunk::Full)) => Bits::All,

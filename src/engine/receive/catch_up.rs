@@ -36,31 +36,27 @@ const ANSWER: Duration = Duration::from_secs(5);
 type Ends = Vec<Option<Vec<u64>>>;
 
 /// A wait that goes on as long as there is progress.
-pub(super) struct Patience {
-    longest: Instant,
-    quiet: Duration,
+pub struct Patience {
+    /// End of the wait in any case; `None`: as long as there is progress.
+    pub until: Option<Instant>,
+    /// How long nothing may come.
+    pub quiet: Duration,
     progress: u64,
-    since: Instant,
+    /// When something came last, or the wait began.
+    pub since: Instant,
 }
 
 impl Patience {
-    /// Ends when nothing has come for `quiet`, and after `longest` in any case.
-    pub fn new(quiet: Duration, longest: Duration) -> Self {
-        let now = Instant::now();
-        Patience { longest: now + longest, quiet, progress: 0, since: now }
+    pub fn new(quiet: Duration, since: Instant) -> Self {
+        Patience { until: None, quiet, progress: 0, since }
     }
 
     /// Whether to wait on; `progress` only grows.
-    pub fn goes_on(&mut self, progress: u64) -> bool {
-        let now = Instant::now();
+    pub fn goes_on(&mut self, progress: u64, now: Instant) -> bool {
         if progress > self.progress {
             (self.progress, self.since) = (progress, now);
         }
-        now < self.longest && now < self.since + self.quiet
-    }
-
-    fn stands_still_for(&self, stretch: Duration) -> bool {
-        self.since.elapsed() >= stretch
+        self.until.is_none_or(|until| now < until) && now < self.since + self.quiet
     }
 }
 
@@ -147,7 +143,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// A wait as long as the scenario wants to have it.
     pub fn patience(&self) -> Patience {
-        Patience::new(self.context.scenario.run.drain_deadline, self.longest)
+        let now = Instant::now();
+        Patience { until: Some(now + self.longest), ..Patience::new(self.context.scenario.run.drain_deadline, now) }
     }
 
     /// Waits until every group has all that was acknowledged, or has read all partitions to their ends, or none receives anything
@@ -161,7 +158,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             self.watch();
             if self.context.scenario.part.is_some() {
                 // Other shares may send, and their consumers receive, as long as they like: silence is the only sign.
-                if !self.has_consumers() || !patience.goes_on(self.received()) || interruptible.is_over() {
+                if !self.has_consumers()
+                    || !patience.goes_on(self.received(), Instant::now())
+                    || interruptible.is_over()
+                {
                     return;
                 }
                 sampler.wait(Phase::Verify).await;
@@ -170,10 +170,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             if self.has_all(sampler.collector.acknowledged()) {
                 return;
             }
-            if !patience.goes_on(self.received()) || interruptible.is_over() {
+            if !patience.goes_on(self.received(), Instant::now()) || interruptible.is_over() {
                 return;
             }
-            if patience.stands_still_for(ASK_AFTER) {
+            if patience.since.elapsed() >= ASK_AFTER {
                 if self.has_reached_all_ends() {
                     return;
                 }

@@ -163,29 +163,24 @@ pub(in crate::engine) fn subscription(
     place: SubscriptionIndex,
     member: usize,
 ) -> Subscription {
+    let pipeline = context.scenario.pipeline.as_ref();
+    let named = pipeline.and_then(|pipeline| pipeline.group.clone());
+    let progress = match pipeline {
+        None => Progress::Uncommitted,
+        Some(_) if named.is_some() => Progress::Kept,
+        Some(_) => Progress::OfTheTrial,
+    };
+    let SubscriptionIndex { group, topic } = place;
     Subscription {
-        group: group_name(context, place),
+        // A group of its own for each topic: its members share one topic's partitions and nothing else.
+        group: named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id)),
         topic: context.topics[place.topic].clone(),
         from: consumers.from,
         members: consumers.members,
         member,
         is_divided: context.scenario.is_divided(place.topic),
         properties: consumers.groups[place.group].properties.clone(),
-        progress: progress(context),
-    }
-}
-
-/// A group of its own for each topic: its members share one topic's partitions and nothing else.
-fn group_name(context: &TrialContext<'_>, SubscriptionIndex { group, topic }: SubscriptionIndex) -> String {
-    let named = context.scenario.pipeline.as_ref().and_then(|pipeline| pipeline.group.clone());
-    named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id))
-}
-
-fn progress(context: &TrialContext<'_>) -> Progress {
-    match &context.scenario.pipeline {
-        None => Progress::Uncommitted,
-        Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
-        Some(_) => Progress::OfTheTrial,
+        progress,
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::catch_up::CatchUp;
+pub(super) use self::catch_up::Patience;
 #[cfg(test)]
 pub(super) use self::consume::Pace;
 use self::join::{LateGroups, Members};
@@ -229,7 +230,10 @@ impl<B: Broker> AfterLoad<'_, B> {
         }
         self.begin_phase(Phase::Verify, sampler);
         let mut patience = self.catch_up.patience();
-        while !self.is_worked_off(sampler).await && !signals.is_over() && patience.goes_on(self.worked(sampler)) {
+        while !self.is_worked_off(sampler).await
+            && !signals.is_over()
+            && patience.goes_on(self.worked(sampler), Instant::now())
+        {
             sampler.wait(Phase::Verify).await;
         }
         if signals.is_over() {

@@ -40,8 +40,7 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
 /// How much the scenario lets all producers send together, those of other shares included.
 pub fn quota(context: &TrialContext<'_>) -> Quota {
     let (settings, payloads) = (&context.scenario.producers, &context.payloads);
-    let has_common_size = payloads.smallest() == payloads.largest() && context.scenario.payload.tombstones == 0.0;
-    let common_size = has_common_size.then(|| payloads.largest());
+    let common_size = payloads.uniform_size().filter(|_| context.scenario.payload.tombstones == 0.0);
     let quota = Quota::new(&context.scenario.run.stop, common_size);
     let round = (settings.count * settings.batch) as u64;
     if settings.round_barrier { quota.in_rounds_of(round) } else { quota }

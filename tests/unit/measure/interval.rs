@@ -3,10 +3,10 @@ use std::sync::Arc;
 use super::*;
 
 #[test]
-fn a_message_belongs_to_the_part_in_which_it_was_intended() {
-    let ends = PartEnds::new([(1_000_000, 0), (2_000_000, 1), (3_000_000, 0)].into_iter());
-    let mut responses = PartResponses::default();
-    // Intended at 0.5 ms, 1 ms (by a tick that was cut off), 1.5 ms, 2.5 ms and after the last part.
+fn a_message_belongs_to_the_segment_in_which_it_was_intended() {
+    let ends = SegmentEnds::new([(1_000_000, 0), (2_000_000, 1), (3_000_000, 0)].into_iter());
+    let mut responses = SegmentResponses::default();
+    // Intended at 0.5 ms, 1 ms (by a tick that was cut off), 1.5 ms, 2.5 ms and after the last segment.
     for (now_ns, response_ns) in
         [(5_000_000, 4_500_000), (5_000_000, 4_000_050), (5_000_000, 3_500_000), (6_000_000, 3_500_000)]
     {
@@ -14,13 +14,13 @@ fn a_message_belongs_to_the_part_in_which_it_was_intended() {
     }
     responses.record(&ends, 9_000_000, 1_000_000, 10);
     let found: Vec<_> =
-        responses.iter().map(|part| (part.result, part.response.histogram().len(), part.moments)).collect();
+        responses.iter().map(|segment| (segment.result, segment.response.histogram().len(), segment.moments)).collect();
     assert_eq!(found, [(0, 30, 3), (1, 20, 1)]);
     let mut sum = responses.clone();
     sum.merge(&responses);
-    assert_eq!(sum.iter().map(|part| part.response.histogram().len()).sum::<u64>(), 100);
-    let mut none = PartResponses::default();
-    none.record(&PartEnds::default(), 5, 1, 1);
+    assert_eq!(sum.iter().map(|segment| segment.response.histogram().len()).sum::<u64>(), 100);
+    let mut none = SegmentResponses::default();
+    none.record(&SegmentEnds::default(), 5, 1, 1);
     assert_eq!(none.iter().count(), 0);
 }
 

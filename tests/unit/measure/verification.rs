@@ -97,7 +97,7 @@ proptest! {
             }
         }
         prop_assert_eq!(set.marked, model.len() as u64);
-        prop_assert_eq!((set.known_from(), set.unknown), (0, 0));
+        prop_assert_eq!((set.given_up_until, set.unknown), (0, 0));
         for from in 0..set.end() + 1 {
             prop_assert_eq!(set.marked_from(from), model.range(from * CHUNK_SEQUENCES..).count() as u64);
         }
@@ -118,7 +118,7 @@ fn sequence_set_with_gaps_everywhere_stays_within_memory() {
     }
     assert!(set.partial <= 16 && set.chunks.len() <= 16, "{} {}", set.partial, set.chunks.len());
     assert_eq!(set.marked, 100 * (CHUNK_SEQUENCES - 1));
-    assert_eq!((set.known_from(), budget.is_overdrawn()), (84, false));
+    assert_eq!((set.given_up_until, budget.is_overdrawn()), (84, false));
     assert_eq!(set.mark(5), Mark::Unknown, "it was marked, but that was given up");
     assert_eq!(set.mark(7), Mark::Unknown, "it was not marked, and that was given up, too");
     assert_eq!((set.mark(99 * CHUNK_SEQUENCES), set.unknown), (Mark::Repeated, 2));
@@ -149,7 +149,7 @@ fn sequence_set_takes_spare_budget_and_leaves_others_a_minimum() {
     for sequence in 0..100 * CHUNK_SEQUENCES {
         assert_eq!(modest.mark(sequence ^ 1024), Mark::First, "two chunks in turn");
     }
-    assert_eq!((modest.known_from(), modest.marked), (0, 100 * CHUNK_SEQUENCES));
+    assert_eq!((modest.given_up_until, modest.marked), (0, 100 * CHUNK_SEQUENCES));
 }
 
 #[test]
@@ -160,7 +160,10 @@ fn unfilled_gap_keeps_the_table_of_full_chunks_bounded() {
     }
     assert!(set.chunks.len() <= 64, "{}", set.chunks.len());
     assert_eq!(set.marked, 9_999 * CHUNK_SEQUENCES);
-    assert_eq!((set.known_from(), set.mark(5), set.mark(9_000 * CHUNK_SEQUENCES)), (1, Mark::Unknown, Mark::Repeated));
+    assert_eq!(
+        (set.given_up_until, set.mark(5), set.mark(9_000 * CHUNK_SEQUENCES)),
+        (1, Mark::Unknown, Mark::Repeated)
+    );
 }
 
 #[test]

@@ -39,11 +39,6 @@ const XERIAL_BLOCK: usize = 32 << 10;
 const BROKEN: Malformed = Malformed("its records cannot be decompressed");
 
 impl Compression {
-    /// The one that a batch's attributes name.
-    pub fn from_attributes(attributes: i16) -> Option<Self> {
-        Compression::from_number((attributes & 7) as u8)
-    }
-
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
     ///
     /// # Errors

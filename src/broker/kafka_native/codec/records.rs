@@ -50,7 +50,7 @@ pub fn next_batch<'a>(bytes: &mut &'a [u8]) -> Result<Option<ReadBatch<'a>>, Mal
     *bytes = rest;
     let attributes = i16::from_be_bytes(number(batch, at::ATTRIBUTES));
     let compression =
-        Compression::from_attributes(attributes).ok_or(Malformed("a batch has an unknown compression"))?;
+        Compression::from_number((attributes & 7) as u8).ok_or(Malformed("a batch has an unknown compression"))?;
     Ok(Some(ReadBatch {
         base_offset: i64::from_be_bytes(number(batch, 0)),
         last_offset_delta: i32::from_be_bytes(number(batch, at::LAST_OFFSET_DELTA)),

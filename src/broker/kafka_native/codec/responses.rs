@@ -129,14 +129,12 @@ const WITH_FEATURES: i16 = 3;
 const SUPPORTED: u32 = 0;
 const FINALIZED: u32 = 2;
 
-/// Numbers of requests, each with the oldest and the newest version that a node supports.
-pub type Supported = Vec<(i16, i16, i16)>;
-
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeVersions {
     pub code: i16,
-    pub requests: Supported,
+    /// Numbers of requests, each with the oldest and the newest version that the node supports.
+    pub requests: Vec<(i16, i16, i16)>,
     pub metadata: MetadataLevels,
 }
 
@@ -194,10 +192,10 @@ fn read_feature(reader: &mut Reader<'_>) -> Result<Option<(i16, i16)>, Malformed
 }
 
 /// What is left of a response.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
         self.0 = rest;
         Ok(taken)
@@ -209,7 +207,7 @@ impl<'a> Reader<'a> {
         Ok(*number)
     }
 
-    fn i16(&mut self) -> Result<i16, Malformed> {
+    pub(super) fn i16(&mut self) -> Result<i16, Malformed> {
         self.number().map(i16::from_be_bytes)
     }
 
@@ -221,12 +219,21 @@ impl<'a> Reader<'a> {
         self.number().map(i64::from_be_bytes)
     }
 
+    /// A number of a flexible version (KIP-482), 7 bits a byte.
     fn unsigned(&mut self) -> Result<u32, Malformed> {
-        read_unsigned(&mut self.0)
+        let mut value = 0;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.number()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
+            }
+        }
+        Err(Malformed("a number does not end"))
     }
 
     /// How many elements follow in a list of a flexible version.
-    fn compact_count(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn compact_count(&mut self) -> Result<usize, Malformed> {
         let count = self.unsigned()?.saturating_sub(1) as usize;
         // Each takes a byte at least.
         if count <= self.0.len() { Ok(count) } else { Err(Malformed("it announces more than it has")) }
@@ -253,7 +260,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Fields that are optional, none of which is read.
-    fn skip_tags(&mut self) -> Result<(), Malformed> {
+    pub(super) fn skip_tags(&mut self) -> Result<(), Malformed> {
         for _ in 0..self.unsigned()? {
             self.unsigned()?;
             let length = self.unsigned()? as usize;
@@ -263,7 +270,7 @@ impl<'a> Reader<'a> {
     }
 
     /// How many elements follow. A null list has none.
-    fn count(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         match self.i32()? {
             -1 => Ok(0),
             count => match usize::try_from(count) {
@@ -287,23 +294,6 @@ impl<'a> Reader<'a> {
 
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))
-}
-
-/// Takes a number of a flexible version (KIP-482), 7 bits a byte, from the beginning of `bytes`.
-///
-/// # Errors
-/// When it does not end, or has more than 32 bits.
-pub fn read_unsigned(bytes: &mut &[u8]) -> Result<u32, Malformed> {
-    let mut value = 0;
-    for shift in (0..35).step_by(7) {
-        let (byte, rest) = bytes.split_first().ok_or(Malformed("it ends too early"))?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
-        }
-    }
-    Err(Malformed("a number does not end"))
 }
 
 #[cfg(test)]

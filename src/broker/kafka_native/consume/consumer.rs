@@ -9,7 +9,7 @@ use super::super::config::Isolation;
 use super::super::group::committed::{Positions, StartOffsets};
 use super::super::group::membership::{Member, Revocation};
 use super::buffer::{FetchBuffer, Fetched};
-use super::fetcher::{self, Fetcher};
+use super::fetcher;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, ReceiveError, Received};
 
 /// A member of a group on one topic.
@@ -55,12 +55,8 @@ impl KafkaNativeConsumer {
         Ok(consumer)
     }
 
-    /// Reads what the group assigns.
-    pub fn in_group(start_offsets: StartOffsets, member: Member, isolation: Isolation) -> Self {
-        KafkaNativeConsumer::new(start_offsets, isolation, Some(member))
-    }
-
-    fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
+    /// Reads what the group assigns, if it is a member.
+    pub fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
         let start_offsets = Arc::new(start_offsets);
         KafkaNativeConsumer { start_offsets, isolation, member, reading: None, unpacked: Vec::new() }
     }
@@ -70,10 +66,8 @@ impl KafkaNativeConsumer {
         let buffer = Arc::new(FetchBuffer::default());
         let position = |partition: &u32| known.get(partition).and_then(|next| u64::try_from(*next).ok());
         let next = partitions.iter().map(|partition| (*partition, position(partition))).collect();
-        let (admin, topic) = (self.start_offsets.admin.clone(), self.start_offsets.topic.clone());
-        let fetcher = Fetcher { admin, topic, isolation: self.isolation, buffer: buffer.clone() };
-        let partitions = partitions.iter().copied().collect();
-        let task = tokio::spawn(fetcher::run(fetcher, self.start_offsets.clone(), partitions, known));
+        let (start_offsets, partitions) = (self.start_offsets.clone(), partitions.iter().copied().collect());
+        let task = tokio::spawn(fetcher::run(start_offsets, self.isolation, buffer.clone(), partitions, known));
         self.reading = Some(Reading { next, buffer, taken: VecDeque::new(), task: task.abort_handle() });
     }
 

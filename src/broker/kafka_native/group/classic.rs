@@ -153,7 +153,8 @@ impl Classic {
             .with_assignments(shares);
         let synced = self.joining.call(&request, SYNC_GROUP, |response| response.error_code).await?;
         CallError::check(synced.error_code)?;
-        let identity = MemberIdentity::from_generation(joined.generation_id, joined.member_id.as_str());
+        let member_id = joined.member_id.to_string();
+        let identity = MemberIdentity { generation: joined.generation_id, member_id, is_epoch: false };
         let partitions = assignors::partitions(synced.assignment, &self.config.topic)?;
         Ok(Joined { identity, partitions: partitions.into_iter().collect() })
     }

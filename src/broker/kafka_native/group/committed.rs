@@ -48,16 +48,6 @@ pub struct MemberIdentity {
 impl MemberIdentity {
     /// A group without members.
     pub const OUTSIDE: MemberIdentity = MemberIdentity { generation: -1, member_id: String::new(), is_epoch: false };
-
-    /// A member of a classic group.
-    pub fn from_generation(generation: i32, member_id: &str) -> Self {
-        MemberIdentity { generation, member_id: member_id.to_owned(), is_epoch: false }
-    }
-
-    /// A member of a group that the server shares out.
-    pub fn from_epoch(epoch: i32, member_id: &str) -> Self {
-        MemberIdentity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
-    }
 }
 
 /// The offset of the next message of each partition.

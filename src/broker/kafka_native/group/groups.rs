@@ -95,7 +95,7 @@ impl Groups {
             timeout: self.admin.timeout,
         };
         let member = join(config, protocol, self.options.session_timeout());
-        let mut consumer = KafkaNativeConsumer::in_group(start_offsets, member, isolation);
+        let mut consumer = KafkaNativeConsumer::new(start_offsets, isolation, Some(member));
         if *progress == Progress::Uncommitted {
             let late = || cannot(format!("the group {group} assigned nothing to this member in time"));
             // Where partitions are fewer, the group decides which members have none.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::super::consume::buffer::wait_until;
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
@@ -141,28 +142,16 @@ impl AssignmentMailbox {
 
     /// Waits until the consumer has returned what was requested.
     pub async fn returned(&self) {
-        loop {
-            // Created before the look, so that a notification in between is not missed.
-            let returned = self.returned.notified();
-            if self.state.lock().requested.is_none() {
-                return;
-            }
-            returned.await;
-        }
+        wait_until(&self.returned, || self.state.lock().requested.is_none()).await;
     }
 
     /// Waits until the group has assigned something, requests it back, or an error is to be reported.
     pub async fn changed(&self) {
-        loop {
-            let changed = self.changed.notified();
-            {
-                let state = self.state.lock();
-                if state.assigned.is_some() || state.requested.is_some() || state.error.is_some() {
-                    return;
-                }
-            }
-            changed.await;
-        }
+        let has_changed = || {
+            let state = self.state.lock();
+            state.assigned.is_some() || state.requested.is_some() || state.error.is_some()
+        };
+        wait_until(&self.changed, has_changed).await;
     }
 
     /// What was assigned since the last call.

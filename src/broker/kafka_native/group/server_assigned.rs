@@ -64,13 +64,9 @@ struct AssignmentState {
 impl ServerAssigned {
     /// A member that has sent nothing yet.
     pub fn new(config: MemberConfig, assignor: Option<String>, mailbox: Arc<AssignmentMailbox>) -> Self {
-        ServerAssigned {
-            coordinator: config.coordinator(),
-            config,
-            assignor,
-            mailbox,
-            identity: Mutex::new(MemberIdentity::from_epoch(JOIN, &format!("{:032x}", rand::random::<u128>()))),
-        }
+        let member_id = format!("{:032x}", rand::random::<u128>());
+        let identity = Mutex::new(MemberIdentity { generation: JOIN, member_id, is_epoch: true });
+        ServerAssigned { coordinator: config.coordinator(), config, assignor, mailbox, identity }
     }
 
     /// Takes part in the group until the task is aborted, or the group refuses the member for good.

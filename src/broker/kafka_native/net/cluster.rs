@@ -287,7 +287,7 @@ impl Coordinator {
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
         CallError::check(found.error_code)?;
         let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
-        connection.set_timeout(self.timeout);
+        connection.timeout = self.timeout;
         Ok(connection)
     }
 }

@@ -159,7 +159,8 @@ impl Client {
             }
             if self.buffered_bytes.load(Ordering::Relaxed) < MAX_BUFFERED_BYTES {
                 if let Some(since) = waiting_since {
-                    self.traffic.waited(Instant::elapsed(&since));
+                    let waited = Instant::elapsed(&since);
+                    self.traffic.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
                 }
                 return Ok(());
             }
@@ -179,13 +180,13 @@ impl Client {
 
     /// Counts messages that are handed over.
     pub fn buffer(&self, messages: usize, payload_bytes: usize) {
-        self.traffic.queued(messages);
+        self.traffic.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
         self.buffered_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
     }
 
     /// A batch has its outcome.
     pub fn release(&self, batch: ProducerBatch) {
-        self.traffic.settled(batch.sent.messages());
+        self.traffic.queued_messages.fetch_sub(batch.sent.messages() as u64, Ordering::Relaxed);
         self.buffered_bytes.fetch_sub(batch.payload_bytes, Ordering::Relaxed);
         self.buffers.deallocate(batch);
     }
@@ -271,7 +272,8 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// A node of the cluster.
 pub struct Node {
-    address: Mutex<String>,
+    /// Where it is found now.
+    pub address: Mutex<String>,
     /// Partitions that it leads, and that have something to send.
     pub ready: Arc<Leader>,
 }
@@ -279,15 +281,6 @@ pub struct Node {
 impl Node {
     pub fn new(address: String) -> Self {
         Node { address: Mutex::new(address), ready: Arc::default() }
-    }
-
-    pub fn address(&self) -> String {
-        self.address.lock().clone()
-    }
-
-    /// The node may be found at another address than before.
-    pub fn set_address(&self, address: String) {
-        *self.address.lock() = address;
     }
 
     /// The next batches to send, one of a partition at most. Those that are too old for it are added to `expired`.

@@ -55,7 +55,7 @@ pub async fn start(
     client.maintenance_task.get_or_init(|| tokio::spawn(maintain(client.clone())).abort_handle());
     if let Some(transactions) = client.transactions() {
         let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));
-        transactions.ended_by(task.abort_handle());
+        transactions.task.get_or_init(|| task.abort_handle());
     }
     Ok(client)
 }
@@ -151,7 +151,7 @@ impl Client {
     fn node(self: &Arc<Self>, id: i32, address: &str) -> Arc<Node> {
         let mut nodes = self.nodes.lock();
         if let Some((node, _)) = nodes.get(&id) {
-            node.set_address(address.to_owned());
+            *node.address.lock() = address.to_owned();
             return node.clone();
         }
         let node = Arc::new(Node::new(address.to_owned()));
@@ -241,13 +241,13 @@ impl TransactionTask {
 
     /// Tells the coordinator of the partitions that have got their first message, which are sent from then on.
     async fn add_partitions(&mut self) {
-        let partitions = self.transactions.take_new_partitions();
+        let partitions = std::mem::take(&mut *self.transactions.new_partitions.lock());
         let Some(identity) = self.client.identity().filter(|_| !partitions.is_empty()) else { return };
         if self.transactions.failure().is_some() {
             return;
         }
         self.is_asked = true;
-        match self.transactions.coordinator.add(identity, &partitions).await {
+        match self.transactions.add_partitions(identity, &partitions).await {
             Ok(()) => {
                 self.is_begun = true;
                 partitions.iter().for_each(|partition| partition.enter_transaction());
@@ -268,7 +268,7 @@ impl TransactionTask {
         let asked = self.client.identity().filter(|_| self.is_asked);
         let Some(identity) = asked else { return TransactionOutcome::Committed(Duration::ZERO) };
         let begin = Instant::now();
-        match self.transactions.coordinator.end(identity, !is_aborted).await {
+        match self.transactions.end(identity, !is_aborted).await {
             Err(CallError::Refused(code @ TRANSACTION_ABORTABLE, message)) if !is_aborted => {
                 self.abort(SubmitError { class: failure_class(code), message: describe(code, message.as_deref()) })
                     .await
@@ -318,16 +318,15 @@ impl TransactionTask {
         let message = format!("its transaction was aborted: {}", failure.message);
         let aborted = TransactionOutcome::Aborted(SubmitError { message, ..failure });
         let Some(identity) = self.client.identity().filter(|_| self.client.fatal().is_none()) else { return aborted };
-        let coordinator = &self.transactions.coordinator;
         if self.is_asked {
-            match coordinator.end(identity, false).await {
+            match self.transactions.end(identity, false).await {
                 // It knows of no partition, so it has nothing to abort.
                 Err(CallError::Refused(INVALID_STATE, _)) if !self.is_begun => {}
                 Err(error) => return self.give_up(&error),
                 Ok(()) => {}
             }
         }
-        match coordinator.next_identity(identity).await {
+        match self.transactions.next_identity(identity).await {
             Ok(identity) => self.client.set_identity(identity),
             Err(error) => return self.give_up(&error),
         }
@@ -346,7 +345,7 @@ impl TransactionTask {
 
     /// The outcome of each message that was written.
     fn settle(&self, ended: TransactionOutcome) {
-        let written = self.transactions.take_written();
+        let written = std::mem::take(&mut *self.transactions.written.lock());
         let is_measured = written.runs().iter().any(|run| run.first.measured());
         let mut acks = self.recorder.batch();
         let committed = match ended {

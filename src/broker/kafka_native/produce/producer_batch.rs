@@ -10,21 +10,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
-use super::super::codec::compression::{Compression, Compressor, PayloadChecksums};
+use super::super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record};
+use super::super::codec::compression::{Compressor, PayloadChecksums};
 use crate::broker::{Telemetry, Wire};
 use crate::load::PayloadPool;
 use crate::measure::{Distribution, SendRun, SendRuns, SendTag};
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
 const MAX_SPARE_BYTES: usize = 64 << 20;
-
-/// How the batches of a client are sealed.
-#[derive(Debug, Clone, Copy)]
-pub struct Sealing {
-    pub compression: Compression,
-    pub is_transactional: bool,
-}
 
 /// Records of one partition, with what the outcomes of their messages need.
 pub struct ProducerBatch {
@@ -70,25 +63,24 @@ impl ProducerBatch {
         self.author = Some(author);
     }
 
-    /// Compresses the records, if they are not, and fills in the header.
+    /// Compresses the records, if they are not, and fills in the header, with these attributes.
     ///
     /// # Errors
     /// When the compressing library fails.
     pub fn seal(
         &mut self,
-        sealing: Sealing,
+        attributes: u8,
         compressor: &mut Compressor,
         buffers: &BufferPool,
         payloads: &PayloadPool,
         checksums: &PayloadChecksums,
     ) -> io::Result<()> {
-        let Sealing { compression, is_transactional } = sealing;
         if self.is_sealed {
             return Ok(());
         }
         if self.body_bytes == 0 {
             self.body_bytes = self.encoded.len() - HEADER_BYTES;
-            if compression != Compression::None {
+            if !matches!(compressor, Compressor::None) {
                 let (memory, sent) = buffers.take();
                 let mut packed = memory.into_bytes();
                 packed.clear();
@@ -98,7 +90,6 @@ impl ProducerBatch {
                 buffers.put(unpacked, sent);
             }
         }
-        let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
         self.encoded.seal(attributes, self.author.unwrap_or(Author::UNNAMED), payloads, checksums);
         self.is_sealed = true;
         Ok(())
@@ -267,11 +258,14 @@ impl<T> ReadyQueue<T> {
 /// Counts since the last look.
 #[derive(Default)]
 pub struct Traffic {
-    queued_messages: AtomicU64,
-    queue_full_ns: AtomicU64,
+    /// Messages that were handed over and have no outcome.
+    pub queued_messages: AtomicU64,
+    /// Time for which producers waited for the client's memory.
+    pub queue_full_ns: AtomicU64,
     /// Open connections that have sent something.
-    connections: AtomicU64,
-    connections_full_ns: AtomicU64,
+    pub connections: AtomicU64,
+    /// Time for which a connection took no request, although there were batches to send.
+    pub connections_full_ns: AtomicU64,
     counted: Mutex<Counted>,
 }
 
@@ -282,39 +276,9 @@ struct Counted {
 }
 
 impl Traffic {
-    /// Messages were handed over.
-    pub fn queued(&self, messages: usize) {
-        self.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
-    }
-
-    /// The messages of a batch have their outcome.
-    pub fn settled(&self, messages: usize) {
-        self.queued_messages.fetch_sub(messages as u64, Ordering::Relaxed);
-    }
-
     /// Whether the messages of every batch have their outcome.
     pub fn is_idle(&self) -> bool {
         self.queued_messages.load(Ordering::Relaxed) == 0
-    }
-
-    /// A producer waited for the client's memory.
-    pub fn waited(&self, waited: Duration) {
-        self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// A connection sends its first request.
-    pub fn connected(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A connection that has sent requests has ended.
-    pub fn disconnected(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A connection took no request for so long, although there were batches to send.
-    pub fn full(&self, time: Duration) {
-        self.connections_full_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// A request was sent.

@@ -15,7 +15,7 @@ use super::super::error::{CallError, condition, describe, failure_class, is_retr
 use super::accumulator::Partition;
 use super::client::Client;
 use super::producer_batch::ProducerBatch;
-use crate::broker::FailureClass;
+use crate::broker::{FailureClass, SubmitError};
 use crate::load::PayloadPool;
 use crate::measure::{AckBatch, AckRecorder};
 
@@ -159,11 +159,6 @@ impl Envelope {
         self.version >= FLEXIBLE_PRODUCED
     }
 
-    /// The version of the header of a response.
-    pub fn response_header(&self) -> i16 {
-        i16::from(self.is_flexible())
-    }
-
     /// What a request has before its topics, with room for its length.
     fn begin(&self, correlation: i32, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 4]);
@@ -238,12 +233,6 @@ impl Answer {
     pub const MISSING: Answer = Answer { code: 13, message: None };
 }
 
-/// Why a batch fails.
-struct Failure {
-    class: FailureClass,
-    reason: String,
-}
-
 /// Records the outcomes of batches whose answers came together.
 pub fn record(
     client: &Arc<Client>,
@@ -313,7 +302,7 @@ fn refused(
         }
         return;
     }
-    let failure = Failure { class: failure_class(*code), reason: describe(*code, message.as_deref()) };
+    let failure = SubmitError { class: failure_class(*code), message: describe(*code, message.as_deref()) };
     fail(client, acks, batch, &failure);
     settle(client, partition, true);
 }
@@ -344,7 +333,7 @@ pub fn lost(
         CallError::Timeout(_) => FailureClass::Timeout,
         _ => FailureClass::ConnectionLost,
     };
-    fail(client, &mut recorder.batch(), batch, &Failure { class, reason: error.to_string() });
+    fail(client, &mut recorder.batch(), batch, &SubmitError { class, message: error.to_string() });
     settle(client, partition, true);
     client.notify_capacity();
 }
@@ -355,8 +344,8 @@ pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBat
         return;
     }
     let last = client.last_error().map(|last| format!(" (last error: {last})")).unwrap_or_default();
-    let reason = format!("not acknowledged within {:?}{last}", client.limits.delivery_timeout);
-    let failure = Failure { class: FailureClass::Timeout, reason };
+    let message = format!("not acknowledged within {:?}{last}", client.limits.delivery_timeout);
+    let failure = SubmitError { class: FailureClass::Timeout, message };
     let mut acks = recorder.batch();
     for batch in batches {
         fail(client, &mut acks, batch, &failure);
@@ -365,12 +354,12 @@ pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBat
     client.notify_capacity();
 }
 
-fn fail(client: &Client, acks: &mut AckBatch<'_>, batch: ProducerBatch, failure: &Failure) {
+fn fail(client: &Client, acks: &mut AckBatch<'_>, batch: ProducerBatch, failure: &SubmitError) {
     if let Some(transactions) = client.transactions() {
-        transactions.fail(failure.class, failure.reason.clone());
+        transactions.fail(failure.class, failure.message.clone());
     }
     for send_tag in batch.sent.send_tags() {
-        acks.failed(send_tag, failure.class, || failure.reason.clone());
+        acks.failed(send_tag, failure.class, || failure.message.clone());
     }
     client.release(batch);
 }
