@@ -10,9 +10,6 @@ use crate::broker::{BrokerError, FailureClass};
 use crate::measure::ConditionKind;
 use crate::printable::printable;
 
-/// The name by which errors call this broker.
-pub const NAME: &str = "kafka";
-
 /// `UNKNOWN_TOPIC_OR_PARTITION` and `LEADER_NOT_AVAILABLE`.
 pub const UNKNOWN_TOPIC: i16 = 3;
 pub const NO_LEADER: i16 = 5;

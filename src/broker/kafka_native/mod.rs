@@ -46,7 +46,6 @@ mod produce {
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +55,6 @@ use tokio::time::timeout;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
 use self::consume::consumer::KafkaNativeConsumer;
-use self::error::NAME;
 use self::group::groups::{self, Groups};
 use self::net::admin::{Admin, End, EndsQuery, FetchTraffic};
 use self::net::cluster::Cluster;
@@ -64,7 +62,7 @@ use self::net::connect::{self, Connector};
 use self::produce::client::{Client, Messages};
 use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
-use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_cluster::TOPICS_PER_REQUEST;
 use super::kafka_options::RequiredAcks;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
@@ -85,34 +83,16 @@ pub struct KafkaNativeBroker {
 
 impl Broker for KafkaNativeBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
-        kind: NAME,
-        aliases: kafka_cluster::ALIASES,
-        default_port: Some(9092),
-        example: include_str!("../kafka/example.toml"),
         client: Some("native"),
         alternative: Some("librdkafka"),
         summary: "Apache Kafka and what speaks its protocol, through brokermark's own client",
         capabilities: Capabilities {
-            addresses: true,
-            partitions: true,
-            replication: true,
-            keys: true,
-            headers: true,
-            own_headers: true,
-            own_partition: true,
-            null_payloads: true,
-            consumers: true,
-            groups: true,
-            ordered: true,
             tls: true,
             sasl: connect::MECHANISMS,
             group_properties: groups::PROPERTIES,
-            topic_config: true,
-            existing_topics: true,
-            offsets: true,
-            ..Capabilities::NONE
+            ..kafka_cluster::DESCRIPTOR.capabilities
         },
-        ..Descriptor::NONE
+        ..kafka_cluster::DESCRIPTOR
     };
 
     type Options = KafkaNativeOptions;
@@ -184,18 +164,6 @@ impl Broker for KafkaNativeBroker {
     fn telemetry(&self) -> Telemetry {
         let fetched = Telemetry { wire: Some(self.admin.fetched.take()), ..Telemetry::default() };
         self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
-    }
-
-    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
-        only(self.create_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
-        only(self.find_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
-        only(self.delete_topics(slice::from_ref(topic)).await)
     }
 
     const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;

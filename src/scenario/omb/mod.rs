@@ -14,6 +14,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use toml_edit::DocumentMut;
 
 use super::error::ScenarioError;
+use super::kind::Kinds;
 use crate::secrets::mask_text;
 
 /// What a workload on a driver's broker stands for.
@@ -29,14 +30,14 @@ pub struct Imported {
 ///
 /// # Errors
 /// When a file cannot be read, and for every key that has no counterpart.
-pub fn import(workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
+pub fn import(kinds: Kinds<'_>, workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
     let mut document = DocumentMut::new();
     let (load, broker) = (read(workload)?, read(driver)?);
     let mut untranslated =
         Untranslated { file: workload.display().to_string(), refused: Vec::new(), left_out: Vec::new() };
     workload::convert(&load, has_rate, &mut document, &mut untranslated);
     untranslated.file = driver.display().to_string();
-    driver::convert(&broker, &mut document, &mut untranslated);
+    driver::convert(kinds, &broker, &mut document, &mut untranslated);
     let Untranslated { refused, left_out, .. } = untranslated;
     if !refused.is_empty() {
         return Err(ScenarioError { reports: refused });
