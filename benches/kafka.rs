@@ -3,8 +3,7 @@
 use std::hint::black_box;
 
 use brokermark::broker::kafka_native::codec::batch::{Author, Batch, HEADER_BYTES, Headers, Memory, Record};
-use brokermark::broker::kafka_native::codec::checksum::PayloadChecksums;
-use brokermark::broker::kafka_native::codec::compression::{Compression, Compressor};
+use brokermark::broker::kafka_native::codec::compression::{Compression, Compressor, PayloadChecksums};
 use brokermark::load::{PayloadPlace, PayloadPool};
 use brokermark::scenario::{Content, Payload, Size};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

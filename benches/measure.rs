@@ -70,7 +70,7 @@ fn outcomes(criterion: &mut Criterion) {
     {
         let clock = Clock::start();
         let names = PartitionNames::new(std::iter::once(Arc::from("orders")));
-        let recorder = Acks::with_partitions(clock, 1, false, None, Some(names)).recorder();
+        let recorder = Acks::verified(clock, 1, false, None, Some(names)).recorder();
         let partitions: Vec<_> = (0..8).map(|partition| recorder.partition("orders", Some(partition))).collect();
         let sent_ns = clock.now_ns();
         let tags: Vec<SendTag> =
@@ -88,7 +88,7 @@ fn outcomes(criterion: &mut Criterion) {
     for (name, producers) in [("verified, one producer", 1), ("verified, 16 producers in turn", 16)] {
         let clock = Clock::start();
         let verification = Arc::new(Verification::new(producers, 1));
-        let recorder = Acks::verified(clock, producers, false, Some(verification)).recorder();
+        let recorder = Acks::verified(clock, producers, false, Some(verification), None).recorder();
         let sent_ns = clock.now_ns();
         let mut first = 0;
         group.bench_function(name, |bencher| {
@@ -136,7 +136,7 @@ fn histograms(criterion: &mut Criterion) {
 
 fn windows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("window");
-    let window = Window::new();
+    let window = Window::default();
     group.bench_function("submit and resolve, without a waiter", |bencher| {
         bencher.iter(|| {
             window.submit(black_box(1));
@@ -200,7 +200,8 @@ fn arrivals(criterion: &mut Criterion) {
     let clock = Clock::start();
     for (name, verify) in [("100 B, end to end", false), ("100 B, end to end and verified", true)] {
         let verification = verify.then(|| Arc::new(Verification::new(1, 1)));
-        let mut recorder = Arrivals::new(clock, 1, 1, verification).recorder(SubscriptionIndex { group: 0, topic: 0 });
+        let mut recorder =
+            Arrivals::new(clock, 1, 1, verification).recorder(SubscriptionIndex { group: 0, topic: 0 }, 0);
         let mut message = vec![7; 100];
         let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         let mut sequence = 0;

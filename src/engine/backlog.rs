@@ -3,9 +3,9 @@
 //! OpenMessaging Benchmark has the same two phases (`consumerBacklogSizeGB`, `WorkloadGenerator.buildAndDrainBacklog`), in which it
 //! pauses consumers that have subscribed. Here they join only when the backlog is there, so that none of it waits in a client.
 
-use super::context::TrialContext;
 use super::observer::Phase;
 use super::outcome::{BacklogOutcome, GroupDrain};
+use super::prepare::TrialContext;
 use super::receive::StartSignal;
 use super::sampler::{POLL, Sampler};
 use crate::broker::Broker;

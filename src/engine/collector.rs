@@ -1,4 +1,4 @@
-//! Adds up the figures of all recorders, sample by sample: for the whole trial, and for stretches of the measured window, which are parts of
+//! Adds up the figures of all recorders, sample by sample: for the whole trial, and for stretches of the measured window, which are segments of
 //! the schedule or phases of a backlog.
 
 use std::cmp::Reverse;
@@ -45,10 +45,10 @@ pub struct Collector {
     schedule: Option<Schedule>,
     /// When nothing more is intended, since the load began.
     nominal_end_ns: Option<u64>,
-    /// What is left of the schedule's parts, in their order.
-    parts: VecDeque<ScheduleSegment>,
-    /// The first part of each result.
-    first_parts: Vec<ScheduleSegment>,
+    /// What is left of the schedule's segments, in their order.
+    segments: VecDeque<ScheduleSegment>,
+    /// The first segment of each result.
+    first_segments: Vec<ScheduleSegment>,
 }
 
 /// Whether it is known how far groups of consumers are behind.
@@ -58,7 +58,7 @@ pub enum LagRule {
     #[default]
     Whole,
     /// They are owed what was acknowledged here and elsewhere.
-    Part,
+    Divided,
     /// They are not owed every message, or it is not known how many there are.
     Unknown,
 }
@@ -70,6 +70,14 @@ pub struct PipelineProgress {
     pub consumer_lag: Option<u64>,
 }
 
+/// What is known at a sample beside what was recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    pub phase: Phase,
+    pub telemetry: Telemetry,
+    pub pipeline: Option<PipelineProgress>,
+}
+
 /// What a trial came to.
 #[derive(Default)]
 pub struct Totals {
@@ -79,20 +87,20 @@ pub struct Totals {
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
-    /// Totals of a schedule that changes its rate: one for each result that its parts belong to, in their order.
-    pub parts: Vec<PartTotals>,
+    /// Totals of a schedule that changes its rate: one for each result that its segments belong to, in their order.
+    pub segments: Vec<SegmentTotals>,
     /// What was watched of the broker.
     pub broker: Vec<WatchedUsage>,
     /// The phases of a backlog, as far as they have begun.
-    pub stretches: Vec<Segment>,
+    pub stretches: Vec<StretchTotals>,
 }
 
-/// What happened while the schedule was in one of its parts, and how long the messages took that were intended in it.
+/// What happened while the schedule was in one of its segments, and how long the messages took that were intended in it.
 #[derive(Debug, Clone)]
-pub struct PartTotals {
-    /// The first of the parts that belong to this result.
-    pub part: ScheduleSegment,
-    pub stretch: Segment,
+pub struct SegmentTotals {
+    /// The first of the segments that belong to this result.
+    pub segment: ScheduleSegment,
+    pub stretch: StretchTotals,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -137,13 +145,13 @@ impl WindowTotals {
 }
 
 impl Collector {
-    /// `parts`: those of the load's schedule, if it changes its rate.
+    /// `segments`: those of the load's schedule, if it changes its rate.
     /// `nominal_end_ns`: when nothing more is intended, since the load began, where that is known.
     pub fn new(
         acks: Acks,
         arrivals: Option<Arrivals>,
         load: &Load,
-        parts: Vec<ScheduleSegment>,
+        segments: Vec<ScheduleSegment>,
         load_start_ns: u64,
         nominal_end_ns: Option<u64>,
     ) -> Self {
@@ -172,33 +180,21 @@ impl Collector {
             totals: Totals::default(),
             schedule,
             nominal_end_ns,
-            first_parts: first_of_each_result(&parts),
-            parts: parts.into(),
+            first_segments: first_of_each_result(&segments),
+            segments: segments.into(),
         }
     }
 
     /// Adds up what was recorded since the last sample and reports it to `observer`.
-    pub fn sample(
-        &mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) {
+    pub fn sample(&mut self, sample: Sample, observer: &mut dyn Observer) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, telemetry, pipeline, observer);
+        self.account(sample, observer);
     }
 
     /// Takes the last sample: outcomes that come later stay unresolved.
-    pub fn close(
-        mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) -> Totals {
+    pub fn close(mut self, sample: Sample, observer: &mut dyn Observer) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, telemetry, pipeline, observer);
+        self.account(sample, observer);
         self.totals
     }
 
@@ -224,28 +220,25 @@ impl Collector {
 
     /// From the last sample on, what happens belongs to a new stretch of the window.
     pub fn begin_stretch(&mut self) {
-        self.totals.stretches.push(Segment::beginning_at(self.last_ns - self.load_start_ns));
+        self.totals.stretches.push(StretchTotals::beginning_at(self.last_ns - self.load_start_ns));
     }
 
-    fn account(
-        &mut self,
-        phase: Phase,
-        telemetry: Telemetry,
-        pipeline: Option<PipelineProgress>,
-        observer: &mut dyn Observer,
-    ) {
+    fn account(&mut self, sample: Sample, observer: &mut dyn Observer) {
+        let Sample { phase, telemetry, .. } = sample;
         if let Some(arrivals) = &self.arrivals {
             arrivals.collect(phase == Phase::Measure, &mut self.reception, &mut self.spare_reception);
         }
-        let second = self.second(phase, telemetry, pipeline);
+        let second = self.second(sample);
         observer.second(&second, &self.interval, &self.reception);
         if phase == Phase::Measure && (second.consumed > 0 || !self.ends_with_arrivals) {
             self.totals.window.add(&second, telemetry);
             self.totals.window.acknowledged_of_warm_up += self.interval.warm_up.acknowledged;
-            self.add_to_part(&second);
-            self.add_to_stretch(&second);
+            self.add_to_segment(&second);
+            if let Some(stretch) = self.totals.stretches.last_mut() {
+                stretch.add(&second, &self.interval);
+            }
         }
-        self.add_responses_to_parts();
+        self.add_responses_to_segments();
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
         self.totals.arrivals.merge(&self.reception);
@@ -261,31 +254,27 @@ impl Collector {
         Some(until(end_ns) - until(begin_ns))
     }
 
-    /// A sample is taken where a part ends, so a sample belongs to the part in which most of it lies.
-    fn add_to_part(&mut self, second: &Second) {
+    /// A sample is taken where a segment ends, so a sample belongs to the segment in which most of it lies.
+    fn add_to_segment(&mut self, second: &Second) {
         let middle_ns = second.begin_ns + (second.end_ns - second.begin_ns) / 2;
-        while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {
-            self.parts.pop_front();
+        while self.segments.front().is_some_and(|segment| segment.end_ns <= middle_ns) {
+            self.segments.pop_front();
         }
-        if let Some(part) = self.parts.front() {
-            totals_of(&mut self.totals.parts, part).stretch.count(second);
+        if let Some(segment) = self.segments.front() {
+            totals_of(&mut self.totals.segments, segment).stretch.count(second);
         }
     }
 
-    /// A message belongs to the part in which it was intended, as everything else goes by intended time: what a step leaves waiting is no
+    /// A message belongs to the segment in which it was intended, as everything else goes by intended time: what a step leaves waiting is no
     /// part of the next one.
-    fn add_responses_to_parts(&mut self) {
-        for found in self.interval.parts.iter() {
-            let Some(part) = self.first_parts.iter().find(|part| part.result == found.result) else { continue };
-            let stretch = &mut totals_of(&mut self.totals.parts, part).stretch;
+    fn add_responses_to_segments(&mut self) {
+        for found in self.interval.segments.iter() {
+            let Some(segment) = self.first_segments.iter().find(|segment| segment.result == found.result) else {
+                continue;
+            };
+            let stretch = &mut totals_of(&mut self.totals.segments, segment).stretch;
             stretch.response.merge(&found.response);
             stretch.moments += found.moments;
-        }
-    }
-
-    fn add_to_stretch(&mut self, second: &Second) {
-        if let Some(stretch) = self.totals.stretches.last_mut() {
-            stretch.add(second, &self.interval);
         }
     }
 
@@ -298,7 +287,7 @@ impl Collector {
             consumed: lap.consumed,
             consumer_lag: match self.lag {
                 LagRule::Whole => Some(acknowledged.saturating_sub(lap.arrived) as i64),
-                LagRule::Part => Some(acknowledged as i64 - lap.arrived as i64),
+                LagRule::Divided => Some(acknowledged as i64 - lap.arrived as i64),
                 LagRule::Unknown => None,
             },
             end_to_end_p50_ns: lap.end_to_end_p50_ns,
@@ -314,7 +303,7 @@ impl Collector {
         groups
     }
 
-    fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<PipelineProgress>) -> Second {
+    fn second(&mut self, Sample { phase, telemetry, pipeline }: Sample) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
         let (interval, reception) = (&self.interval, &self.reception);
@@ -350,16 +339,17 @@ impl Collector {
     }
 }
 
-fn first_of_each_result(parts: &[ScheduleSegment]) -> Vec<ScheduleSegment> {
-    let is_first =
-        |(index, part): &(usize, &ScheduleSegment)| parts[..*index].iter().all(|before| before.result != part.result);
-    parts.iter().enumerate().filter(is_first).map(|(_, part)| *part).collect()
+fn first_of_each_result(segments: &[ScheduleSegment]) -> Vec<ScheduleSegment> {
+    let is_first = |(index, segment): &(usize, &ScheduleSegment)| {
+        segments[..*index].iter().all(|before| before.result != segment.result)
+    };
+    segments.iter().enumerate().filter(is_first).map(|(_, segment)| *segment).collect()
 }
 
-/// The totals of the result that this part belongs to.
-fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &ScheduleSegment) -> &'a mut PartTotals {
-    let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
-        totals.push(PartTotals { part: *part, stretch: Segment::beginning_at(part.begin_ns) });
+/// The totals of the result that this segment belongs to.
+fn totals_of<'a>(totals: &'a mut Vec<SegmentTotals>, segment: &ScheduleSegment) -> &'a mut SegmentTotals {
+    let index = totals.iter().position(|totals| totals.segment.result == segment.result).unwrap_or_else(|| {
+        totals.push(SegmentTotals { segment: *segment, stretch: StretchTotals::beginning_at(segment.begin_ns) });
         totals.len() - 1
     });
     &mut totals[index]
@@ -380,8 +370,8 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
 }
 
 /// The sum of the samples that belong to a stretch.
-#[derive(Debug, Clone)]
-pub struct Segment {
+#[derive(Debug, Clone, Default)]
+pub struct StretchTotals {
     /// When it began, in nanoseconds since the load began.
     pub begin_ns: u64,
     pub length_ns: u64,
@@ -390,18 +380,17 @@ pub struct Segment {
     pub attempted: u64,
     pub acknowledged: u64,
     pub consumed: u64,
-    /// Response times of measured messages: of a phase of a backlog, those that were acknowledged meanwhile; of a part of the schedule, those
+    /// Response times of measured messages: of a phase of a backlog, those that were acknowledged meanwhile; of a segment of the schedule, those
     /// that were intended in it.
     pub response: Distribution,
     /// Moments at which such messages were acknowledged, as in [`Interval::moments`].
     pub moments: u64,
 }
 
-impl Segment {
+impl StretchTotals {
     /// Nothing has happened in it yet.
     pub fn beginning_at(begin_ns: u64) -> Self {
-        let response = Distribution::new();
-        Segment { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
+        StretchTotals { begin_ns, ..StretchTotals::default() }
     }
 
     /// Adds a second with the response times of what was acknowledged in it.

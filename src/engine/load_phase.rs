@@ -11,18 +11,18 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backlog::BacklogWatch;
 use super::collector::{Collector, LagRule};
-use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::{BacklogOutcome, End};
-use super::receive::StartSignal;
+use super::prepare::TrialContext;
+use super::receive::{Patience, StartSignal};
 use super::sampler::{Checkpoints, Sampler, SamplingTimes};
 use super::send::{self, Closing, Pacer, Sent, TrialWindow};
-use super::{part, start_barrier};
+use super::start_barrier;
 use crate::broker::{Broker, Producer};
 use crate::load::{ScheduleSegment, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
-use crate::measure::{Arrivals, PartEnds};
+use crate::measure::{Arrivals, SegmentEnds};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Load, ProducerMode, RunLimits, Schedule};
 
@@ -38,10 +38,10 @@ pub(super) struct LoadPhase<'a> {
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
-    /// The schedule's parts, if it changes its rate.
-    parts: Vec<ScheduleSegment>,
-    /// Where there are no producers to wait for.
-    listening: Option<Listening>,
+    /// The schedule's segments, if it changes its rate.
+    segments: Vec<ScheduleSegment>,
+    /// Where there are no producers to wait for: how long nothing may arrive before the others are taken to have ended, where no time ends the load.
+    listening: Option<Patience>,
     phase: Phase,
     stall: StallWatch<'a>,
     backlog: Option<BacklogWatch<'a>>,
@@ -52,12 +52,12 @@ pub(super) struct LoadPhase<'a> {
     crash: Option<String>,
 }
 
-/// The schedule's parts within the measured window, since the load began.
-fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<ScheduleSegment> {
+/// The schedule's segments within the measured window, since the load began.
+fn segments(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<ScheduleSegment> {
     let since_begin = |at_ns: u64| at_ns - window.load_start_ns;
     match (&context.scenario.load, window.nominal_end_ns()) {
         (Load::Open(schedule), Some(end_ns)) => {
-            schedule.parts(since_begin(window.measure_start_ns), since_begin(end_ns))
+            schedule.segments(since_begin(window.measure_start_ns), since_begin(end_ns))
         }
         _ => Vec::new(),
     }
@@ -72,7 +72,7 @@ fn lag_rule<B: Broker>(context: &TrialContext<'_>, broker: &B) -> LagRule {
         .is_some_and(|pipeline| pipeline.group.is_some() || pipeline.producer_mode == ProducerMode::None);
     match &scenario.part {
         _ if others_take_part || broker.withholds_messages() => LagRule::Unknown,
-        Some(_) => LagRule::Part,
+        Some(_) => LagRule::Divided,
         None => LagRule::Whole,
     }
 }
@@ -111,7 +111,7 @@ impl<'a> LoadPhase<'a> {
             }
             _ => None,
         };
-        let quota = part::process_quota(context.scenario, quota, due_by_ns);
+        let quota = send::process_quota(context.scenario, quota, due_by_ns);
         let clock = context.acks.clock();
         let load_start_ns = start_barrier::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);
@@ -120,11 +120,11 @@ impl<'a> LoadPhase<'a> {
         let trial_window = Arc::new(trial_window);
         let pacer = || Arc::new(Pacer::start(clock, scenario.producers.count, scenario.pacing));
         let pacer = context.is_open_loop().then(pacer);
-        let parts = parts(context, &trial_window);
-        if !parts.is_empty() {
+        let segments = segments(context, &trial_window);
+        if !segments.is_empty() {
             // Before the first message, so that none is missing in them.
-            let ends = parts.iter().map(|part| (trial_window.load_start_ns + part.end_ns, part.result));
-            context.acks.divide_into(PartEnds::new(ends));
+            let ends = segments.iter().map(|segment| (trial_window.load_start_ns + segment.end_ns, segment.result));
+            context.acks.divide_into(SegmentEnds::new(ends));
         }
         let (tasks, closing) = send::start(context, producers, &trial_window, quota, pacer.as_ref());
         let load = LoadPhase {
@@ -133,8 +133,8 @@ impl<'a> LoadPhase<'a> {
             pacer,
             sent: Vec::with_capacity(tasks.len()),
             tasks,
-            parts,
-            listening: Listening::from_context(context),
+            segments,
+            listening: scenario.only_consumes().then(|| Patience::new(limits.drain_deadline, Instant::now())),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::new(context, load_start_ns, start),
@@ -158,16 +158,16 @@ impl<'a> LoadPhase<'a> {
     {
         let (context, window) = (self.context, &self.trial_window);
         let begin_ns = window.load_start_ns;
-        let parts = self.parts.clone();
+        let segments = self.segments.clone();
         let at = |offset_ns| context.acks.clock().instant(offset_ns);
         let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
-        let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();
+        let ends_of_segments: Vec<_> = segments.iter().map(|segment| at(begin_ns + segment.end_ns)).collect();
         let sampling_times =
-            SamplingTimes::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
+            SamplingTimes::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_segments.into_iter());
         let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
         let load = context.scenario.own_load();
-        let mut collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
+        let mut collector = Collector::new(acks, arrivals, &load, segments, begin_ns, nominal_end_ns);
         // Where neither a time nor producers end the load, the wait for more messages is not measured.
         collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
         collector.lag = lag_rule(context, broker);
@@ -189,7 +189,8 @@ impl<'a> LoadPhase<'a> {
             BacklogWatch::begin(self.backlog.as_ref(), sampler);
         }
         if let Some(listening) = &mut self.listening {
-            listening.begin(measure_start);
+            // The load begins only now: nothing can have come before.
+            listening.since = measure_start;
         }
         while !self.tasks.is_empty() || self.listens() || self.awaits_window_end() {
             tokio::select! {
@@ -306,36 +307,6 @@ impl<'a> LoadPhase<'a> {
     }
 }
 
-/// What a process without producers waits for, instead of for its producers.
-#[derive(Debug)]
-struct Listening {
-    /// How long nothing may arrive before the others are taken to have ended, where no time ends the load.
-    silence: Duration,
-    received: u64,
-    since: Instant,
-}
-
-impl Listening {
-    /// For a process that only consumes; `None`: this process has producers to wait for.
-    fn from_context(context: &TrialContext<'_>) -> Option<Self> {
-        let silence = context.scenario.run.drain_deadline;
-        context.scenario.only_consumes().then(|| Listening { silence, received: 0, since: Instant::now() })
-    }
-
-    /// Whether more may come; `received` only grows.
-    pub fn goes_on(&mut self, received: u64, now: Instant) -> bool {
-        if received > self.received {
-            (self.received, self.since) = (received, now);
-        }
-        now < self.since + self.silence
-    }
-
-    /// The load begins only now: nothing can have come before.
-    pub fn begin(&mut self, now: Instant) {
-        self.since = now;
-    }
-}
-
 /// Watches a load that is bounded by messages or bytes. One that is bounded by time ends by itself, and may sit out a broker's
 /// absence until then.
 pub struct StallWatch<'a> {
@@ -385,8 +356,8 @@ mod tests {
     fn others_are_listened_to_until_they_are_silent() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut listening = Listening { silence: Duration::from_secs(10), received: 0, since: start };
-        listening.begin(after(100));
+        let mut listening = Patience::new(Duration::from_secs(10), start);
+        listening.since = after(100);
         assert!(listening.goes_on(0, after(109)));
         assert!(listening.goes_on(5, after(109)));
         assert!(listening.goes_on(5, after(118)));

@@ -14,16 +14,13 @@
 mod backlog;
 mod broker_watch;
 mod collector;
-mod context;
 mod examine;
 mod interruption;
 mod load_phase;
 mod observer;
 mod outcome;
-mod part;
 mod prepare;
 mod receive;
-mod remove;
 mod sampler;
 mod send;
 mod start_barrier;
@@ -36,15 +33,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
-pub(crate) use collector::Collector;
-pub use collector::{PartTotals, Segment, Totals, WindowTotals};
-pub use examine::{Examined, Opened, examine_scenario};
+pub(crate) use collector::{Collector, Sample};
+pub use collector::{SegmentTotals, StretchTotals, Totals, WindowTotals};
+pub use examine::{Examined, Opened, examine_scenario, remove_topics};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
 pub use outcome::{
     Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };
-pub use remove::remove_topics;
 pub use send::{Attempted, FirstSent, Sent, WakeUpDelays};
 pub use start_barrier::{Preparation, StartBarrier};
 pub use trial::run;
@@ -117,11 +113,6 @@ impl EngineError {
     pub(crate) fn from_broker<B: Broker>(error: BrokerError) -> Self {
         EngineError::Broker { kind: B::DESCRIPTOR.kind, error }
     }
-
-    /// The scenario names a kind of broker that this build does not have.
-    fn unknown_kind(kind: &str) -> Self {
-        EngineError::Refused(format!("this build has no broker of kind '{kind}': see `brokermark brokers`"))
-    }
 }
 
 /// Why a trial could not begin, or its result cannot be trusted at all.
@@ -155,7 +146,7 @@ struct Trial<'a> {
 }
 
 impl<'a> Visitor for Trial<'a> {
-    type Output = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
+    type Output = Visit<'a, Outcome>;
 
     fn visit<B: Broker>(self) -> Self::Output {
         Box::pin(run::<B>(self.scenario, self.identity, self.interruption, self.observer))
@@ -172,9 +163,19 @@ pub async fn run_scenario(
     interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
-    let (kind, client) = (&scenario.broker.kind, scenario.broker.client);
-    match registry::dispatch(kind, client, Trial { scenario, identity, interruption, observer }) {
-        Some(trial) => trial.await,
-        None => Err(EngineError::unknown_kind(kind)),
+    visit(scenario, Trial { scenario, identity, interruption, observer }).await
+}
+
+/// What is done with a broker whose kind is known only when the program runs.
+type Visit<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + 'a>>;
+
+/// Has `visitor` do its work with the broker that the scenario names.
+async fn visit<'a, T>(scenario: &Scenario, visitor: impl Visitor<Output = Visit<'a, T>>) -> Result<T, EngineError> {
+    let kind = &scenario.broker.kind;
+    match registry::dispatch(kind, scenario.broker.client, visitor) {
+        Some(visit) => visit.await,
+        None => {
+            Err(EngineError::Refused(format!("this build has no broker of kind '{kind}': see `brokermark brokers`")))
+        }
     }
 }

@@ -4,12 +4,13 @@ use std::time::SystemTime;
 
 use super::ComparedClock;
 use super::collector::Totals;
-use super::send::{Attempted, FirstSent, Sent, WakeUpDelays};
+use super::prepare::TrialContext;
+use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, Topic};
-use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{
-    Acknowledged, Acks, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval, MessageSets, Tally,
+    Acknowledged, Acks, Arrivals, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval,
+    MessageSets, Tally,
 };
 use crate::pipeline;
 use crate::scenario::Part;
@@ -35,6 +36,56 @@ impl End {
 }
 
 impl Outcome {
+    /// The trial as far as it is known while it goes on. What only its end shows is left out.
+    pub(super) fn so_far(
+        trial: &TrialContext<'_>,
+        window: &TrialWindow,
+        load_ended_ns: u64,
+        totals: Totals,
+        usage: HostUsage,
+        identity: BrokerInfo,
+    ) -> Self {
+        let (sent, pool) = (Sent::by_windows(&trial.acks), &trial.payloads);
+        Outcome {
+            end: End::Running,
+            started_at: trial.started_at,
+            planned_unix_ns: trial.identity.begins_at_unix_ns(),
+            topics: trial.topics.clone(),
+            messages_before: trial.messages_before,
+            payload_sizes: PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() },
+            durability: trial.durability.clone(),
+            ledger: Ledger::so_far(&sent, &totals.outcomes),
+            sent,
+            times: Times {
+                load_start_ns: window.load_start_ns,
+                first_sent: window.first_sent(),
+                measure_start_ns: window.measure_start_ns,
+                load_ended_ns,
+                load_end_ns: window.nominal_end_ns(),
+                epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
+            },
+            conditions: trial.conditions.all(),
+            clock: trial.acks.clock(),
+            totals,
+            groups: Vec::new(),
+            // Recorders would have to wait while it is read.
+            partitions: None,
+            consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
+            part: None,
+            // Consumers hand over what they met when they end.
+            receive_errors: Errors::default(),
+            consumer_crashes: Vec::new(),
+            crash: None,
+            failure: None,
+            pipeline: None,
+            backlog: None,
+            wake_up_delays: None,
+            usage,
+            identity,
+            close_error: None,
+        }
+    }
+
     /// Measured messages that the schedule had due; `None` in a closed loop.
     pub fn due(&self) -> Option<u64> {
         self.sent.iter().filter_map(|sent| sent.due).reduce(|sum, due| sum + due)
@@ -114,12 +165,6 @@ pub struct PayloadSizes {
     pub largest: usize,
 }
 
-impl PayloadSizes {
-    pub(super) fn from_pool(pool: &PayloadPool) -> Self {
-        PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() }
-    }
-}
-
 /// What became of a backlog that was built. Times are in nanoseconds since the load began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BacklogOutcome {
@@ -192,14 +237,12 @@ impl Ledger {
     /// Draws up the account. `in_flight` is the sum of all windows, measured and warm-up messages together. The warm-up's
     /// share follows from its own account; the rest are measured messages.
     pub fn settle(sent: &[Sent], outcomes: &Interval, acks: &Acks) -> Self {
-        let mut attempted = Attempted::default();
-        sent.iter().for_each(|sent| attempted.add(sent.attempted));
         let differs = |sent: &&Sent| {
             let window = acks.window(sent.producer_index);
             sent.attempted.all() != window.submitted() || window.resolved() > window.submitted()
         };
         let producers_that_differ = sent.iter().filter(differs).count() as u64;
-        Ledger { producers_that_differ, ..Ledger::draw_up(attempted, outcomes, acks.in_flight()) }
+        Ledger { producers_that_differ, ..Ledger::draw_up(Attempted::sum(sent), outcomes, acks.in_flight()) }
     }
 
     fn draw_up(attempted: Attempted, outcomes: &Interval, in_flight: u64) -> Self {
@@ -213,7 +256,8 @@ impl Ledger {
 
     /// The account of a trial that goes on. Its books are not read at the same moment, so they cannot check each other:
     /// what has no outcome is the rest.
-    pub fn so_far(attempted: Attempted, outcomes: &Interval) -> Self {
+    fn so_far(sent: &[Sent], outcomes: &Interval) -> Self {
+        let attempted = Attempted::sum(sent);
         let account = |attempted: u64, outcomes: Tally| {
             let attempted = attempted.max(outcomes.resolved());
             Account::new(attempted, outcomes, attempted - outcomes.resolved())

@@ -11,16 +11,15 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
 use super::broker_watch::BrokerWatch;
-use super::collector::{Collector, PipelineProgress, Totals};
-use super::context::TrialContext;
-use super::observer::{Observer, Phase, TopicProgress};
-use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
-use super::send::{Attempted, Pacer, Sent, TrialWindow};
+use super::collector::{Collector, PipelineProgress, Sample, Totals};
+use super::observer::{Observer, Phase};
+use super::outcome::{GroupOutcome, Outcome};
+use super::prepare::TrialContext;
+use super::send::{Pacer, TrialWindow};
 use crate::broker::{Broker, Topic};
 use crate::measure::host::HostSampler;
-use crate::measure::{Arrivals, Arrived, Errors};
+use crate::measure::{Arrivals, Arrived};
 use crate::pipeline::Pipeline;
-use crate::scenario::Watch;
 
 /// Time between samples, and how long the broker has to answer with a topic's end offsets.
 pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,8 +40,8 @@ pub(super) async fn end_offsets(broker: &impl Broker, topic: &Topic) -> Option<V
 #[derive(Debug, Clone)]
 pub(super) struct SamplingTimes {
     next: Instant,
-    /// Where the schedule's parts end, in their order: a sample is taken at each.
-    ends_of_parts: VecDeque<Instant>,
+    /// Where the schedule's segments end, in their order: a sample is taken at each.
+    ends_of_segments: VecDeque<Instant>,
     measure_start: Instant,
     /// How long the window will be, where that is known.
     window: Option<Duration>,
@@ -54,12 +53,12 @@ impl SamplingTimes {
         load_start: std::time::Instant,
         measure_start: std::time::Instant,
         window: Option<Duration>,
-        ends_of_parts: impl Iterator<Item = std::time::Instant>,
+        ends_of_segments: impl Iterator<Item = std::time::Instant>,
     ) -> Self {
         let measure_start = Instant::from_std(measure_start);
-        let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
+        let ends_of_segments = ends_of_segments.map(Instant::from_std).collect();
         let mut sampling_times =
-            SamplingTimes { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+            SamplingTimes { next: Instant::from_std(load_start), ends_of_segments, measure_start, window };
         sampling_times.next += sampling_times.pause_after(sampling_times.next);
         sampling_times
     }
@@ -81,12 +80,12 @@ impl SamplingTimes {
 
     /// Resolves when a sample is due. Cancel-safe.
     async fn due(&mut self) {
-        let end_of_part = self.ends_of_parts.front().copied();
-        tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
+        let end_of_segment = self.ends_of_segments.front().copied();
+        tokio::time::sleep_until(end_of_segment.map_or(self.next, |end| end.min(self.next))).await;
         let now = Instant::now();
-        if let Some(end) = end_of_part.filter(|end| *end <= now) {
-            // Samples count anew from here, so that the rows of a part are whole.
-            self.ends_of_parts.pop_front();
+        if let Some(end) = end_of_segment.filter(|end| *end <= now) {
+            // Samples count anew from here, so that the rows of a segment are whole.
+            self.ends_of_segments.pop_front();
             self.next = end;
         }
         self.next += self.pause_after(self.next);
@@ -134,7 +133,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         topic: &'a Topic,
         sampling_times: SamplingTimes,
     ) -> Self {
-        let watch = BrokerWatch::begin(checkpoints.watch());
+        let watch = BrokerWatch::begin(&checkpoints.trial.scenario.watch);
         Sampler {
             collector,
             observer,
@@ -152,31 +151,32 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
-        let progress = self.progress();
-        self.look_at_broker(phase);
+        let sample = self.next_sample(phase);
         self.observer.conditions(&self.checkpoints.trial.conditions.lasting());
         self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
-        self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
+        self.collector.sample(sample, self.observer);
         if self.observer.wants_topics() {
-            self.observer.topics(&self.checkpoints.topics());
+            self.observer.topics(&self.checkpoints.trial.progress_by_topic());
         }
         self.checkpoints.passed(phase);
         if self.observer.wants_checkpoint() {
-            let tell = |so_far: &_| self.observer.checkpoint(so_far);
-            self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
+            self.collector.lend_totals(|totals| {
+                let outcome = self.checkpoints.outcome(totals, self.pipeline.as_ref(), self.broker);
+                self.observer.checkpoint(&outcome);
+                outcome.totals
+            });
         }
     }
 
-    fn look_at_broker(&mut self, phase: Phase) {
+    /// Looks at the broker and the pipeline. The pipeline's consumer lag is reported once, for it belongs to the moment of the request.
+    fn next_sample(&mut self, phase: Phase) -> Sample {
+        let consumer_lag = self.consumer_lag.take();
+        let finished = self.pipeline.as_ref().map(Pipeline::finished);
+        let pipeline = finished.map(|finished| PipelineProgress { finished, consumer_lag });
         self.collector.broker_use = self.watch.look(phase);
         let broker = self.watch.usage();
         self.collector.lend_totals(|totals| Totals { broker, ..totals });
-    }
-
-    /// The pipeline's progress. Its consumer lag is reported once, for it belongs to the moment of the request.
-    pub fn progress(&mut self) -> Option<PipelineProgress> {
-        let consumer_lag = self.consumer_lag.take();
-        self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), consumer_lag })
+        Sample { phase, telemetry: self.broker.telemetry(), pipeline }
     }
 
     /// Resolves when a sample is due. With a pipeline, that is when the broker has answered with the topic's end offsets, or a
@@ -216,9 +216,8 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Takes the last sample: outcomes that come later stay unresolved.
     pub fn close(mut self, phase: Phase) -> (Totals, Option<Pipeline>) {
-        self.look_at_broker(phase);
-        let progress = self.progress();
-        let totals = self.collector.close(phase, self.broker.telemetry(), progress, self.observer);
+        let sample = self.next_sample(phase);
+        let totals = self.collector.close(sample, self.observer);
         (totals, self.pipeline)
     }
 
@@ -265,74 +264,15 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// What is watched of the broker.
-    pub fn watch(&self) -> &Watch {
-        &self.trial.scenario.watch
-    }
-
-    /// Where each topic is.
-    pub fn topics(&self) -> Vec<TopicProgress> {
-        self.trial.progress_by_topic()
-    }
-
-    /// Lends the trial so far to `report`.
-    pub fn take<B: Broker>(
-        &self,
-        collector: &mut Collector,
-        pipeline: Option<&Pipeline>,
-        broker: &B,
-        report: impl FnOnce(&Outcome),
-    ) {
-        collector.lend_totals(|totals| {
-            let outcome = self.outcome(totals, pipeline, broker);
-            report(&outcome);
-            outcome.totals
-        });
-    }
-
     fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
-        let (trial, trial_window) = (self.trial, &self.trial_window);
-        let sent = Sent::by_windows(&trial.acks);
-        let mut attempted = Attempted::default();
-        sent.iter().for_each(|sent| attempted.add(sent.attempted));
+        let (trial, ended_ns) = (self.trial, self.loaded_until_ns);
+        let usage = self.usage.usage();
         Outcome {
-            end: End::Running,
-            started_at: trial.started_at,
-            planned_unix_ns: trial.identity.begins_at_unix_ns(),
-            topics: trial.topics.clone(),
-            messages_before: trial.messages_before,
-            payload_sizes: PayloadSizes::from_pool(&trial.payloads),
-            durability: trial.durability.clone(),
-            ledger: Ledger::so_far(attempted, &totals.outcomes),
-            sent,
-            times: Times {
-                load_start_ns: trial_window.load_start_ns,
-                first_sent: trial_window.first_sent(),
-                measure_start_ns: trial_window.measure_start_ns,
-                load_ended_ns: self.loaded_until_ns,
-                load_end_ns: trial_window.nominal_end_ns(),
-                epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
-            },
-            conditions: trial.conditions.all(),
-            clock: trial.acks.clock(),
-            totals,
             // A share does not know what others sent.
             groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
-            // Recorders would have to wait while it is read.
-            partitions: None,
-            consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
-            part: None,
-            // Consumers hand over what they met when they end.
-            receive_errors: Errors::default(),
-            consumer_crashes: Vec::new(),
-            crash: None,
-            failure: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
-            backlog: None,
             wake_up_delays: self.pacer.as_ref().map(|pacer| pacer.delays()),
-            usage: self.usage.usage(),
-            identity: broker.identity(),
-            close_error: None,
+            ..Outcome::so_far(trial, &self.trial_window, ended_ns, totals, usage, broker.identity())
         }
     }
 }

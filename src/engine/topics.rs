@@ -8,9 +8,14 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT};
 use super::interruption::Interruption;
 use crate::broker::{Broker, BrokerError, Created, Topic, Unready};
+
+/// How long connecting, preparing and closing may each take.
+pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long the broker may take to tell what its acknowledgements mean. Without an answer it is unknown.
+pub const DURABILITY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests about topics at the same time: a broker needs some milliseconds for each, most of them waiting for its own metadata.
 const REQUESTS_AT_ONCE: usize = 16;

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::context::TrialContext;
 use super::interruption::Interruption;
 use super::load_phase::{LoadPhase, Loaded};
 use super::observer::{Observer, Phase};
-use super::outcome::{End, Ledger, Outcome, PayloadSizes, Times};
-use super::prepare::{Prepared, prepare};
+use super::outcome::{End, Ledger, Outcome};
+use super::prepare::{Prepared, TrialContext, prepare};
 use super::receive::{Received, Receiving};
 use super::sampler::{SAMPLE_INTERVAL, Sampler};
 use super::{EngineError, TrialIdentity, send, start_barrier, topics};
 use crate::broker::{Broker, Topic};
+use crate::measure::Conditions;
 use crate::measure::host::{self, HostUsage};
-use crate::measure::{Arrivals, Conditions};
 
 /// How long producers may still be closed after the second signal.
 const LAST_CLOSE: Duration = Duration::from_millis(500);
@@ -104,7 +103,7 @@ async fn run_prepared<B: Broker>(
     let mut receiving = receiving.load_ended(loaded.end, &sampler);
     let mut end = loaded.end;
     receiving.alongside(drain(context, &mut sampler, || signals.is_over())).await;
-    let _ = interruption.finish(producers.close(), LAST_CLOSE).await;
+    let _ = interruption.finish(send::close(producers), LAST_CLOSE).await;
     if context.acks.in_flight() > 0 && signals.is_over() {
         end = end.interrupted();
         signals = signals.next();
@@ -127,30 +126,14 @@ async fn drain<B: Broker>(context: &TrialContext<'_>, sampler: &mut Sampler<'_, 
 }
 
 fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: Loaded, received: Received) -> Outcome {
+    let usage = HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..loaded.usage };
+    let (window, ended_ns) = (&loaded.trial_window, loaded.ended_ns);
     Outcome {
         end,
-        started_at: context.started_at,
-        planned_unix_ns: context.identity.begins_at_unix_ns(),
-        topics: context.topics.clone(),
-        messages_before: context.messages_before,
-        payload_sizes: PayloadSizes::from_pool(&context.payloads),
-        durability: context.durability.clone(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,
-        times: Times {
-            load_start_ns: loaded.trial_window.load_start_ns,
-            first_sent: loaded.trial_window.first_sent(),
-            measure_start_ns: loaded.trial_window.measure_start_ns,
-            load_ended_ns: loaded.ended_ns,
-            load_end_ns: loaded.trial_window.nominal_end_ns(),
-            epoch_unix_ns: context.acks.clock().epoch_unix_ns(),
-        },
-        conditions: context.conditions.all(),
-        clock: context.acks.clock(),
-        totals: received.totals,
         groups: received.groups,
         partitions: context.acks.by_partition(),
-        consumers: context.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
         part: received.part,
         receive_errors: received.errors,
         consumer_crashes: received.crashes,
@@ -159,8 +142,6 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         pipeline: received.pipeline,
         backlog: loaded.backlog,
         wake_up_delays: loaded.pacer.map(|pacer| pacer.delays()),
-        usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..loaded.usage },
-        identity: broker.identity(),
-        close_error: None,
+        ..Outcome::so_far(context, window, ended_ns, received.totals, usage, broker.identity())
     }
 }

@@ -8,7 +8,7 @@ use super::sections::{errors_by_class, independent, latency, per_second, series_
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::Topic;
-use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
+use crate::engine::{End, EngineError, GroupOutcome, Outcome, SegmentTotals};
 use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
@@ -100,7 +100,7 @@ fn topics_and_payloads(record: &mut Record, trial: &Trial, outcome: &Outcome) {
 
 /// What happened in single stretches of the window.
 fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
-    record.parts = outcome.totals.parts.iter().map(part).collect();
+    record.parts = outcome.totals.segments.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
     record.conditions = super::sections::conditions(outcome);
@@ -222,17 +222,17 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     }
 }
 
-fn part(totals: &PartTotals) -> SchedulePart {
+fn part(totals: &SegmentTotals) -> SchedulePart {
     let stretch = &totals.stretch;
     let per_second = |count| per_second(count, stretch.length_ns);
     SchedulePart {
-        kind: match totals.part.kind {
+        kind: match totals.segment.kind {
             SegmentKind::Step => SchedulePartKind::Step,
             SegmentKind::Ramp => SchedulePartKind::Ramp,
             SegmentKind::Burst => SchedulePartKind::Burst,
             SegmentKind::Base => SchedulePartKind::Base,
         },
-        begin_ns: totals.part.begin_ns,
+        begin_ns: totals.segment.begin_ns,
         duration_ns: stretch.length_ns,
         target_per_second: per_second(stretch.due),
         sent_per_second: per_second(stretch.attempted),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::engine::{self, BacklogOutcome, GroupSecond, Outcome, PartOutcome, Second, Segment};
+use crate::engine::{self, BacklogOutcome, GroupSecond, Outcome, PartOutcome, Second, StretchTotals};
 use crate::measure::host::{LongPause, paused_ns};
 use crate::measure::{self, Bin, Distribution, ErrorTally, Errors, Slowest};
 use crate::record::{
@@ -122,7 +122,7 @@ pub(super) fn backlog(trial: &Trial, outcome: &Outcome) -> Option<Backlog> {
     })
 }
 
-fn phase(stretch: &Segment) -> BacklogPhase {
+fn phase(stretch: &StretchTotals) -> BacklogPhase {
     let per_second = |count| per_second(count, stretch.length_ns);
     BacklogPhase {
         begin_ns: stretch.begin_ns,

@@ -3,30 +3,26 @@
 //! Everything that costs time is done before the load starts ([`PayloadPool::build`]); what runs per message neither
 //! allocates nor formats. A scenario with the same seeds gives the same payloads, keys and times.
 //!
-//! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
+//! - [`PayloadPool`] holds ready-made payloads, made by the generators of `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.
 //! - [`KeySource`] draws the keys of one producer, and [`TombstoneSource`] its messages without a payload.
 //! - [`WorkTimes`] draws how long a consumer pretends to work on each message.
 //! - [`SendSchedule`] computes when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
-mod keys;
-mod live;
+mod messages;
 mod payload;
-mod pool;
 mod random;
 mod schedule;
-mod send_schedule;
+mod segments;
 mod work;
 
 use std::io;
 use std::path::PathBuf;
 
-pub use keys::{KeySource, TombstoneSource};
-pub use live::LiveFields;
-pub use pool::{PayloadPlace, PayloadPool};
-pub use schedule::{ScheduleSegment, SegmentKind};
-pub use send_schedule::{SendSchedule, due_by};
+pub use messages::{KeySource, LiveFields, PayloadPlace, PayloadPool, TombstoneSource};
+pub use schedule::{SendSchedule, due_by};
+pub use segments::{ScheduleSegment, SegmentKind};
 pub use work::WorkTimes;
 
 /// Why a load could not be prepared, and what to change.

@@ -1,5 +1,4 @@
-//! A schedule as a whole: its rate over time, the inverse (when the n-th message is due), and the segments of one that changes its rate, each
-//! of which gets a result of its own.
+//! When messages are due: a schedule's rate over time, its inverse (when the n-th message is due), and each producer's own times.
 //!
 //! Every schedule without chance is a sequence of pieces with a linear rate, possibly repeated in a cycle. Both
 //! directions are closed forms of the message's number or of the time, so no error accumulates however long a load
@@ -9,24 +8,22 @@
 
 use std::time::Duration;
 
+use rand::RngExt;
+use rand_distr::Exp1;
+
+use super::random::{Generator, Purpose, generator};
 use crate::scenario::Schedule;
 
 impl Schedule {
     /// Messages of all producers together that are due before `offset` from the start of the load: exactly as many as
-    /// the producers' [`SendSchedule`](super::SendSchedule)s put there, but for [`Schedule::Poisson`] the number to expect
+    /// the producers' [`SendSchedule`]s put there, but for [`Schedule::Poisson`] the number to expect
     /// (its standard deviation is the square root of it).
     pub fn count_until(&self, offset: Duration) -> u64 {
         self.curve().count_until(nanoseconds(offset))
     }
 
-    /// Messages per second of all producers together, `offset` after the start of the load.
-    #[cfg(test)]
-    pub(super) fn rate_at(&self, offset: Duration) -> f64 {
-        self.curve().rate_at(nanoseconds(offset))
-    }
-
     /// The rate over time; for [`Schedule::Poisson`] that of its mean.
-    pub(super) fn curve(&self) -> Curve {
+    fn curve(&self) -> Curve {
         let curve = CurveBuilder::new();
         match self {
             Schedule::Constant { rate } | Schedule::Poisson { rate, .. } => curve.then_for_ever(*rate),
@@ -47,7 +44,7 @@ impl Schedule {
 }
 
 /// Saturates after 584 years.
-fn nanoseconds(duration: Duration) -> u64 {
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -75,26 +72,26 @@ struct Cycle {
 
 /// A rate over time.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Curve {
+struct Curve {
     /// Never empty; the first starts at 0, the last lasts for ever or to the end of the cycle.
     pieces: Box<[Piece]>,
     cycle: Option<Cycle>,
 }
 
 /// Puts pieces one after another.
-pub(super) struct CurveBuilder {
+struct CurveBuilder {
     pieces: Vec<Piece>,
     end_ns: u64,
     end_count: f64,
 }
 
 impl CurveBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         CurveBuilder { pieces: Vec::new(), end_ns: 0, end_count: 0.0 }
     }
 
     /// A piece of `length_ns` in which the rate goes linearly from one value to another, in messages per second.
-    pub(super) fn piece(mut self, from: f64, to: f64, length_ns: u64) -> Self {
+    fn piece(mut self, from: f64, to: f64, length_ns: u64) -> Self {
         if length_ns > 0 {
             let seconds = length_ns as f64 / NS_PER_SECOND;
             let slope = (to - from) / seconds;
@@ -106,13 +103,13 @@ impl CurveBuilder {
     }
 
     /// Ends with a rate that stays.
-    pub(super) fn then_for_ever(mut self, rate: f64) -> Curve {
+    fn then_for_ever(mut self, rate: f64) -> Curve {
         self.pieces.push(Piece { start_ns: self.end_ns, start_count: self.end_count, rate, slope: 0.0 });
         Curve { pieces: self.pieces.into(), cycle: None }
     }
 
     /// Ends by starting again. There must be a piece.
-    pub(super) fn repeated(self) -> Curve {
+    fn repeated(self) -> Curve {
         debug_assert!(!self.pieces.is_empty());
         let cycle = Cycle { length_ns: self.end_ns, count: self.end_count };
         Curve { pieces: self.pieces.into(), cycle: Some(cycle) }
@@ -124,7 +121,7 @@ impl Curve {
     /// before it. Right to a nanosecond or two units in the last place of an `f64`, whichever is more: 0.2 µs after
     /// thirty years.
     #[inline]
-    pub(super) fn intended_ns(&self, number: u64) -> u64 {
+    fn intended_ns(&self, number: u64) -> u64 {
         let (origin_ns, count) = match self.cycle {
             None => (0, number as f64),
             Some(cycle) => {
@@ -148,7 +145,7 @@ impl Curve {
     }
 
     /// Messages due before `offset_ns`, exactly as many as [`Curve::intended_ns`] puts there.
-    pub(super) fn count_until(&self, offset_ns: u64) -> u64 {
+    fn count_until(&self, offset_ns: u64) -> u64 {
         let mut count = self.area(offset_ns) as u64;
         // The area is right but for rounding to whole nanoseconds, which is settled by asking the inverse.
         while count > 0 && self.intended_ns(count - 1) >= offset_ns {
@@ -158,13 +155,6 @@ impl Curve {
             count += 1;
         }
         count
-    }
-
-    /// Messages per second at `offset_ns`.
-    #[cfg(test)]
-    pub(super) fn rate_at(&self, offset_ns: u64) -> f64 {
-        let (_, piece, seconds) = self.locate(offset_ns);
-        piece.rate + piece.slope * seconds
     }
 
     /// The integral of the rate up to `offset_ns`, in messages.
@@ -195,122 +185,152 @@ impl Curve {
     }
 }
 
-/// Parts a ramp is divided into.
-const PARTS_OF_A_RAMP: u64 = 10;
-
-/// Parts that get a result of their own: one takes some 200 KB while the trial lasts.
-const MAX_PARTS: usize = 100;
-
-/// A stretch of a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScheduleSegment {
-    /// Begin and end since the load began.
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    /// Which result it belongs to: all bursts share one, and all that lies between them another.
-    pub result: usize,
-    pub kind: SegmentKind,
+/// The intended times of one producer's messages, as a pure function of the schedule: no clock is read.
+///
+/// Producer `producer_index` of `producers` has the messages `producer_index`, `producer_index + producers`, `producer_index + 2 · producers`, … of the
+/// schedule's global send schedule, each time computed from the message's number alone. A Poisson process is split the way
+/// that keeps it one: every producer has an independent stream of exponential gaps at its share of the rate.
+#[derive(Debug, Clone)]
+pub struct SendSchedule {
+    arrival_process: ArrivalProcess,
+    next_ns: u64,
 }
 
-/// What a part is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SegmentKind {
-    Step,
-    Ramp,
-    Burst,
-    Base,
+#[derive(Debug, Clone)]
+enum ArrivalProcess {
+    Curve { curve: Curve, number: u64, producers: u64 },
+    Poisson { mean_gap_ns: f64, fraction_ns: f64, generator: Generator },
 }
 
-impl Schedule {
-    /// The parts between two moments since the load began, in their order and without gaps; none where the rate does not
-    /// change, or changes more often than there can be results.
-    pub fn parts(&self, from_ns: u64, until_ns: u64) -> Vec<ScheduleSegment> {
-        let mut begin_ns = from_ns;
-        let mut parts = Vec::new();
-        for (end_ns, result, kind) in self.stretches(from_ns, until_ns) {
-            let end_ns = end_ns.min(until_ns);
-            if end_ns > begin_ns {
-                parts.push(ScheduleSegment { begin_ns, end_ns, result, kind });
-                begin_ns = end_ns;
-            }
-        }
-        let results = parts.iter().map(|part| part.result).max().map_or(0, |most| most + 1);
-        if results > MAX_PARTS { Vec::new() } else { parts }
-    }
-
-    /// Each stretch by its end, in nanoseconds since the load began, with its result and its kind.
-    fn stretches(&self, from_ns: u64, until_ns: u64) -> Vec<(u64, usize, SegmentKind)> {
-        match self {
-            Schedule::Constant { .. } | Schedule::Poisson { .. } => Vec::new(),
-            Schedule::Steps(steps) => {
-                let ends = steps.iter().scan(0u64, |end_ns, (_, length)| {
-                    *end_ns = end_ns.saturating_add(nanoseconds(*length));
-                    Some(*end_ns)
-                });
-                let last = steps.len() - 1;
-                // The last rate stays.
-                ends.enumerate()
-                    .map(|(index, end_ns)| (if index == last { u64::MAX } else { end_ns }, index, SegmentKind::Step))
-                    .collect()
-            }
-            Schedule::Ramp { over, .. } => {
-                let over_ns = nanoseconds(*over);
-                let tenth = |index| over_ns / PARTS_OF_A_RAMP * index;
-                let mut parts: Vec<_> =
-                    (1..PARTS_OF_A_RAMP).map(|index| (tenth(index), index as usize - 1, SegmentKind::Ramp)).collect();
-                parts.push((over_ns, PARTS_OF_A_RAMP as usize - 1, SegmentKind::Ramp));
-                parts.push((u64::MAX, PARTS_OF_A_RAMP as usize, SegmentKind::Base));
-                parts
-            }
-            Schedule::Bursts { every, length, .. } => {
-                let (every, length) = (nanoseconds(*every), nanoseconds(*length));
-                let first = from_ns / every;
-                let periods = (until_ns / every).saturating_sub(first) + 1;
-                if periods > MAX_PARTS as u64 * 100 {
-                    return Vec::new();
-                }
-                let both = |period| {
-                    let begin_ns = period * every;
-                    [(begin_ns + length, 0, SegmentKind::Burst), (begin_ns + every, 1, SegmentKind::Base)]
+impl SendSchedule {
+    /// Of producer `producer_index` (from 0) of `producers`.
+    pub fn new(schedule: &Schedule, producer_index: usize, producers: usize) -> Self {
+        match schedule {
+            Schedule::Poisson { rate, seed } => {
+                let arrival_process = ArrivalProcess::Poisson {
+                    mean_gap_ns: 1e9 * producers as f64 / rate,
+                    fraction_ns: 0.0,
+                    generator: generator(*seed, Purpose::Arrivals, producer_index as u64),
                 };
-                (first..first + periods).flat_map(both).collect()
+                let mut send_schedule = SendSchedule { arrival_process, next_ns: 0 };
+                // The process starts with a gap, not with a message of every producer at once.
+                send_schedule.advance();
+                send_schedule
+            }
+            _ => {
+                let curve = schedule.curve();
+                let number = producer_index as u64;
+                let next_ns = curve.intended_ns(number);
+                SendSchedule {
+                    arrival_process: ArrivalProcess::Curve { curve, number, producers: producers as u64 },
+                    next_ns,
+                }
             }
         }
     }
+
+    /// When the producer's next message is due, in nanoseconds since the load started; `u64::MAX`: never.
+    #[inline]
+    pub fn peek(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Goes on to the message after.
+    #[inline]
+    pub fn advance(&mut self) {
+        match &mut self.arrival_process {
+            ArrivalProcess::Curve { curve, number, producers } => {
+                *number += *producers;
+                self.next_ns = curve.intended_ns(*number);
+            }
+            ArrivalProcess::Poisson { mean_gap_ns, fraction_ns, generator } => {
+                let gap_ns: f64 = generator.sample(Exp1);
+                // Whole nanoseconds are summed as integers and the rest is carried, so that nothing is rounded away.
+                let gap_ns = gap_ns * *mean_gap_ns + *fraction_ns;
+                let whole_ns = gap_ns as u64;
+                *fraction_ns = gap_ns - whole_ns as f64;
+                self.next_ns = self.next_ns.saturating_add(whole_ns);
+            }
+        }
+    }
+
+    /// Goes on to the first message that is due at `until_ns` or later, and returns how many were due before it.
+    pub fn skip_until(&mut self, until_ns: u64) -> u64 {
+        if let ArrivalProcess::Curve { curve, number, producers } = &mut self.arrival_process {
+            // As many as there are numbers of this producer among the first of all.
+            let skipped = curve.count_until(until_ns).saturating_sub(*number).div_ceil(*producers);
+            *number += skipped * *producers;
+            self.next_ns = curve.intended_ns(*number);
+            return skipped;
+        }
+        let mut skipped = 0;
+        while self.next_ns < until_ns {
+            self.advance();
+            skipped += 1;
+        }
+        skipped
+    }
+}
+
+/// The most arrivals of a Poisson process that are drawn before a load begins: it waits for them, 0.2 s at most.
+const MAX_DRAWN_AHEAD: u64 = 10_000_000;
+
+/// When the schedule has all of `messages` due that come at `from_ns` or later, of all `producers` together: one nanosecond
+/// after the last of them, both since the load started. `u64::MAX` if the rate comes to rest before.
+///
+/// A closed form, but for a Poisson process, whose arrivals are drawn once more: about 10 ns each. `None`: there are more than
+/// `MAX_DRAWN_AHEAD` of them.
+pub fn due_by(schedule: &Schedule, producers: usize, from_ns: u64, messages: u64) -> Option<u64> {
+    if messages == 0 {
+        return Some(from_ns);
+    }
+    let curve = schedule.curve();
+    let Schedule::Poisson { rate, .. } = schedule else {
+        let last = curve.count_until(from_ns).saturating_add(messages - 1);
+        return Some(curve.intended_ns(last).saturating_add(1));
+    };
+    if curve.count_until(from_ns).saturating_add(messages) > MAX_DRAWN_AHEAD {
+        return None;
+    }
+    let mut send_schedules: Vec<SendSchedule> =
+        (0..producers).map(|producer_index| SendSchedule::new(schedule, producer_index, producers)).collect();
+    send_schedules.iter_mut().for_each(|send_schedule| _ = send_schedule.skip_until(from_ns));
+    let (mut left, mut until_ns) = (messages, from_ns);
+    loop {
+        // A stretch in which about as many come as are left, so that a few stretches are enough.
+        let stretch_ns = ((left as f64 + 1.0) / rate * 1e9).max(1.0);
+        let end_ns = until_ns.saturating_add(stretch_ns as u64).max(until_ns + 1);
+        let before: Vec<SendSchedule> = send_schedules.clone();
+        let came: u64 = send_schedules.iter_mut().map(|send_schedule| send_schedule.skip_until(end_ns)).sum();
+        if came >= left {
+            return Some(nth_arrival(before, left, end_ns).saturating_add(1));
+        }
+        left -= came;
+        until_ns = end_ns;
+    }
+}
+
+/// When the `number`-th message (from 1) of all send schedules together is due; it is before `end_ns`. Finds it by halving, so that
+/// no list of all arrivals is needed.
+fn nth_arrival(mut send_schedules: Vec<SendSchedule>, number: u64, end_ns: u64) -> u64 {
+    let mut left = number;
+    let mut begin_ns = send_schedules.iter().map(SendSchedule::peek).min().unwrap_or(end_ns);
+    let mut end_ns = end_ns;
+    while end_ns - begin_ns > 1 {
+        let middle_ns = begin_ns + (end_ns - begin_ns) / 2;
+        let mut ahead = send_schedules.clone();
+        let came: u64 = ahead.iter_mut().map(|send_schedule| send_schedule.skip_until(middle_ns)).sum();
+        if came >= left {
+            end_ns = middle_ns;
+        } else {
+            left -= came;
+            send_schedules = ahead;
+            begin_ns = middle_ns;
+        }
+    }
+    begin_ns
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn ends(schedule: &Schedule, from: u64, until: u64) -> Vec<(u64, usize)> {
-        let parts = schedule.parts(from * SECOND, until * SECOND);
-        assert!(parts.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns), "{parts:?}");
-        parts.iter().map(|part| (part.end_ns / SECOND, part.result)).collect()
-    }
-
-    #[test]
-    fn steps_are_cut_to_what_is_measured_and_the_last_stays() {
-        let steps = [10, 20, 5].map(|length| (1000.0, Duration::from_secs(length)));
-        let steps = Schedule::Steps(steps.to_vec());
-        assert_eq!(ends(&steps, 0, 60), [(10, 0), (30, 1), (60, 2)]);
-        assert_eq!(ends(&steps, 12, 20), [(20, 1)]);
-    }
-
-    #[test]
-    fn a_ramp_has_ten_parts_and_what_follows_it() {
-        let ramp = Schedule::Ramp { from: 10.0, to: 20.0, over: Duration::from_secs(20) };
-        let parts = ends(&ramp, 0, 30);
-        assert_eq!((parts.len(), parts[0], parts[9], parts[10]), (11, (2, 0), (20, 9), (30, 10)));
-    }
-
-    #[test]
-    fn all_bursts_share_a_result_and_an_even_rate_has_no_parts() {
-        let (every, length) = (Duration::from_secs(10), Duration::from_secs(1));
-        let bursts = Schedule::Bursts { base: 1.0, burst: 10.0, every, length };
-        assert_eq!(ends(&bursts, 5, 22), [(10, 1), (11, 0), (20, 1), (21, 0), (22, 1)]);
-        assert_eq!(ends(&Schedule::Constant { rate: 1.0 }, 0, 10), []);
-    }
-}
+#[path = "../../tests/unit/load/schedule.rs"]
+mod tests;

@@ -10,12 +10,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::clock::Clock;
-use super::histogram::Slowest;
-use super::interval::{FailureClass, Interval, PartEnds};
-use super::partitions::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard};
-use super::send_tag::{SendRun, SendTag};
+use super::errors::FailureClass;
+use super::histogram::{Acknowledged, PartitionIndex, PartitionNames, PartitionShard, Slowest};
+use super::interval::{Interval, SegmentEnds, Window};
+use super::tags::{SendRun, SendTag};
 use super::verification::{Span, Verification};
-use super::window::Window;
 
 /// One trial's outcomes: hands out recorders and holds the producers' windows.
 #[derive(Clone)]
@@ -26,16 +25,11 @@ pub struct Acks {
 impl Acks {
     /// For a trial of `producers`, timed by `clock`, in which nothing is verified.
     pub fn new(clock: Clock, producers: usize, open_loop: bool) -> Self {
-        Acks::verified(clock, producers, open_loop, None)
+        Acks::verified(clock, producers, open_loop, None, None)
     }
 
-    /// The same, with where to mark what was acknowledged.
-    pub fn verified(clock: Clock, producers: usize, open_loop: bool, verification: Option<Arc<Verification>>) -> Self {
-        Acks::with_partitions(clock, producers, open_loop, verification, None)
-    }
-
-    /// The same, with figures of single partitions.
-    pub fn with_partitions(
+    /// The same, with where to mark what was acknowledged, and with figures of single partitions.
+    pub fn verified(
         clock: Clock,
         producers: usize,
         open_loop: bool,
@@ -43,7 +37,7 @@ impl Acks {
         partitions: Option<PartitionNames>,
     ) -> Self {
         let rejections = Arc::new(Mutex::new(AckShard::default()));
-        let windows = (0..producers).map(|_| Window::new()).collect();
+        let windows = (0..producers).map(|_| Window::default()).collect();
         let stopped = AtomicBool::new(false);
         let shards = Mutex::new(vec![rejections.clone()]);
         Acks {
@@ -54,7 +48,7 @@ impl Acks {
                 stopped,
                 verification,
                 partitions,
-                part_ends: OnceLock::new(),
+                segment_ends: OnceLock::new(),
                 shards,
                 rejections,
             }),
@@ -69,12 +63,12 @@ impl Acks {
     pub fn recorder(&self) -> AckRecorder {
         let shard = Arc::new(Mutex::new(AckShard::default()));
         self.shared.shards.lock().push(shard.clone());
-        AckRecorder { shared: self.shared.clone(), shard }
+        AckRecorder { acks: self.clone(), shard }
     }
 
     /// Where messages are counted that are written to a partition: `None` is a topic without partitions.
     pub fn partition(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
-        self.shared.partition(topic, partition)
+        self.shared.partitions.as_ref().map_or(PartitionIndex::UNKNOWN, |names| names.index_of(topic, partition))
     }
 
     /// What was acknowledged in each partition; `None`: partitions have no figures of their own. Each recorder waits meanwhile, so this is
@@ -85,10 +79,10 @@ impl Acks {
         Some(all)
     }
 
-    /// Before the load begins: response times are counted by these parts, too.
-    pub fn divide_into(&self, parts: PartEnds) {
+    /// Before the load begins: response times are counted by these segments, too.
+    pub fn divide_into(&self, segments: SegmentEnds) {
         // Set once: a trial has one load.
-        let _ = self.shared.part_ends.set(parts);
+        let _ = self.shared.segment_ends.set(segments);
     }
 
     /// One producer's window.
@@ -158,24 +152,24 @@ impl Acks {
 
 /// Records outcomes for one thread, task or connection; what it shares with others is locked once per batch.
 pub struct AckRecorder {
-    shared: Arc<AckState>,
+    acks: Acks,
     shard: Arc<Mutex<AckShard>>,
 }
 
 impl AckRecorder {
     /// Whether outcomes must identify their message: their send tags need sequences.
     pub fn needs_sequences(&self) -> bool {
-        self.shared.verification.is_some()
+        self.acks.shared.verification.is_some()
     }
 
     /// As [`Acks::partition`].
     pub fn partition(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
-        self.shared.partition(topic, partition)
+        self.acks.partition(topic, partition)
     }
 
     /// The time since the trial's epoch.
     pub fn now_ns(&self) -> u64 {
-        self.shared.clock.now_ns()
+        self.acks.clock().now_ns()
     }
 
     /// Begins a batch of outcomes that all became known now.
@@ -185,7 +179,7 @@ impl AckRecorder {
 
     /// Begins a batch of outcomes that all became known at `now_ns`.
     pub fn batch_at(&self, now_ns: u64) -> AckBatch<'_> {
-        AckBatch::begin(&self.shared, &self.shard, now_ns)
+        AckBatch::begin(&self.acks.shared, &self.shard, now_ns)
     }
 }
 
@@ -226,7 +220,7 @@ struct SlowestOfBatch {
 }
 
 impl<'a> AckBatch<'a> {
-    pub(super) fn begin(shared: &'a AckState, shard: &'a Mutex<AckShard>, now_ns: u64) -> Self {
+    fn begin(shared: &'a AckState, shard: &'a Mutex<AckShard>, now_ns: u64) -> Self {
         let shard = shard.lock();
         AckBatch {
             now_ns,
@@ -313,8 +307,8 @@ impl<'a> AckBatch<'a> {
             self.slowest.schedule_delay_ns = self.slowest.schedule_delay_ns.max(delay_ns);
             interval.response.record_n(headline_ns, messages);
             interval.schedule_delay.record_n(delay_ns, messages);
-            if let Some(ends) = self.shared.part_ends.get() {
-                interval.parts.record(ends, self.now_ns, headline_ns, messages);
+            if let Some(ends) = self.shared.segment_ends.get() {
+                interval.segments.record(ends, self.now_ns, headline_ns, messages);
             }
         }
         if let Some(names) = self.partitions {
@@ -417,44 +411,36 @@ impl Drop for AckBatch<'_> {
             };
             self.shard.interval.timeline.add(self.now_ns, all, slowest);
         }
-        if !self.shard.spans.is_empty() {
-            self.mark();
-        }
+        self.mark();
     }
 }
 
-pub(super) struct AckState {
-    pub(super) clock: Clock,
+struct AckState {
+    clock: Clock,
     /// Whether messages have intended times, so that response time and schedule delay exist.
-    pub(super) open_loop: bool,
-    pub(super) windows: Box<[Window]>,
-    pub(super) stopped: AtomicBool,
+    open_loop: bool,
+    windows: Box<[Window]>,
+    stopped: AtomicBool,
     /// Where it is marked which messages were acknowledged, if anything is verified.
-    pub(super) verification: Option<Arc<Verification>>,
+    verification: Option<Arc<Verification>>,
     /// Where partitions have figures of their own.
-    pub(super) partitions: Option<PartitionNames>,
+    partitions: Option<PartitionNames>,
     /// Where the schedule changes its rate.
-    pub(super) part_ends: OnceLock<PartEnds>,
-    pub(super) shards: Mutex<Vec<Arc<Mutex<AckShard>>>>,
+    segment_ends: OnceLock<SegmentEnds>,
+    shards: Mutex<Vec<Arc<Mutex<AckShard>>>>,
     /// Takes what the engine itself refuses: rare, so shared by all producers.
-    pub(super) rejections: Arc<Mutex<AckShard>>,
+    rejections: Arc<Mutex<AckShard>>,
 }
 
 /// One recorder's part of the trial.
 #[derive(Default)]
-pub(super) struct AckShard {
-    pub(super) interval: Interval,
+struct AckShard {
+    interval: Interval,
     /// Acknowledged messages of a batch that are not marked yet: empty between batches, kept for its memory.
-    pub(super) spans: Vec<Span>,
-    pub(super) partitions: PartitionShard,
+    spans: Vec<Span>,
+    partitions: PartitionShard,
     /// Set when the trial has been accounted for: outcomes that come later find it closed and stay unresolved.
-    pub(super) closed: bool,
-}
-
-impl AckState {
-    pub(super) fn partition(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
-        self.partitions.as_ref().map_or(PartitionIndex::UNKNOWN, |names| names.index_of(topic, partition))
-    }
+    closed: bool,
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::budget::Budget;
 use super::clock::Clock;
 use super::histogram::{CompactDistribution, Slowest};
-use super::partitions::{Order, PARTITION_BYTES, Partitions};
-use super::reception::{Arrived, ConsumerTally, MAX_TIMED, Received, Reception, SubscriptionIndex};
-use super::sequences::Mark;
-use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
-use super::verification::Verification;
+use super::reception::{
+    Arrived, ConsumerTally, MAX_TIMED, Order, PARTITION_BYTES, Partitions, Received, Reception, SubscriptionIndex,
+};
+use super::tags::{Opened, TRACE_HEADER_BYTES, TraceHeader};
+use super::verification::{Mark, Verification};
 
 /// One trial's consumption: hands out recorders and holds each group's account.
 #[derive(Clone)]
@@ -45,20 +45,15 @@ impl Arrivals {
         Arrivals { shared: Arc::new(shared) }
     }
 
-    /// A recorder for the only consumer of a subscription.
-    pub fn recorder(&self, subscription: SubscriptionIndex) -> ArrivalRecorder {
-        self.recorder_of(subscription, 0)
-    }
-
     /// A recorder for one consumer: the subscription's member of this number, from 0.
-    pub fn recorder_of(&self, subscription: SubscriptionIndex, member: usize) -> ArrivalRecorder {
+    pub fn recorder(&self, subscription: SubscriptionIndex, member: usize) -> ArrivalRecorder {
         let partitions = Partitions::new(self.shared.partition_budget.clone());
         let shard = Arc::new(Mutex::new(ArrivalShard { reception: Reception::default(), partitions }));
         let mut consumers = self.shared.consumers.lock();
         let tally = ConsumerTally::new(subscription, member, consumers.len() < MAX_TIMED);
         consumers.push(Consumer { shard: shard.clone(), tally });
         drop(consumers);
-        ArrivalRecorder::new(self.shared.clone(), subscription.group, shard)
+        ArrivalRecorder { shared: self.shared.clone(), group: subscription.group, shard }
     }
 
     /// Everything received since the last call, inside the measured window or not, merged into `into`; `into` and `spare` must be clear.
@@ -166,23 +161,18 @@ pub struct ArrivalRecorder {
 }
 
 impl ArrivalRecorder {
-    pub(super) fn new(shared: Arc<ArrivalState>, group: usize, shard: Arc<Mutex<ArrivalShard>>) -> Self {
-        ArrivalRecorder { shared, group, shard }
-    }
-
     /// Begins a batch of messages. They arrive when the first of them is handed over, which is when the time is taken: not now, as they may
     /// still be fetched. While many are handed over, it is taken again.
     pub fn batch(&mut self) -> ArrivalBatch<'_> {
+        let shard = self.shard.lock();
         ArrivalBatch {
             now_ns: 0,
             bytes_left: 0,
             shared: &self.shared,
             group: self.group,
-            before: GroupProgress::default(),
-            consumed_before: 0,
-            shard: self.shard.lock(),
+            before: shard.reception.arrived,
+            shard,
         }
-        .begun()
     }
 
     /// Receiving failed: the group may not have been offered what is there.
@@ -202,23 +192,11 @@ pub struct ArrivalBatch<'a> {
     shared: &'a ArrivalState,
     group: usize,
     /// What the shard held when the batch began.
-    before: GroupProgress,
-    consumed_before: u64,
+    before: Arrived,
     shard: MutexGuard<'a, ArrivalShard>,
 }
 
 impl ArrivalBatch<'_> {
-    fn begun(mut self) -> Self {
-        self.before = self.counted();
-        self.consumed_before = self.shard.reception.arrived.consumed;
-        self
-    }
-
-    fn counted(&self) -> GroupProgress {
-        let Arrived { messages: deliveries, first, corrupt, .. } = self.shard.reception.arrived;
-        GroupProgress { deliveries, first, corrupt, errors: 0 }
-    }
-
     /// When the latest messages of this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
@@ -322,61 +300,61 @@ fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, sha
 
 impl Drop for ArrivalBatch<'_> {
     fn drop(&mut self) {
-        let now = self.counted();
-        let reception = &mut self.shard.reception;
-        let consumed = reception.arrived.consumed - self.consumed_before;
+        let (reception, before) = (&mut self.shard.reception, self.before);
+        let consumed = reception.arrived.consumed - before.consumed;
         if consumed > 0 {
             let end_to_end_ns = mem::take(&mut reception.slowest_of_batch_ns) as f32;
             reception.moments += 1;
             reception.timeline.add(self.now_ns, consumed, Slowest { end_to_end_ns, ..Slowest::default() });
         }
+        let now = reception.arrived;
         if let Some(group) = self.shared.groups.get(self.group)
-            && now.deliveries > self.before.deliveries
+            && now.messages > before.messages
         {
-            group.corrupt.fetch_add(now.corrupt - self.before.corrupt, Ordering::Release);
-            group.first.fetch_add(now.first - self.before.first, Ordering::Release);
-            group.deliveries.fetch_add(now.deliveries - self.before.deliveries, Ordering::Release);
+            group.corrupt.fetch_add(now.corrupt - before.corrupt, Ordering::Release);
+            group.first.fetch_add(now.first - before.first, Ordering::Release);
+            group.deliveries.fetch_add(now.messages - before.messages, Ordering::Release);
         }
     }
 }
 
-pub(super) struct ArrivalState {
-    pub(super) clock: Clock,
+struct ArrivalState {
+    clock: Clock,
     /// What is added to a time of this clock to get a time as trace headers carry it.
-    pub(super) header_offset_ns: u64,
+    header_offset_ns: u64,
     /// The producers whose messages have an end-to-end latency.
-    pub(super) timed: Range<u32>,
-    pub(super) run_tag: u32,
+    timed: Range<u32>,
+    run_tag: u32,
     /// `None` when nothing is verified.
-    pub(super) verification: Option<Arc<Verification>>,
-    pub(super) groups: Box<[Group]>,
-    pub(super) partition_budget: Budget,
-    pub(super) consumers: Mutex<Vec<Consumer>>,
+    verification: Option<Arc<Verification>>,
+    groups: Box<[Group]>,
+    partition_budget: Budget,
+    consumers: Mutex<Vec<Consumer>>,
 }
 
 /// What is known of a group at once, whenever its recorders were collected.
 #[derive(Default)]
-pub(super) struct Group {
-    pub(super) deliveries: AtomicU64,
-    pub(super) first: AtomicU64,
-    pub(super) corrupt: AtomicU64,
-    pub(super) errors: AtomicU64,
+struct Group {
+    deliveries: AtomicU64,
+    first: AtomicU64,
+    corrupt: AtomicU64,
+    errors: AtomicU64,
     /// What was collected.
-    pub(super) arrived: Mutex<Arrived>,
-    pub(super) latencies: Mutex<GroupLatencies>,
+    arrived: Mutex<Arrived>,
+    latencies: Mutex<GroupLatencies>,
 }
 
 /// End-to-end latencies of a group, as they were collected.
 #[derive(Default)]
-pub(super) struct GroupLatencies {
+struct GroupLatencies {
     /// Latencies of all that was collected.
-    pub(super) all: CompactDistribution,
+    all: CompactDistribution,
     /// Latencies since the last [`GroupLap`].
-    pub(super) lap: CompactDistribution,
+    lap: CompactDistribution,
     /// First arrivals at the last [`GroupLap`].
-    pub(super) first: u64,
+    first: u64,
     /// One of its consumers has no latencies of its own, so those of the group are not known.
-    pub(super) is_untimed: bool,
+    is_untimed: bool,
 }
 
 /// What a group received since the last lap, and how far it is.
@@ -406,19 +384,19 @@ pub struct GroupProgress {
 }
 
 /// One consumer: what it records now, and what was collected of it.
-pub(super) struct Consumer {
-    pub(super) shard: Arc<Mutex<ArrivalShard>>,
-    pub(super) tally: ConsumerTally,
+struct Consumer {
+    shard: Arc<Mutex<ArrivalShard>>,
+    tally: ConsumerTally,
 }
 
-pub(super) struct ArrivalShard {
-    pub(super) reception: Reception,
-    pub(super) partitions: Partitions,
+struct ArrivalShard {
+    reception: Reception,
+    partitions: Partitions,
 }
 
 impl Group {
     /// Adds what one of its consumers received; `None`: it has no latencies of its own.
-    pub(super) fn add_latencies(&self, latencies: Option<CompactDistribution>) {
+    fn add_latencies(&self, latencies: Option<CompactDistribution>) {
         let mut of_group = self.latencies.lock();
         match latencies {
             Some(latencies) if !latencies.is_empty() => {
@@ -431,7 +409,7 @@ impl Group {
     }
 
     /// Ends a lap.
-    pub(super) fn lap(&self) -> GroupLap {
+    fn lap(&self) -> GroupLap {
         let arrived = *self.arrived.lock();
         let mut latencies = self.latencies.lock();
         let lap = mem::take(&mut latencies.lap);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::FailureClass;
+use super::errors::FailureClass;
 use crate::printable::printable;
 
 /// A condition that comes back within this time goes on: a broker that is asked again refuses again, and one that throttles does so in turns.

@@ -1,11 +1,17 @@
-//! The histograms that latencies are counted in (nanoseconds, three significant digits), and the timeline of acknowledgements.
+//! The histograms that latencies are counted in (nanoseconds, three significant digits), the timeline of acknowledgements, and what was acknowledged
+//! in each partition.
 //!
-//! A [`CompactDistribution`] is small enough to have many of: 7.5 KiB, instead of the 220 KiB of a [`Distribution`]. A [`Timeline`] tells how many
+//! A [`CompactDistribution`] is small enough to have many of: 7.5 KiB, instead of the 220 KiB of a [`Distribution`]. Each partition has one, in bounded
+//! memory and as far as clients know the partition of a message. A [`Timeline`] tells how many
 //! messages were acknowledged in each tenth of a second, the first and the last moment in it, and the slowest of them. Outages are found in it,
 //! and how many events made a tail.
 
-use hdrhistogram::Histogram;
+use std::sync::Arc;
 
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+use super::budget::Budget;
 use crate::limits::MAX_LATENCY_NS;
 
 /// The resolution below this value is 64 ns, finer than a send tag's tick.
@@ -260,16 +266,179 @@ impl Timeline {
     fn insert(&mut self, bin: Bin) {
         match self.bins.last_mut() {
             Some(last) if last.number() == bin.number() => last.join(bin),
-            Some(last) if last.number() > bin.number() => self.insert_before_the_last(bin),
+            // Other recorders have passed on what is later than this.
+            Some(last) if last.number() > bin.number() => {
+                match self.bins.binary_search_by_key(&bin.number(), Bin::number) {
+                    Ok(index) => self.bins[index].join(bin),
+                    Err(index) => self.bins.insert(index, bin),
+                }
+            }
             _ => self.bins.push(bin),
         }
     }
+}
 
-    /// Other recorders have passed on what is later than this.
-    fn insert_before_the_last(&mut self, bin: Bin) {
-        match self.bins.binary_search_by_key(&bin.number(), Bin::number) {
-            Ok(index) => self.bins[index].join(bin),
-            Err(index) => self.bins.insert(index, bin),
+/// Partitions of a trial that have figures of their own.
+pub const MAX_PARTITIONS: usize = 4096;
+
+/// Bytes that the latencies of all partitions may take together, in all recorders: about 2,000 distributions.
+const LATENCY_BYTES: usize = 16 << 20;
+
+/// Names a partition to an [`AckBatch`](super::AckBatch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionIndex(u32);
+
+impl PartitionIndex {
+    /// The client does not know the partition, or it has no figures of its own.
+    pub const UNKNOWN: PartitionIndex = PartitionIndex(u32::MAX);
+}
+
+/// A partition of a topic; without a number, all of the topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionName {
+    pub topic: Arc<str>,
+    pub partition: Option<u32>,
+}
+
+/// The partitions of a trial, in the order in which clients named them.
+#[derive(Debug)]
+pub struct PartitionNames {
+    known: Mutex<Vec<PartitionName>>,
+    /// Topic of each producer: for messages whose partition is not known.
+    topics: Vec<PartitionIndex>,
+    budget: Budget,
+}
+
+impl PartitionNames {
+    /// Of producers that write to these topics, one for each producer. With one topic only, its name says nothing about a message.
+    pub fn new(topic_of_producer: impl Iterator<Item = Arc<str>>) -> Self {
+        let mut names =
+            PartitionNames { known: Mutex::default(), topics: Vec::new(), budget: Budget::new(LATENCY_BYTES) };
+        names.topics = topic_of_producer.map(|topic| names.index_of(&topic, None)).collect();
+        if names.known.lock().len() < 2 {
+            names.known.lock().clear();
+            names.topics.clear();
+        }
+        names
+    }
+
+    /// Where messages are counted that are written to this partition: always the same.
+    pub fn index_of(&self, topic: &str, partition: Option<u32>) -> PartitionIndex {
+        let mut known = self.known.lock();
+        let is_it = |name: &PartitionName| name.partition == partition && *name.topic == *topic;
+        // The last ones are the likeliest: clients name the partitions of one topic after another.
+        let found = known.iter().rposition(is_it).or_else(|| {
+            let has_room = known.len() < MAX_PARTITIONS;
+            has_room.then(|| {
+                known.push(PartitionName { topic: topic.into(), partition });
+                known.len() - 1
+            })
+        });
+        found.map_or(PartitionIndex::UNKNOWN, |index| PartitionIndex(index as u32))
+    }
+
+    /// Where a message is counted whose client names `partition`.
+    #[inline]
+    pub(super) fn for_message(&self, partition: PartitionIndex, producer_index: usize) -> PartitionIndex {
+        match self.topics.get(producer_index) {
+            Some(topic) if partition == PartitionIndex::UNKNOWN => *topic,
+            _ => partition,
+        }
+    }
+}
+
+/// What one recorder knows of the partitions.
+#[derive(Debug, Default)]
+pub(super) struct PartitionShard {
+    tallies: Vec<PartitionCount>,
+    unknown: u64,
+}
+
+#[derive(Debug, Default)]
+struct PartitionCount {
+    acknowledged: u64,
+    moments: u64,
+    /// The latest of these moments.
+    last_ns: u64,
+    latency: Option<CompactDistribution>,
+    /// There was no memory for its latency.
+    is_untimed: bool,
+}
+
+impl PartitionShard {
+    /// Counts `messages` that share a latency, acknowledged at `now_ns`.
+    pub(super) fn count(
+        &mut self,
+        names: &PartitionNames,
+        partition: PartitionIndex,
+        now_ns: u64,
+        latency_ns: u64,
+        messages: u64,
+    ) {
+        if partition == PartitionIndex::UNKNOWN {
+            self.unknown += messages;
+            return;
+        }
+        let index = partition.0 as usize;
+        if self.tallies.len() <= index {
+            self.tallies.resize_with(index + 1, PartitionCount::default);
+        }
+        let tally = &mut self.tallies[index];
+        tally.acknowledged += messages;
+        if tally.last_ns != now_ns {
+            tally.last_ns = now_ns;
+            tally.moments += 1;
+        }
+        if tally.latency.is_none() && !tally.is_untimed {
+            tally.is_untimed = !names.budget.take(CompactDistribution::BYTES);
+            tally.latency = (!tally.is_untimed).then(CompactDistribution::new);
+        }
+        if let Some(latency) = &mut tally.latency {
+            latency.record_n(latency_ns, messages);
+        }
+    }
+}
+
+/// What was acknowledged, by partition: measured messages only.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Acknowledged {
+    /// Messages whose partition is not known.
+    pub unknown: u64,
+    /// Partitions that clients named, whether something was written to them or not.
+    pub partitions: Vec<PartitionTally>,
+}
+
+/// What was acknowledged in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionTally {
+    pub name: PartitionName,
+    pub acknowledged: u64,
+    /// Moments at which that became known, of each recorder.
+    pub moments: u64,
+    /// Response time in an open loop, else service time. `None`: nothing was acknowledged, or there was no memory for it.
+    pub latency: Option<CompactDistribution>,
+}
+
+impl Acknowledged {
+    /// Nothing yet.
+    pub(super) fn in_partitions(names: &PartitionNames) -> Self {
+        let tally =
+            |name: &PartitionName| PartitionTally { name: name.clone(), acknowledged: 0, moments: 0, latency: None };
+        Acknowledged { unknown: 0, partitions: names.known.lock().iter().map(tally).collect() }
+    }
+
+    pub(super) fn add(&mut self, shard: &PartitionShard) {
+        self.unknown += shard.unknown;
+        let with_messages = self.partitions.iter_mut().zip(&shard.tallies).filter(|(_, tally)| tally.acknowledged > 0);
+        for (sum, tally) in with_messages {
+            match (&mut sum.latency, &tally.latency) {
+                (Some(sum), Some(latency)) => sum.merge(latency),
+                (None, Some(latency)) if sum.acknowledged == 0 => sum.latency = Some(latency.clone()),
+                // What is not known of a part is not known of the whole.
+                _ => sum.latency = None,
+            }
+            sum.acknowledged += tally.acknowledged;
+            sum.moments += tally.moments;
         }
     }
 }

@@ -1,12 +1,17 @@
-//! What one recording thread saw since it was last asked: counts, latencies, errors by class, transactions, and response times by the part of
-//! the schedule in which messages were intended, whenever they were acknowledged.
+//! The counts of a trial. What one recording thread saw since it was last asked: messages, latencies, errors by class, transactions, and response
+//! times by the segment of the schedule in which messages were intended, whenever they were acknowledged.
+//!
+//! And each producer's window: how many of its messages await their outcome, and waiting for that to change.
 
-use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 
-use serde::{Deserialize, Serialize};
+use atomic_waker::AtomicWaker;
 
+use super::errors::Errors;
 use super::histogram::{Distribution, Timeline};
-use super::send_tag::TICK_NS;
+use super::tags::TICK_NS;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,44 +32,6 @@ impl Tally {
     /// Messages whose outcome is known.
     pub fn resolved(&self) -> u64 {
         self.acknowledged + self.failed
-    }
-}
-
-/// Failures of one class.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ErrorTally {
-    pub count: u64,
-    /// The first one's message and when it came, in nanoseconds since the trial's epoch.
-    pub first: Option<(u64, String)>,
-}
-
-/// Failures by class, in the order of [`FailureClass::ALL`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Errors([ErrorTally; FailureClass::ALL.len()]);
-
-impl Errors {
-    pub fn record(&mut self, class: FailureClass, at_ns: u64, message: impl FnOnce() -> String) {
-        let tally = &mut self.0[class as usize];
-        tally.count += 1;
-        if tally.first.is_none() {
-            tally.first = Some((at_ns, message()));
-        }
-    }
-
-    pub fn merge(&mut self, other: &Errors) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.count += theirs.count;
-            if let Some((at_ns, message)) = &theirs.first
-                && mine.first.as_ref().is_none_or(|(first, _)| at_ns < first)
-            {
-                mine.first = Some((*at_ns, message.clone()));
-            }
-        }
-    }
-
-    /// The classes that occurred.
-    pub fn iter(&self) -> impl Iterator<Item = (FailureClass, &ErrorTally)> {
-        FailureClass::ALL.into_iter().zip(&self.0).filter(|(_, tally)| tally.count > 0)
     }
 }
 
@@ -92,8 +59,8 @@ pub struct Interval {
     pub timeline: Timeline,
     /// Transactions, where producers send in some.
     pub transactions: Option<Box<Transactions>>,
-    /// Response times by part, of a schedule that changes its rate.
-    pub parts: PartResponses,
+    /// Response times by segment, of a schedule that changes its rate.
+    pub segments: SegmentResponses,
 }
 
 impl Interval {
@@ -111,7 +78,7 @@ impl Interval {
         if let Some(transactions) = &other.transactions {
             self.transactions.get_or_insert_default().merge(transactions);
         }
-        self.parts.merge(&other.parts);
+        self.segments.merge(&other.segments);
     }
 
     /// Forgets everything, keeping the memory.
@@ -128,64 +95,7 @@ impl Interval {
         if let Some(transactions) = &mut self.transactions {
             transactions.clear();
         }
-        self.parts.clear();
-    }
-}
-
-/// Why a message failed, in classes that mean the same for every broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureClass {
-    /// No answer within the client's time limit.
-    Timeout,
-    /// The client's own queue had no room.
-    QueueFull,
-    /// Larger than the client or the broker takes.
-    TooLarge,
-    /// The broker does not allow it to these credentials.
-    Authorisation,
-    /// The topic or partition is not, or no longer, there.
-    UnknownTopic,
-    /// The connection broke before the answer.
-    ConnectionLost,
-    /// The broker answered with a refusal of another kind.
-    Refused,
-    /// Another producer has taken this one's place.
-    Fenced,
-    /// Its transaction was aborted, as the scenario asks for.
-    Aborted,
-    /// The server has no room left.
-    Full,
-    /// Failed on purpose, by the null broker's script.
-    Injected,
-    /// A consumer crashed and received nothing more.
-    Crashed,
-    /// Anything else; the message of the error is in the record.
-    Other,
-}
-
-impl FailureClass {
-    pub const ALL: [FailureClass; 13] = [
-        FailureClass::Timeout,
-        FailureClass::QueueFull,
-        FailureClass::TooLarge,
-        FailureClass::Authorisation,
-        FailureClass::UnknownTopic,
-        FailureClass::ConnectionLost,
-        FailureClass::Refused,
-        FailureClass::Fenced,
-        FailureClass::Aborted,
-        FailureClass::Full,
-        FailureClass::Injected,
-        FailureClass::Crashed,
-        FailureClass::Other,
-    ];
-}
-
-/// As in a record.
-impl fmt::Display for FailureClass {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
+        self.segments.clear();
     }
 }
 
@@ -213,14 +123,14 @@ impl Transactions {
     }
 }
 
-/// The parts of a schedule, in their order and without gaps.
+/// The segments of a schedule, in their order and without gaps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PartEnds(Box<[(u64, usize)]>);
+pub struct SegmentEnds(Box<[(u64, usize)]>);
 
-impl PartEnds {
-    /// From each part's end, in nanoseconds since the trial's epoch, and the result that it belongs to.
+impl SegmentEnds {
+    /// From each segment's end, in nanoseconds since the trial's epoch, and the result that it belongs to.
     pub fn new(ends: impl Iterator<Item = (u64, usize)>) -> Self {
-        PartEnds(ends.collect())
+        SegmentEnds(ends.collect())
     }
 
     /// The result to which a message belongs that was intended at `intended_ns`, which is exact to a tick.
@@ -231,9 +141,9 @@ impl PartEnds {
     }
 }
 
-/// Response times of messages that were intended in the parts of one result.
+/// Response times of messages that were intended in the segments of one result.
 #[derive(Debug, Clone)]
-pub struct PartResponse {
+pub struct SegmentResponse {
     pub result: usize,
     pub response: Distribution,
     /// Moments of acknowledgement, as in [`Interval::moments`].
@@ -242,29 +152,23 @@ pub struct PartResponse {
     last_ns: u64,
 }
 
-impl PartResponse {
-    fn new(result: usize) -> Self {
-        PartResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 }
-    }
-}
-
 /// Response times of an interval: of few results, as most messages are acknowledged soon.
 #[derive(Debug, Clone, Default)]
-pub struct PartResponses(Vec<PartResponse>);
+pub struct SegmentResponses(Vec<SegmentResponse>);
 
-impl PartResponses {
+impl SegmentResponses {
     /// Counts `messages` that were intended at one time and acknowledged at `now_ns`.
-    pub(super) fn record(&mut self, ends: &PartEnds, now_ns: u64, response_ns: u64, messages: u64) {
+    pub(super) fn record(&mut self, ends: &SegmentEnds, now_ns: u64, response_ns: u64, messages: u64) {
         let Some(result) = ends.result_at(now_ns.saturating_sub(response_ns)) else { return };
-        let part = self.response_mut(result);
-        part.response.record_n(response_ns, messages);
-        if part.last_ns != now_ns {
-            part.last_ns = now_ns;
-            part.moments += 1;
+        let segment = self.response_mut(result);
+        segment.response.record_n(response_ns, messages);
+        if segment.last_ns != now_ns {
+            segment.last_ns = now_ns;
+            segment.moments += 1;
         }
     }
 
-    pub(super) fn merge(&mut self, other: &PartResponses) {
+    pub(super) fn merge(&mut self, other: &SegmentResponses) {
         for theirs in &other.0 {
             let mine = self.response_mut(theirs.result);
             mine.response.merge(&theirs.response);
@@ -276,42 +180,121 @@ impl PartResponses {
         self.0.clear();
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &PartResponse> {
+    pub fn iter(&self) -> impl Iterator<Item = &SegmentResponse> {
         self.0.iter()
     }
 
-    fn response_mut(&mut self, result: usize) -> &mut PartResponse {
-        let index = self.0.iter().position(|part| part.result == result).unwrap_or_else(|| {
-            self.0.push(PartResponse::new(result));
+    fn response_mut(&mut self, result: usize) -> &mut SegmentResponse {
+        let index = self.0.iter().position(|segment| segment.result == result).unwrap_or_else(|| {
+            self.0.push(SegmentResponse { result, response: Distribution::new(), moments: 0, last_ns: 0 });
             self.0.len() - 1
         });
         &mut self.0[index]
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// No producer waits.
+const NO_TARGET: u64 = u64::MAX;
 
-    #[test]
-    fn a_message_belongs_to_the_part_in_which_it_was_intended() {
-        let ends = PartEnds::new([(1_000_000, 0), (2_000_000, 1), (3_000_000, 0)].into_iter());
-        let mut responses = PartResponses::default();
-        // Intended at 0.5 ms, 1 ms (by a tick that was cut off), 1.5 ms, 2.5 ms and after the last part.
-        for (now_ns, response_ns) in
-            [(5_000_000, 4_500_000), (5_000_000, 4_000_050), (5_000_000, 3_500_000), (6_000_000, 3_500_000)]
-        {
-            responses.record(&ends, now_ns, response_ns, 10);
+/// Counts one producer's messages handed over and resolved. Padded to a cache line: neighbours are written by other
+/// threads.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Window {
+    submitted: AtomicU64,
+    /// Messages of the warm-up among them.
+    warm_up: AtomicU64,
+    resolved: AtomicU64,
+    awaited: AtomicU64,
+    waker: AtomicWaker,
+}
+
+impl Window {
+    /// The producer hands over `count` messages. Only its own task calls this, before the client can resolve them.
+    #[inline]
+    pub fn submit(&self, count: u64) {
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.submitted.store(submitted + count, Ordering::Release);
+    }
+
+    /// Of the messages handed over so far, so many belong to the warm-up. Only the producer's own task calls this.
+    pub fn set_warm_up(&self, count: u64) {
+        self.warm_up.store(count, Ordering::Release);
+    }
+
+    /// Messages of the warm-up handed over so far.
+    pub fn warm_up(&self) -> u64 {
+        self.warm_up.load(Ordering::Acquire)
+    }
+
+    /// The last `count` messages were not handed over after all.
+    pub fn withdraw(&self, count: u64) {
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.submitted.store(submitted - count, Ordering::Release);
+    }
+
+    /// Messages handed over so far.
+    #[inline]
+    pub fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// `count` messages have their outcome.
+    #[inline]
+    pub fn resolve(&self, count: u64) {
+        // SeqCst on both counters: either this sees the waiter's target, or the waiter sees this count.
+        let resolved = self.resolved.fetch_add(count, Ordering::SeqCst) + count;
+        if self.awaited.load(Ordering::SeqCst) <= resolved {
+            self.waker.wake();
         }
-        responses.record(&ends, 9_000_000, 1_000_000, 10);
-        let found: Vec<_> =
-            responses.iter().map(|part| (part.result, part.response.histogram().len(), part.moments)).collect();
-        assert_eq!(found, [(0, 30, 3), (1, 20, 1)]);
-        let mut sum = responses.clone();
-        sum.merge(&responses);
-        assert_eq!(sum.iter().map(|part| part.response.histogram().len()).sum::<u64>(), 100);
-        let mut none = PartResponses::default();
-        none.record(&PartEnds::default(), 5, 1, 1);
-        assert_eq!(none.iter().count(), 0);
+    }
+
+    /// Messages whose outcome is known.
+    #[inline]
+    pub fn resolved(&self) -> u64 {
+        self.resolved.load(Ordering::SeqCst)
+    }
+
+    /// Messages handed over whose outcome is not known.
+    pub fn in_flight(&self) -> u64 {
+        let resolved = self.resolved();
+        self.submitted().saturating_sub(resolved)
+    }
+
+    /// Resolves when `target` messages have their outcome (true) or `stopped` is set and [`Window::wake`] called (false).
+    pub async fn resolved_reaches(&self, target: u64, stopped: &AtomicBool) -> bool {
+        if self.resolved() >= target {
+            return true;
+        }
+        let reached = poll_fn(|context| {
+            self.waker.register(context.waker());
+            self.awaited.store(target, Ordering::SeqCst);
+            if self.resolved() >= target {
+                Poll::Ready(true)
+            } else if stopped.load(Ordering::SeqCst) {
+                Poll::Ready(false)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        self.awaited.store(NO_TARGET, Ordering::SeqCst);
+        reached
+    }
+
+    /// Wakes the waiting producer to check again.
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 }
+
+impl Default for Window {
+    fn default() -> Self {
+        let [submitted, warm_up, resolved] = [0; 3].map(AtomicU64::new);
+        Window { submitted, warm_up, resolved, awaited: AtomicU64::new(NO_TARGET), waker: AtomicWaker::new() }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/measure/interval.rs"]
+mod tests;

@@ -1,15 +1,18 @@
 //! What one share of a scenario knows of single messages: those that its producers had acknowledged, and those that its consumers
 //! received, from its own producers or those of other shares. Only all shares together show what was lost.
+//!
+//! A set of sequence numbers is kept as text: chunk by chunk, full and empty ones as runs.
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
+use super::budget::Budget;
 use super::reception::SubscriptionIndex;
-use super::sequences::SequenceSet;
-use super::stored_set::{StoredSet, union};
-use super::verification::{GroupAccount, Verification, compare};
+use super::verification::{CHUNK_WORDS, Chunk, GroupAccount, SequenceSet, Sets, Verification, compare};
 
 /// The messages of one share. Producers are numbered over all shares.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,7 +62,7 @@ pub struct MergedGroup {
 impl Verification {
     /// What was acknowledged, and what arrived at each group, by producer.
     pub fn stored(&self) -> (Vec<StoredSet>, Vec<Vec<StoredSet>>) {
-        let stored = |sets: &super::verification::Sets| sets.iter().map(|set| set.lock().store()).collect();
+        let stored = |sets: &Sets| sets.iter().map(|set| set.lock().store()).collect();
         (stored(&self.acknowledged), self.arrived.iter().map(stored).collect())
     }
 }
@@ -111,7 +114,7 @@ fn united<'a>(sets: impl Iterator<Item = Option<&'a StoredSet>>) -> Result<(Sequ
 fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, producer: usize) -> u64 {
     let of_group = || shares.iter().map(|share| &share.groups[group]).filter(|group| group.has_consumers);
     let next = latest(of_group().filter_map(|group| group.next_offsets.get(topic)));
-    let partitions: Vec<usize> = match unreached(shares, topic, &next) {
+    let partitions: Vec<usize> = match unreached_by(shares, topic, &next) {
         Some(unreached) => unreached,
         None if of_group().count() > 0 && of_group().all(|group| group.was_offered_all) => Vec::new(),
         None => (0..next.len().max(1)).collect(),
@@ -127,16 +130,21 @@ fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, produce
 }
 
 /// The partitions whose end was not reached; `None`: the ends are not known.
-fn unreached(shares: &[Arc<MessageSets>], topic: usize, next: &[u64]) -> Option<Vec<usize>> {
+fn unreached_by(shares: &[Arc<MessageSets>], topic: usize, next: &[u64]) -> Option<Vec<usize>> {
     let topics = || shares.iter().filter_map(|share| share.topics.get(topic));
     let ends = latest(topics().filter_map(|topic| topic.ends.as_ref()));
+    let start = |partition| topics().map(|topic| topic.starts.get(partition).copied().unwrap_or(0)).min().unwrap_or(0);
+    let starts: Vec<u64> = (0..ends.len()).map(start).collect();
+    (!ends.is_empty()).then(|| unreached(&starts, &ends, next).collect())
+}
+
+/// The partitions whose end was not reached, by their end offsets before the load and when consumers stopped, and by the offset after the last message
+/// that was received in each.
+pub fn unreached(starts: &[u64], ends: &[u64], next: &[u64]) -> impl Iterator<Item = usize> {
     let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
-    let start = |partition| topics().map(|topic| at(&topic.starts, partition)).min().unwrap_or(0);
-    let is_unreached = |partition: &usize| {
-        let end = ends[*partition];
-        at(next, *partition) < end && start(*partition) != end
-    };
-    (!ends.is_empty()).then(|| (0..ends.len()).filter(is_unreached).collect())
+    let is_unreached =
+        move |partition: &usize| at(next, *partition) < ends[*partition] && at(starts, *partition) != ends[*partition];
+    (0..ends.len()).filter(is_unreached)
 }
 
 /// The largest offset of each partition.
@@ -146,6 +154,142 @@ fn latest<'a>(offsets: impl Iterator<Item = &'a Vec<u64>>) -> Vec<u64> {
         latest.iter_mut().zip(offsets).for_each(|(latest, offset)| *latest = (*latest).max(*offset));
         latest
     })
+}
+
+const UNTOUCHED: u8 = 0;
+const FULL: u8 = 1;
+const PARTIAL: u8 = 2;
+
+/// A set of one producer's sequence numbers, to be kept and read again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StoredSet {
+    /// Numbers are in chunks of 1024. All chunks before this one are full, or were given up.
+    first_chunk: u64,
+    /// All chunks before this one may have been given up: what they held is not known.
+    given_up_until: u64,
+    /// Numbers that were marked, and attempts to mark one that had been given up.
+    marked: u64,
+    unknown: u64,
+    /// The chunks from the first on, in base64. Each is a byte and what follows it: 0 and 1 stand for as many empty or full chunks as
+    /// the next four bytes say (little-endian), 2 for a chunk whose 1024 bits follow.
+    chunks: String,
+}
+
+impl SequenceSet {
+    fn store(&self) -> StoredSet {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut run: Option<(u8, u32)> = None;
+        let end_run = |run: &mut Option<(u8, u32)>, bytes: &mut Vec<u8>| {
+            if let Some((kind, count)) = run.take() {
+                bytes.push(kind);
+                bytes.extend(count.to_le_bytes());
+            }
+        };
+        for chunk in &self.chunks {
+            let kind = match chunk {
+                Chunk::Untouched => UNTOUCHED,
+                Chunk::Full => FULL,
+                Chunk::Partial { bits, .. } => {
+                    end_run(&mut run, &mut bytes);
+                    bytes.push(PARTIAL);
+                    bytes.extend(bits.iter().flat_map(|word| word.to_le_bytes()));
+                    continue;
+                }
+            };
+            match &mut run {
+                Some((of, count)) if *of == kind => *count += 1,
+                _ => {
+                    end_run(&mut run, &mut bytes);
+                    run = Some((kind, 1));
+                }
+            }
+        }
+        end_run(&mut run, &mut bytes);
+        StoredSet {
+            first_chunk: self.first_chunk,
+            given_up_until: self.given_up_until,
+            marked: self.marked,
+            unknown: self.unknown,
+            chunks: STANDARD.encode(bytes),
+        }
+    }
+}
+
+impl StoredSet {
+    /// Whether nothing was ever marked.
+    pub fn is_empty(&self) -> bool {
+        self.marked + self.unknown == 0
+    }
+
+    /// # Errors
+    /// When the text is not one that [`SequenceSet::store`] makes.
+    fn restore(&self) -> Result<SequenceSet, String> {
+        let damaged = |_| "a set of sequence numbers is damaged".to_owned();
+        let bytes = STANDARD.decode(&self.chunks).map_err(|error| damaged(error.to_string()))?;
+        let mut set = SequenceSet::new(Budget::new(0));
+        let mut rest = bytes.as_slice();
+        while let Some((kind, after)) = rest.split_first() {
+            let cut_off = || damaged(String::new());
+            match *kind {
+                PARTIAL => {
+                    let (bits, after) = after.split_at_checked(CHUNK_WORDS * 8).ok_or_else(cut_off)?;
+                    set.chunks.push_back(partial(bits));
+                    rest = after;
+                }
+                kind @ (UNTOUCHED | FULL) => {
+                    let (count, after) = after.split_first_chunk().ok_or_else(cut_off)?;
+                    let chunk = || if kind == FULL { Chunk::Full } else { Chunk::Untouched };
+                    set.chunks.extend((0..u32::from_le_bytes(*count)).map(|_| chunk()));
+                    rest = after;
+                }
+                _ => return Err(cut_off()),
+            }
+        }
+        set.first_chunk = self.first_chunk;
+        (set.given_up_until, set.marked, set.unknown) = (self.given_up_until, self.marked, self.unknown);
+        Ok(set)
+    }
+}
+
+fn partial(bytes: &[u8]) -> Chunk {
+    let mut bits = Box::new([0; CHUNK_WORDS]);
+    for (word, bytes) in bits.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    let missing = bits.iter().map(|word| word.count_zeros()).sum();
+    Chunk::Partial { bits, missing }
+}
+
+/// All numbers of `sets`, and how many are in several of them: a number in three sets counts twice.
+fn union(sets: &[SequenceSet]) -> (SequenceSet, u64) {
+    let known_from = sets.iter().map(|set| set.given_up_until).max().unwrap_or(0);
+    let end = sets.iter().map(SequenceSet::end).max().unwrap_or(0);
+    let before = sets.iter().map(|set| set.marked - set.marked_from(known_from));
+    let mut all = SequenceSet::new(Budget::new(0));
+    (all.first_chunk, all.given_up_until) = (known_from, known_from);
+    (all.marked, all.unknown) = (before.sum(), sets.iter().map(|set| set.unknown).sum());
+    let mut repeated = 0;
+    for number in known_from..end {
+        let mut bits = Box::new([0u64; CHUNK_WORDS]);
+        let mut marks = 0;
+        for set in sets {
+            let of_set = set.bits(number);
+            for (index, word) in bits.iter_mut().enumerate() {
+                marks += u64::from(of_set.word(index).count_ones());
+                *word |= of_set.word(index);
+            }
+        }
+        let missing: u32 = bits.iter().map(|word| word.count_zeros()).sum();
+        let count = u64::from(bits.iter().map(|word| word.count_ones()).sum::<u32>());
+        all.marked += count;
+        repeated += marks - count;
+        all.chunks.push_back(match (missing, count) {
+            (0, _) => Chunk::Full,
+            (_, 0) => Chunk::Untouched,
+            _ => Chunk::Partial { bits, missing },
+        });
+    }
+    (all, repeated)
 }
 
 #[cfg(test)]

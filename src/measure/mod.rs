@@ -10,37 +10,32 @@ mod arrivals;
 mod budget;
 mod clock;
 mod condition;
+mod errors;
 mod histogram;
 pub mod host;
 mod interval;
 mod message_sets;
-mod partitions;
 mod reception;
-mod send_tag;
-mod sequences;
-mod stored_set;
-mod trace_header;
+mod tags;
 mod verification;
-mod window;
 
 pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use budget::Budget;
 pub use clock::Clock;
 pub use condition::{Condition, ConditionKind, Conditions, Subject, SubjectKind};
-pub use histogram::{BIN_NS, Bin, CompactDistribution, Distribution, Slowest, Timeline};
-pub use interval::{
-    ErrorTally, Errors, FailureClass, Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions,
+pub use errors::{ErrorTally, Errors, FailureClass};
+pub use histogram::{
+    Acknowledged, BIN_NS, Bin, CompactDistribution, Distribution, MAX_PARTITIONS, PartitionIndex, PartitionName,
+    PartitionNames, PartitionTally, Slowest, Timeline,
 };
-pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
-pub use partitions::{
-    Acknowledged, MAX_PARTITIONS, Order, PARTITION_BYTES, PartitionIndex, PartitionName, PartitionNames,
-    PartitionTally, Partitions, UNORDERED_PARTITION,
+pub use interval::{Interval, SegmentEnds, SegmentResponse, SegmentResponses, Tally, Transactions, Window};
+pub use message_sets::{GroupSets, MergedGroup, MessageSets, StoredSet, TopicSets, merge_groups, unreached};
+pub use reception::{
+    Arrived, ConsumerTally, Details, NoDetails, Order, PARTITION_BYTES, Partitions, Received, Reception,
+    SubscriptionIndex, UNORDERED_PARTITION,
 };
-pub use reception::{Arrived, ConsumerTally, Details, NoDetails, Received, Reception, SubscriptionIndex};
-pub use send_tag::{MAX_PRODUCERS, SendRun, SendRuns, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
-pub use sequences::Mark;
-pub use stored_set::StoredSet;
-pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
-pub use verification::{GroupAccount, Span, Verification};
-pub use window::Window;
+pub use tags::{
+    MAX_PRODUCERS, Opened, SendRun, SendRuns, SendTag, TICK_NS, TRACE_HEADER_BYTES, TraceHeader, UNKNOWN_SEQUENCE,
+};
+pub use verification::{GroupAccount, Mark, Span, Verification};

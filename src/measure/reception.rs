@@ -1,11 +1,15 @@
-//! What arrived: one message, the counts and latencies of many, and what single consumers received.
+//! What arrived: one message, the counts and latencies of many, and what single consumers received; and how far a consumer has come in each
+//! partition.
 //!
-//! The latter is added up once a second from what the consumers' recorders hold, so that a message costs nothing more.
+//! What single consumers received is added up once a second from what their recorders hold, so that a message costs nothing more.
+//! Of each partition, a consumer keeps the next offset and each producer's latest message, in bounded memory. The broker promises order only
+//! within a partition, so it is checked per partition and producer.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::AddAssign;
 
+use super::budget::Budget;
 use super::histogram::{CompactDistribution, Distribution, Timeline};
 
 /// A message that arrived.
@@ -15,7 +19,7 @@ pub struct Received<'a> {
     /// The engine's trace header, if the message carries one beside its payload.
     pub trace_header: Option<&'a [u8]>,
     /// Counted from 0 per topic: the broker promises order only within a partition;
-    /// [`UNORDERED_PARTITION`](super::UNORDERED_PARTITION): it promises none.
+    /// [`UNORDERED_PARTITION`]: it promises none.
     pub partition: u32,
     /// 0 from a broker without offsets.
     pub offset: u64,
@@ -157,7 +161,7 @@ pub struct ConsumerTally {
     pub subscription: SubscriptionIndex,
     /// Which of its group's members on the topic it is, from 0.
     pub member: usize,
-    /// As [`Arrived::consumed`](super::Arrived::consumed).
+    /// As [`Arrived::consumed`].
     pub consumed: u64,
     /// Messages that arrived inside the measured window: for the first time, where that is verified.
     pub in_window: u64,
@@ -195,3 +199,121 @@ impl ConsumerTally {
         Some(latencies)
     }
 }
+
+/// The partition of messages for which the broker promises no order: none of them is ever found reordered.
+pub const UNORDERED_PARTITION: u32 = u32::MAX;
+
+/// Bytes that the tables of all consumers of a trial may take together.
+pub const PARTITION_BYTES: usize = 64 << 20;
+
+/// How a message lies in the order of its producer's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Kept,
+    /// A later message of the same producer came before it in the same partition.
+    Broken,
+    /// The broker promises none.
+    NotPromised,
+    /// Not checked: the memory budget was used up.
+    Unchecked,
+}
+
+/// One consumer's partitions. A partition is read by one consumer of a group at a time.
+#[derive(Debug)]
+pub struct Partitions {
+    partitions: Vec<Partition>,
+    budget: Budget,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    /// The offset after the last message that was received.
+    next_offset: u64,
+    /// The sequence after the latest message of each producer; 0: none came.
+    next_sequences: Vec<u64>,
+}
+
+impl Partitions {
+    pub fn new(budget: Budget) -> Self {
+        Partitions { partitions: Vec::new(), budget }
+    }
+
+    /// A message was received at `offset` of `partition` that does not show its producer's order: a repetition, a damaged
+    /// message, or a message of another program.
+    #[inline]
+    pub fn pass(&mut self, partition: u32, offset: u64) {
+        if partition != UNORDERED_PARTITION && self.has_partition(partition as usize) {
+            let partition = &mut self.partitions[partition as usize];
+            partition.next_offset = partition.next_offset.max(offset + 1);
+        }
+    }
+
+    /// A message arrived for the first time, at `offset` of `partition`.
+    #[inline]
+    pub fn arrived(&mut self, partition: u32, offset: u64, producer: u32, sequence: u64) -> Order {
+        if partition == UNORDERED_PARTITION {
+            return Order::NotPromised;
+        }
+        let (index, producer) = (partition as usize, producer as usize);
+        let is_known = self.partitions.get(index).is_some_and(|partition| producer < partition.next_sequences.len());
+        let has_entry = is_known || self.has_partition(index) && self.has_producer(index, producer);
+        if !has_entry {
+            self.pass(partition, offset);
+            return Order::Unchecked;
+        }
+        let partition = &mut self.partitions[index];
+        partition.next_offset = partition.next_offset.max(offset + 1);
+        let (latest, next) = (&mut partition.next_sequences[producer], sequence + 1);
+        if next < *latest {
+            return Order::Broken;
+        }
+        *latest = next;
+        Order::Kept
+    }
+
+    /// The offset after the last message of `partition` that was received; 0: none was.
+    pub fn next_offset(&self, partition: u32) -> u64 {
+        self.partitions.get(partition as usize).map_or(0, |partition| partition.next_offset)
+    }
+
+    /// The sequence after the producer's latest message in `partition`; 0: none came.
+    pub fn next_sequence(&self, partition: u32, producer: u32) -> u64 {
+        let partition = self.partitions.get(partition as usize);
+        partition.and_then(|partition| partition.next_sequences.get(producer as usize)).copied().unwrap_or(0)
+    }
+
+    /// Partitions that may have been seen are numbered below it.
+    pub fn count(&self) -> u32 {
+        self.partitions.len() as u32
+    }
+
+    /// Adds the partition, as far as the budget allows.
+    #[inline]
+    fn has_partition(&mut self, partition: usize) -> bool {
+        if self.partitions.len() <= partition {
+            let missing = partition + 1 - self.partitions.len();
+            if !self.budget.take(missing.saturating_mul(size_of::<Partition>())) {
+                return false;
+            }
+            self.partitions.resize_with(partition + 1, Partition::default);
+        }
+        true
+    }
+
+    /// Adds the producer to the partition, as far as the budget allows.
+    fn has_producer(&mut self, partition: usize, producer: usize) -> bool {
+        let sequences = &mut self.partitions[partition].next_sequences;
+        let wanted = (producer + 1).next_power_of_two().max(sequences.len());
+        let missing = wanted - sequences.len();
+        if !self.budget.take(missing.saturating_mul(size_of::<u64>())) {
+            return false;
+        }
+        sequences.reserve_exact(missing);
+        sequences.resize(wanted, 0);
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/measure/reception.rs"]
+mod tests;

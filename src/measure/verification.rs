@@ -1,14 +1,18 @@
 //! Finds lost, unread and duplicated messages at full speed and in bounded memory.
 //!
 //! Each producer numbers its messages from 0. What was acknowledged is one set of numbers for each producer, what arrived is
-//! one for each producer and group; the account is made by comparing them. See [`super::sequences`] for what they cost.
+//! one for each producer and group; the account is made by comparing them.
+//!
+//! Numbers mostly come in order. They are marked in chunks of 1024. A chunk that is full keeps no bits, and full chunks at the front keep nothing
+//! at all, so only gaps cost memory (128 B a chunk). Sets share a budget. When it is exceeded, a set that needs more gives up its
+//! oldest chunks: from then on it does not know which of their numbers it holds.
 
+use std::collections::VecDeque;
 use std::ops::AddAssign;
 
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::sequences::{CHUNK_SEQUENCES, CHUNK_WORDS, Mark, SequenceSet};
 
 /// Bytes that the sets of one trial may take together for each group, unless it has so many producers that two chunks for
 /// each set need more.
@@ -134,22 +138,22 @@ impl Verification {
 
     /// Messages of this process's producers that were acknowledged.
     pub fn acknowledged(&self) -> u64 {
-        self.acknowledged.iter().map(|set| set.lock().marked()).sum()
+        self.acknowledged.iter().map(|set| set.lock().marked).sum()
     }
 }
 
 /// The account of one producer's messages and one group.
 pub(super) fn compare(acknowledged: &SequenceSet, arrived: &SequenceSet, passed_until: u64) -> GroupAccount {
-    let known_from = acknowledged.known_from().max(arrived.known_from());
+    let known_from = acknowledged.given_up_until.max(arrived.given_up_until);
     let mut account = GroupAccount {
-        saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
+        saturated: known_from > 0 || acknowledged.unknown + arrived.unknown > 0,
         ..GroupAccount::default()
     };
     if account.saturated {
-        let before = |set: &SequenceSet| set.marked() - set.marked_from(known_from);
-        account.undecided = (before(acknowledged) + acknowledged.unknown()).saturating_sub(before(arrived));
+        let before = |set: &SequenceSet| set.marked - set.marked_from(known_from);
+        account.undecided = (before(acknowledged) + acknowledged.unknown).saturating_sub(before(arrived));
     }
-    let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
+    let first = known_from.max(acknowledged.first_chunk.min(arrived.first_chunk));
     for chunk in first..acknowledged.end().max(arrived.end()) {
         let (acknowledged, arrived) = (acknowledged.bits(chunk), arrived.bits(chunk));
         for index in 0..CHUNK_WORDS {
@@ -173,6 +177,236 @@ fn below(limit: u64, begin: u64) -> u64 {
         0 => 0,
         count if count < 64 => (1 << count) - 1,
         _ => u64::MAX,
+    }
+}
+
+const CHUNK_SEQUENCES: u64 = 1024;
+pub(super) const CHUNK_WORDS: usize = (CHUNK_SEQUENCES / 64) as usize;
+const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<u64>();
+const PLACE_BYTES: usize = size_of::<Chunk>();
+
+/// Chunks with bits that a set keeps whatever the others have taken: those in which a stream without gaps goes on.
+const MIN_CHUNKS: usize = 2;
+
+/// How many chunks a number may be ahead of all others: further ahead, no producer can have got.
+const FURTHEST_AHEAD: usize = 1 << 22;
+
+/// What marking a number found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It was not in the set.
+    First,
+    /// It was in the set.
+    Repeated,
+    /// Its chunk was given up, so that it may have been in the set or not.
+    Unknown,
+}
+
+/// The set of one producer's numbers that were acknowledged, or that arrived at one group.
+pub(super) struct SequenceSet {
+    /// Number of the first chunk in `chunks`: all before it are full or given up.
+    pub(super) first_chunk: u64,
+    /// All chunks before this one may have been given up; 0: none was. From here on the set knows what it holds.
+    pub(super) given_up_until: u64,
+    pub(super) chunks: VecDeque<Chunk>,
+    partial: usize,
+    budget: Budget,
+    /// Numbers that were marked for the first time.
+    pub(super) marked: u64,
+    /// Numbers that were marked after their chunk had been given up: for the first time or again.
+    pub(super) unknown: u64,
+}
+
+pub(super) enum Chunk {
+    Untouched,
+    Partial { bits: Box<[u64; CHUNK_WORDS]>, missing: u32 },
+    Full,
+}
+
+impl SequenceSet {
+    /// An empty set.
+    pub(super) fn new(budget: Budget) -> Self {
+        SequenceSet {
+            first_chunk: 0,
+            given_up_until: 0,
+            chunks: VecDeque::new(),
+            partial: 0,
+            budget,
+            marked: 0,
+            unknown: 0,
+        }
+    }
+
+    /// Marks one number.
+    #[inline]
+    pub(super) fn mark(&mut self, sequence: u64) -> Mark {
+        let bit = sequence % CHUNK_SEQUENCES;
+        let (word, mask) = ((bit / 64) as usize, 1u64 << (bit % 64));
+        let number = sequence / CHUNK_SEQUENCES;
+        if number < self.first_chunk {
+            return self.past(number, 1);
+        }
+        let Some(index) = self.reach(number) else {
+            self.unknown += 1;
+            return Mark::Unknown;
+        };
+        let Chunk::Partial { bits, missing } = &mut self.chunks[index] else { return Mark::Repeated };
+        if bits[word] & mask != 0 {
+            return Mark::Repeated;
+        }
+        bits[word] |= mask;
+        *missing -= 1;
+        self.marked += 1;
+        if *missing == 0 {
+            self.fill(index);
+        }
+        Mark::First
+    }
+
+    /// Marks all numbers from `begin` up to, without, `end`.
+    pub(super) fn mark_all(&mut self, begin: u64, end: u64) {
+        let mut begin = begin;
+        while begin < end {
+            let number = begin / CHUNK_SEQUENCES;
+            let stop = end.min((number + 1) * CHUNK_SEQUENCES);
+            self.mark_within(number, begin % CHUNK_SEQUENCES, stop - begin);
+            begin = stop;
+        }
+    }
+
+    /// Marks `count` numbers of one chunk, from its `offset`th on.
+    fn mark_within(&mut self, number: u64, offset: u64, count: u64) {
+        if number < self.first_chunk {
+            self.past(number, count);
+            return;
+        }
+        let Some(index) = self.reach(number) else {
+            self.unknown += count;
+            return;
+        };
+        let Chunk::Partial { bits, missing } = &mut self.chunks[index] else { return };
+        let (mut at, until) = (offset, offset + count);
+        while at < until {
+            let (word, shift) = ((at / 64) as usize, at % 64);
+            let length = (64 - shift).min(until - at);
+            let mask = u64::MAX >> (64 - length) << shift;
+            let new = (mask & !bits[word]).count_ones();
+            bits[word] |= mask;
+            *missing -= new;
+            self.marked += u64::from(new);
+            at += length;
+        }
+        if *missing == 0 {
+            self.fill(index);
+        }
+    }
+
+    /// What is known of `count` numbers of a chunk before the first that is kept.
+    fn past(&mut self, number: u64, count: u64) -> Mark {
+        if number >= self.given_up_until {
+            return Mark::Repeated;
+        }
+        self.unknown += count;
+        Mark::Unknown
+    }
+
+    /// Where the chunk is, with bits unless it is full; `None`: no producer can have got so far.
+    #[inline]
+    fn reach(&mut self, number: u64) -> Option<usize> {
+        let mut index = (number - self.first_chunk) as usize;
+        if index >= self.chunks.len() {
+            // So that a table is not made as long as a number claims.
+            if index - self.chunks.len() > FURTHEST_AHEAD {
+                return None;
+            }
+            self.budget.overdraw((index + 1 - self.chunks.len()) * PLACE_BYTES);
+            self.chunks.resize_with(index + 1, || Chunk::Untouched);
+        }
+        if let Chunk::Untouched = self.chunks[index] {
+            let bits = Box::new([0; CHUNK_WORDS]);
+            self.chunks[index] = Chunk::Partial { bits, missing: CHUNK_SEQUENCES as u32 };
+            self.partial += 1;
+            self.budget.overdraw(CHUNK_BYTES);
+            while index > 0 && self.has_more_than_its_least() && self.budget.is_overdrawn() {
+                index -= self.give_up_the_oldest();
+            }
+        }
+        Some(index)
+    }
+
+    fn has_more_than_its_least(&self) -> bool {
+        self.partial > MIN_CHUNKS || self.chunks.len() * PLACE_BYTES > MIN_CHUNKS * CHUNK_BYTES
+    }
+
+    fn fill(&mut self, index: usize) {
+        self.chunks[index] = Chunk::Full;
+        self.partial -= 1;
+        self.budget.give_back(CHUNK_BYTES);
+        self.let_go_of_full_chunks();
+    }
+
+    fn let_go_of_full_chunks(&mut self) -> usize {
+        let full = self.chunks.iter().take_while(|chunk| matches!(chunk, Chunk::Full)).count();
+        self.chunks.drain(..full);
+        self.first_chunk += full as u64;
+        self.budget.give_back(full * PLACE_BYTES);
+        full
+    }
+
+    /// Gives up the oldest chunk; returns how many are no longer kept, with the full ones after it.
+    fn give_up_the_oldest(&mut self) -> usize {
+        let Some(chunk) = self.chunks.pop_front() else { return 0 };
+        self.budget.give_back(PLACE_BYTES);
+        if let Chunk::Partial { .. } = chunk {
+            self.partial -= 1;
+            self.budget.give_back(CHUNK_BYTES);
+        }
+        self.first_chunk += 1;
+        self.given_up_until = self.first_chunk;
+        1 + self.let_go_of_full_chunks()
+    }
+
+    /// The chunk after the last one of which anything is held.
+    pub(super) fn end(&self) -> u64 {
+        self.first_chunk + self.chunks.len() as u64
+    }
+
+    /// A chunk's bits; of chunks from [`SequenceSet::given_up_until`] on.
+    pub(super) fn bits(&self, number: u64) -> Bits<'_> {
+        match number.checked_sub(self.first_chunk).map(|index| self.chunks.get(index as usize)) {
+            None | Some(Some(Chunk::Full)) => Bits::All,
+            Some(Some(Chunk::Partial { bits, .. })) => Bits::Some(bits),
+            Some(Some(Chunk::Untouched)) | Some(None) => Bits::None,
+        }
+    }
+
+    /// Numbers marked in chunk `from` and later ones.
+    pub(super) fn marked_from(&self, from: u64) -> u64 {
+        let full = self.first_chunk.saturating_sub(from) * CHUNK_SEQUENCES;
+        let kept = (from.max(self.first_chunk)..self.end()).map(|number| match self.bits(number) {
+            Bits::None => 0,
+            Bits::Some(bits) => bits.iter().map(|word| u64::from(word.count_ones())).sum(),
+            Bits::All => CHUNK_SEQUENCES,
+        });
+        full + kept.sum::<u64>()
+    }
+}
+
+/// What a set holds of one chunk.
+#[derive(Clone, Copy)]
+pub(super) enum Bits<'a> {
+    None,
+    Some(&'a [u64; CHUNK_WORDS]),
+    All,
+}
+
+impl Bits<'_> {
+    pub(super) fn word(self, index: usize) -> u64 {
+        match self {
+            Bits::None => 0,
+            Bits::Some(bits) => bits[index],
+            Bits::All => u64::MAX,
+        }
     }
 }
 

@@ -3,8 +3,6 @@
 //! Producers append commands to the write buffer, and write to the socket at once where that is worth a system call. A task
 //! writes the rest, reads responses, and opens a lost connection again.
 
-mod serving;
-
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +10,19 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::backoff::Backoff;
 use super::transport::{ReadBuffer, Transport, WriteBuffer};
 
 /// While responses are outstanding, fewer bytes than this wait for the task, which writes everything at its next turn.
 const WRITE_AT_ONCE: usize = 8 << 10;
+
+/// After a failed write, how long the server may take to say why it closes the connection.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
+
+/// The interval of heartbeats on a connection without any.
+const NO_HEARTBEAT: Duration = Duration::from_secs(3600);
 
 /// What a protocol adds to a publishing connection.
 pub trait Protocol: Sized + Send + Sync + 'static {
@@ -133,7 +138,7 @@ impl<P: Protocol> PublishingConnection<P> {
         let state = State { transport, write_buffer, lost: None, protocol: state, blocked: false, queue_full_ns: 0 };
         let (work, capacity) = (Notify::new(), Notify::new());
         let session = Arc::new(Session { protocol, state: Mutex::new(state), work, capacity });
-        let task = tokio::spawn(P::watched(serving::keep(session.clone(), served))).abort_handle();
+        let task = tokio::spawn(P::watched(serve_until_aborted(session.clone(), served))).abort_handle();
         PublishingConnection { session, task }
     }
 
@@ -142,25 +147,12 @@ impl<P: Protocol> PublishingConnection<P> {
     }
 
     /// Lets `write` append commands as soon as the connection has capacity. A lost connection may take until `reconnect`
-    /// after its loss to come back.
+    /// after its loss to come back. What is lost is not waited for if it `is_replaced` by something else.
     ///
     /// # Errors
-    /// When the connection, or what `write` needs of it, is lost for longer.
+    /// When the connection, or what `write` needs of it, is lost for longer, or is replaced.
     #[inline]
     pub async fn submit<T>(
-        &self,
-        reconnect: Duration,
-        write: impl FnMut(&P, &mut P::State, &mut Vec<u8>) -> Offer<T, P::Error>,
-    ) -> Result<T, P::Error> {
-        self.submit_unless(|| false, reconnect, write).await
-    }
-
-    /// As [`PublishingConnection::submit`], but does not wait for what is lost if it `is_replaced` by something else.
-    ///
-    /// # Errors
-    /// As [`PublishingConnection::submit`], and when what is lost is replaced.
-    #[inline]
-    pub async fn submit_unless<T>(
         &self,
         is_replaced: impl Fn() -> bool,
         reconnect: Duration,
@@ -169,11 +161,11 @@ impl<P: Protocol> PublishingConnection<P> {
         self.wait(is_replaced, reconnect, || self.session.offer(&mut write)).await
     }
 
-    /// Waits as [`PublishingConnection::submit_unless`] until something can be appended and `check` finds nothing lost, and appends
+    /// Waits as [`PublishingConnection::submit`] until something can be appended and `check` finds nothing lost, and appends
     /// nothing.
     ///
     /// # Errors
-    /// As [`PublishingConnection::submit_unless`].
+    /// As [`PublishingConnection::submit`].
     pub async fn ready(
         &self,
         is_replaced: impl Fn() -> bool,
@@ -191,14 +183,7 @@ impl<P: Protocol> PublishingConnection<P> {
     /// What `check` finds, if something can be appended now.
     pub fn offer_now<T>(&self, check: impl FnOnce(&P::State) -> T) -> Offer<T, P::Error> {
         let mut state = self.session.state();
-        if state.transport.is_none() {
-            return state.lost.clone().map_or(Offer::Full, Offer::Lost);
-        }
-        if state.write_buffer.unwritten() > P::MAX_UNWRITTEN {
-            state.blocked = true;
-            return Offer::Full;
-        }
-        Offer::Taken(check(&state.protocol))
+        state.refusal().unwrap_or_else(|| Offer::Taken(check(&state.protocol)))
     }
 
     #[inline]
@@ -266,6 +251,18 @@ impl<P: Protocol> Drop for PublishingConnection<P> {
     }
 }
 
+impl<P: Protocol> State<P> {
+    /// Why nothing can be appended now, if that is so.
+    #[inline]
+    fn refusal<T>(&mut self) -> Option<Offer<T, P::Error>> {
+        if self.transport.is_none() {
+            return Some(self.lost.clone().map_or(Offer::Full, Offer::Lost));
+        }
+        self.blocked |= self.write_buffer.unwritten() > P::MAX_UNWRITTEN;
+        (self.write_buffer.unwritten() > P::MAX_UNWRITTEN).then_some(Offer::Full)
+    }
+}
+
 impl<P: Protocol> Session<P> {
     pub fn state(&self) -> MutexGuard<'_, State<P>> {
         self.state.lock()
@@ -296,16 +293,12 @@ impl<P: Protocol> Session<P> {
     ) -> Offer<T, P::Error> {
         let mut guard = self.state();
         let state = &mut *guard;
-        let Some(transport) = &state.transport else {
-            return state.lost.clone().map_or(Offer::Full, Offer::Lost);
-        };
-        if state.write_buffer.unwritten() > P::MAX_UNWRITTEN {
-            state.blocked = true;
-            return Offer::Full;
+        if let Some(refused) = state.refusal() {
+            return refused;
         }
         let idle = P::pending(&state.protocol) == 0;
         let offer = write(&self.protocol, &mut state.protocol, &mut state.write_buffer.bytes);
-        if let Offer::Taken(_) = &offer {
+        if let (Offer::Taken(_), Some(transport)) = (&offer, &state.transport) {
             self.write_soon(idle, &mut state.write_buffer, transport);
         }
         offer
@@ -319,10 +312,8 @@ impl<P: Protocol> Session<P> {
         let mut guard = self.state();
         let state = &mut *guard;
         let Some(transport) = &state.transport else {
-            return Err(state
-                .lost
-                .as_ref()
-                .map_or_else(|| self.protocol.lost("it has ended"), |lost| lost.error.clone()));
+            let lost = state.lost.as_ref().map(|lost| lost.error.clone());
+            return Err(lost.unwrap_or_else(|| self.protocol.lost("it has ended")));
         };
         let idle = P::pending(&state.protocol) == 0;
         write(&self.protocol, &mut state.protocol, &mut state.write_buffer.bytes);
@@ -369,3 +360,82 @@ impl<P: Protocol> Session<P> {
         self.notify_capacity();
     }
 }
+
+/// Serves the connection, and those that replace it, until the task is aborted.
+async fn serve_until_aborted<P: Protocol>(session: Arc<Session<P>>, mut served: Served) {
+    loop {
+        let error = serve(&session, &mut served).await;
+        session.lose(&error.to_string());
+        let mut backoff = Backoff::RECONNECT;
+        served = loop {
+            backoff.pause().await;
+            if let Some(served) = P::reconnect(&session).await {
+                break served;
+            }
+        };
+    }
+}
+
+/// Writes and reads until the connection ends, and returns why it did.
+async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> io::Error {
+    let mut scratch = P::Scratch::default();
+    let transport = served.transport.clone();
+    let heartbeat = served.heartbeat.unwrap_or(NO_HEARTBEAT);
+    let mut heard = Instant::now();
+    // Half the interval, so that heartbeats are never late and silence is noticed early.
+    let mut beat = interval(heartbeat / 2);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let checked = session.protocol.check_interval();
+    let mut check = interval(checked.unwrap_or(NO_HEARTBEAT));
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // What arrived together with the last response of the handshake is in the buffer already.
+    if let Err(error) = P::read(session, served, &mut scratch) {
+        return error;
+    }
+    loop {
+        let blocked = match session.flush(&transport) {
+            Ok(all) => !all,
+            Err(error) => return last_responses(session, served, scratch).await.unwrap_or(error),
+        };
+        tokio::select! {
+            readable = transport.readable() => {
+                if let Err(error) = readable.and_then(|()| P::read(session, served, &mut scratch)) {
+                    return error;
+                }
+                heard = Instant::now();
+            }
+            () = session.work.notified() => {}
+            Ok(()) = transport.writable(), if blocked => {}
+            _ = check.tick(), if checked.is_some() => P::fail_overdue(session),
+            _ = beat.tick(), if served.heartbeat.is_some() => {
+                if heard.elapsed() > 2 * heartbeat {
+                    let message = format!("no sign of life for {:?}", heard.elapsed());
+                    return io::Error::new(io::ErrorKind::TimedOut, message);
+                }
+                P::heartbeat(&mut session.state().write_buffer.bytes);
+            }
+        }
+    }
+}
+
+/// Reads on after a failed write: the server may say why it closes the connection. `None`: it did not end in time.
+async fn last_responses<P: Protocol>(
+    session: &Arc<Session<P>>,
+    served: &mut Served,
+    mut scratch: P::Scratch,
+) -> Option<io::Error> {
+    let transport = served.transport.clone();
+    let rest = async {
+        loop {
+            let read = transport.readable().await.and_then(|()| P::read(session, served, &mut scratch));
+            if let Err(error) = read {
+                break error;
+            }
+        }
+    };
+    timeout(LAST_RESPONSES, rest).await.ok()
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/net/session.rs"]
+mod tests;

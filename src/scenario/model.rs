@@ -20,7 +20,7 @@ use super::share::Part;
 use super::threshold::{Threshold, WhenInvalid};
 use super::until::Until;
 use super::watch::Watch;
-pub use crate::net::tls::Tls;
+pub use crate::net::Tls;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
 #[derive(Debug, Clone, PartialEq)]

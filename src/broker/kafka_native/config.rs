@@ -1,4 +1,4 @@
-//! The `[broker.kafka]` table of `client = "native"`.
+//! The `[broker.kafka]` table of `client = "native"`, and how the partition of a message is chosen: by its key, as librdkafka and Kafka's own client do.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
-use super::produce::partitioner::Partitioner;
 use crate::broker::BrokerOptions;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
@@ -149,55 +148,71 @@ impl KafkaNativeOptions {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::broker::kafka_native::KafkaNativeBroker;
-    use crate::broker::registry;
+/// How the partition of a message is chosen, by librdkafka's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Partitioner {
+    /// Whatever the key.
+    Random,
+    /// CRC-32 of the key; messages without a key go to the partition of an empty one.
+    Consistent,
+    /// The same, but messages without a key, or with an empty one, go to any partition.
+    #[default]
+    ConsistentRandom,
+    /// The hash of Kafka's own client; messages without a key go to the partition of an empty one.
+    Murmur2,
+    /// The same, but messages without a key go to any partition: the default of Kafka's own client.
+    Murmur2Random,
+}
 
-    fn parse(text: &str) -> Result<KafkaNativeOptions, String> {
-        registry::options::<KafkaNativeBroker>(text.parse().unwrap()).map_err(|error| error.message().to_owned())
+impl Partitioner {
+    /// The partition of `key`, of `partitions`. `None`: any, so that it is best to fill one batch after the other.
+    ///
+    /// Source: librdkafka's `rdkafka_msg.c`, `rd_kafka_msg_partitioner_*`.
+    #[inline]
+    pub fn partition(self, key: Option<&[u8]>, partitions: usize) -> Option<usize> {
+        (!self.is_any(key)).then(|| self.hash(key.unwrap_or_default()) as usize % partitions)
     }
 
-    #[test]
-    fn batches_without_numbers_may_change_their_order() {
-        let may = |text| parse(text).unwrap().may_reorder();
-        assert!(may(""));
-        for text in ["idempotence = true", "max_in_flight = 1", "acks = \"0\"", "[transactions]"] {
-            assert!(!may(text), "{text}");
+    /// Whether messages with that key may go to any partition.
+    #[inline]
+    pub fn is_any(self, key: Option<&[u8]>) -> bool {
+        match self {
+            Partitioner::Random => true,
+            Partitioner::ConsistentRandom => key.is_none_or(<[u8]>::is_empty),
+            Partitioner::Murmur2Random => key.is_none(),
+            Partitioner::Consistent | Partitioner::Murmur2 => false,
         }
     }
 
-    #[test]
-    fn what_is_left_out_has_its_default() {
-        assert_eq!(parse(""), Ok(KafkaNativeOptions::default()));
-        let options = parse("acks = \"1\"\nlinger = \"0s\"\nbatch_bytes = \"64 KiB\"\ncompression = \"lz4\"").unwrap();
-        assert_eq!(options.acks, RequiredAcks::Leader);
-        assert_eq!(options.linger, Duration::ZERO);
-        assert_eq!(options.batch_bytes, 65_536);
-        assert_eq!(options.compression, Compression::Lz4);
-        for (text, acks) in [("acks = 1", RequiredAcks::Leader), ("acks = -1", RequiredAcks::All)] {
-            assert_eq!(parse(text).unwrap().acks, acks, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_does_not_go_together_is_refused() {
-        for (text, key) in [
-            ("idempotence = true\nacks = \"1\"", "acks"),
-            ("idempotence = true\nmax_in_flight = 6", "max_in_flight"),
-            ("acks = \"1\"\n[transactions]", "acks"),
-            ("max_in_flight = 6\n[transactions]", "max_in_flight"),
-            ("idempotence = false\n[transactions]", "idempotence"),
-            ("[transactions]\nmessages = 0", "1 to 10,000,000"),
-            ("max_in_flight = 0", "max_in_flight"),
-            ("batch_bytes = \"1 GiB\"", "batch_bytes"),
-            ("request_timeout = \"0s\"", "request_timeout"),
-            ("session_timeout = \"0s\"", "session_timeout"),
-            ("static_members = true", "assignment = \"group\""),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(key), "{text}: {error}");
+    /// The number of which the partition of `key` is made.
+    fn hash(self, key: &[u8]) -> u32 {
+        match self {
+            Partitioner::Murmur2 | Partitioner::Murmur2Random => murmur2(key) & 0x7fff_ffff,
+            Partitioner::Random | Partitioner::Consistent | Partitioner::ConsistentRandom => crc32fast::hash(key),
         }
     }
 }
+
+/// Austin Appleby's MurmurHash2 with the seed of Kafka's own client (`org.apache.kafka.common.utils.Utils.murmur2`).
+fn murmur2(bytes: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const MIX: u32 = 0x5bd1_e995;
+    let mut hash = SEED ^ bytes.len() as u32;
+    let (blocks, tail) = bytes.as_chunks::<4>();
+    for block in blocks {
+        let block = u32::from_le_bytes(*block).wrapping_mul(MIX);
+        hash = hash.wrapping_mul(MIX) ^ (block ^ block >> 24).wrapping_mul(MIX);
+    }
+    if !tail.is_empty() {
+        let mut block = [0; 4];
+        block[..tail.len()].copy_from_slice(tail);
+        hash = (hash ^ u32::from_le_bytes(block)).wrapping_mul(MIX);
+    }
+    hash = (hash ^ hash >> 13).wrapping_mul(MIX);
+    hash ^ hash >> 15
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/kafka_native/config.rs"]
+mod tests;

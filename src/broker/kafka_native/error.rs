@@ -10,6 +10,10 @@ use crate::broker::{BrokerError, FailureClass};
 use crate::measure::ConditionKind;
 use crate::printable::printable;
 
+/// `UNKNOWN_TOPIC_OR_PARTITION` and `LEADER_NOT_AVAILABLE`.
+pub const UNKNOWN_TOPIC: i16 = 3;
+pub const NO_LEADER: i16 = 5;
+
 /// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
 pub const ILLEGAL_GENERATION: i16 = 22;
 pub const UNKNOWN_MEMBER_ID: i16 = 25;

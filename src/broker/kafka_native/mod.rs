@@ -1,33 +1,28 @@
 //! Apache Kafka over a protocol module of our own: `client = "native"`.
 //!
-//! - `produce`: `producer` encodes each record straight into the open batch of its partition (`partitioner`, `accumulator`,
-//!   `producer_batch`). A `sender` for each node sends the batches that are due, several in one `request`, and `completion` records what
-//!   became of them. `client` is what they share; `maintenance` and `transactions` are its tasks.
-//! - `consume`: a `consumer` reads from its `start_offset` what its `fetcher` has put into the `buffer`.
-//! - `group`: `groups` makes members. A `member` takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
-//!   (`server_assigned`). `committed`: their offsets.
-//! - `net`: `connect` opens connections, with TLS and `sasl`; `control` sends one request after the other; `cluster` finds leaders and
+//! - `produce`: a `producer` encodes each record straight into the open batch of its partition (`accumulator`, `producer_batch`). A `sender` for each
+//!   node sends the batches that are due, several in one `request`, which records what became of them. `client` is what they share; `maintenance`
+//!   and `transactions` are its tasks.
+//! - `consume`: a `consumer` reads what its `fetcher` has put into the `buffer`.
+//! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
+//!   (`server_assigned`). `committed`: where members begin, and their offsets.
+//! - `net`: `connect` opens connections, with TLS and SASL; `control` sends one request after the other; `cluster` finds leaders and
 //!   coordinators; `admin`: topics.
-//! - [`codec`]: record batches, and the layouts of messages. `error`: what error codes mean. `traffic`: what was sent and received.
+//! - [`codec`]: record batches, and the layouts of messages. `config`: the options. `error`: what error codes mean.
 
 pub mod codec;
 mod config;
 mod error;
-mod traffic;
 mod consume {
     pub mod buffer;
     pub mod consumer;
-    pub mod fetch_session;
     pub mod fetcher;
-    pub mod start_offset;
 }
 mod group {
     pub mod assignors;
     pub mod classic;
     pub mod committed;
     pub mod groups;
-    pub mod member;
-    pub mod member_messages;
     pub mod membership;
     pub mod server_assigned;
 }
@@ -36,14 +31,11 @@ mod net {
     pub mod cluster;
     pub mod connect;
     pub mod control;
-    pub mod sasl;
 }
 mod produce {
     pub mod accumulator;
     pub mod client;
-    pub mod completion;
     pub mod maintenance;
-    pub mod partitioner;
     pub mod producer;
     pub mod producer_batch;
     pub mod request;
@@ -63,16 +55,13 @@ use tokio::time::timeout;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
 use self::consume::consumer::KafkaNativeConsumer;
-use self::group::groups::Groups;
-use self::group::member;
-use self::net::admin::{Admin, End, EndsQuery};
+use self::group::groups::{self, Groups};
+use self::net::admin::{Admin, End, EndsQuery, FetchTraffic};
 use self::net::cluster::Cluster;
-use self::net::connect::Connector;
-use self::net::sasl;
+use self::net::connect::{self, Connector};
 use self::produce::client::{Client, Messages};
 use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
-use self::traffic::FetchTraffic;
 use super::kafka_cluster::TOPICS_PER_REQUEST;
 use super::kafka_options::RequiredAcks;
 use super::{
@@ -99,8 +88,8 @@ impl Broker for KafkaNativeBroker {
         summary: "Apache Kafka and what speaks its protocol, through brokermark's own client",
         capabilities: Capabilities {
             tls: true,
-            sasl: sasl::MECHANISMS,
-            group_properties: member::PROPERTIES,
+            sasl: connect::MECHANISMS,
+            group_properties: groups::PROPERTIES,
             ..kafka_cluster::DESCRIPTOR.capabilities
         },
         ..kafka_cluster::DESCRIPTOR

@@ -22,9 +22,11 @@ impl NsqProducer {
 impl Producer for NsqProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let topic = &self.topic;
-        let write = self
-            .connection
-            .submit(self.reconnect, |publishing, in_flight, out| publishing.publish(topic, batch, in_flight, out));
+        let write = self.connection.submit(
+            || false,
+            self.reconnect,
+            |publishing, in_flight, out| publishing.publish(topic, batch, in_flight, out),
+        );
         write.await
     }
 }

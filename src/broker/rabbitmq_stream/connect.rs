@@ -14,7 +14,7 @@ use super::codec::frame::{ConsumerUpdate, Frame, decode, read_highest_version, r
 use super::codec::{ConnectError, FILTERED, Malformed, Refusal, VERSION, code, key};
 use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use crate::broker::BrokerError;
-use crate::measure::host::polling;
+use crate::measure::host::tasks::polling;
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::{encrypt, within};
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
@@ -262,7 +262,7 @@ impl Connector {
         let stream = tcp::connect(address).await?;
         let Some(tls) = &self.tls else {
             return Ok(match self.options.busy_poll {
-                true => Transport::Polled(PolledStream::new(stream, |poll| polling::during(poll))?),
+                true => Transport::Polled(PolledStream::new(stream, |poll| polling(poll))?),
                 false => Transport::Plain(stream),
             });
         };

@@ -131,7 +131,7 @@ impl RabbitmqStreamProducer {
                     Offer::Taken(Handed::Taken)
                 }
             };
-            return connection.submit_unless(is_redirected, self.reconnect, offer).await;
+            return connection.submit(is_redirected, self.reconnect, offer).await;
         }
         let check = |state: &State| self.find_lost(first, 1, state).map(|(_, lost)| lost);
         connection.ready(is_redirected, self.reconnect, check).await?;

@@ -12,14 +12,15 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 
 use crate::broker::{Broker, Topic};
-use crate::engine::context::TrialContext;
 use crate::engine::interruption::InterruptiblePhase;
 use crate::engine::observer::Phase;
 use crate::engine::outcome::{GroupOutcome, PartOutcome};
+use crate::engine::prepare::TrialContext;
 use crate::engine::sampler::{Sampler, end_offsets};
 use crate::measure::host::WallClock;
 use crate::measure::{
     Arrived, GroupAccount, GroupProgress, GroupSets, MessageSets, StoredSet, SubscriptionIndex, TopicSets,
+    Verification, unreached,
 };
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
@@ -35,31 +36,27 @@ const ANSWER: Duration = Duration::from_secs(5);
 type Ends = Vec<Option<Vec<u64>>>;
 
 /// A wait that goes on as long as there is progress.
-pub(super) struct Patience {
-    longest: Instant,
-    quiet: Duration,
+pub struct Patience {
+    /// End of the wait in any case; `None`: as long as there is progress.
+    pub until: Option<Instant>,
+    /// How long nothing may come.
+    pub quiet: Duration,
     progress: u64,
-    since: Instant,
+    /// When something came last, or the wait began.
+    pub since: Instant,
 }
 
 impl Patience {
-    /// Ends when nothing has come for `quiet`, and after `longest` in any case.
-    pub fn new(quiet: Duration, longest: Duration) -> Self {
-        let now = Instant::now();
-        Patience { longest: now + longest, quiet, progress: 0, since: now }
+    pub fn new(quiet: Duration, since: Instant) -> Self {
+        Patience { until: None, quiet, progress: 0, since }
     }
 
     /// Whether to wait on; `progress` only grows.
-    pub fn goes_on(&mut self, progress: u64) -> bool {
-        let now = Instant::now();
+    pub fn goes_on(&mut self, progress: u64, now: Instant) -> bool {
         if progress > self.progress {
             (self.progress, self.since) = (progress, now);
         }
-        now < self.longest && now < self.since + self.quiet
-    }
-
-    fn stands_still_for(&self, stretch: Duration) -> bool {
-        self.since.elapsed() >= stretch
+        self.until.is_none_or(|until| now < until) && now < self.since + self.quiet
     }
 }
 
@@ -119,8 +116,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         longest: Duration,
     ) -> Self {
         let arrivals = context.arrivals.as_ref();
-        let verification = arrivals.and_then(|arrivals| arrivals.verification());
-        let consumer_lag = |verification: &crate::measure::Verification| {
+        let verification = context.verification();
+        let consumer_lag = |verification: &Verification| {
             let missing = |group| verification.account(group, |_| u64::MAX).missing();
             (0..verification.groups()).map(|group| consuming(group).then(|| missing(group))).collect()
         };
@@ -146,7 +143,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// A wait as long as the scenario wants to have it.
     pub fn patience(&self) -> Patience {
-        Patience::new(self.context.scenario.run.drain_deadline, self.longest)
+        let now = Instant::now();
+        Patience { until: Some(now + self.longest), ..Patience::new(self.context.scenario.run.drain_deadline, now) }
     }
 
     /// Waits until every group has all that was acknowledged, or has read all partitions to their ends, or none receives anything
@@ -160,7 +158,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             self.watch();
             if self.context.scenario.part.is_some() {
                 // Other shares may send, and their consumers receive, as long as they like: silence is the only sign.
-                if !self.has_consumers() || !patience.goes_on(self.received()) || interruptible.is_over() {
+                if !self.has_consumers()
+                    || !patience.goes_on(self.received(), Instant::now())
+                    || interruptible.is_over()
+                {
                     return;
                 }
                 sampler.wait(Phase::Verify).await;
@@ -169,10 +170,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             if self.has_all(sampler.collector.acknowledged()) {
                 return;
             }
-            if !patience.goes_on(self.received()) || interruptible.is_over() {
+            if !patience.goes_on(self.received(), Instant::now()) || interruptible.is_over() {
                 return;
             }
-            if patience.stands_still_for(ASK_AFTER) {
+            if patience.since.elapsed() >= ASK_AFTER {
                 if self.has_reached_all_ends() {
                     return;
                 }
@@ -194,7 +195,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     pub async fn end(&mut self) {
         self.watch();
         self.until = Instant::now();
-        let missing = |group| self.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
+        let missing =
+            |group| self.context.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
         if self.context.scenario.part.is_none() && !(0..self.watches.len()).any(missing) {
             return;
         }
@@ -210,7 +212,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is
     /// verified. `idle`: whether consumers asked for messages all the time.
     pub fn outcome(&self, arrived: Vec<Arrived>, idle: bool) -> Vec<GroupOutcome> {
-        let Some(verification) = self.verification() else { return Vec::new() };
+        let Some(verification) = self.context.verification() else { return Vec::new() };
         let outcome = |(group, arrived): (usize, Arrived)| {
             if self.context.scenario.part.is_some() {
                 // Only all shares together show what is missing.
@@ -239,11 +241,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             wall_clock: WallClock::now(),
             wall_clock_moved_ns: self.context.acks.clock().wall_clock_moved_ns(self.context.identity.clock_shift_ns),
             compared: self.context.identity.compared.clone(),
-            messages: self.verification().map(|verification| self.messages(verification, groups)),
+            messages: self.context.verification().map(|verification| self.messages(verification, groups)),
         })
     }
 
-    fn messages(&self, verification: &crate::measure::Verification, groups: &[GroupOutcome]) -> MessageSets {
+    fn messages(&self, verification: &Verification, groups: &[GroupOutcome]) -> MessageSets {
         let (acknowledged, arrived) = verification.stored();
         let group = |(group, arrived)| self.group_sets(group, arrived, &groups[group].arrived);
         MessageSets {
@@ -335,13 +337,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     fn unreached(&self, subscription: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[subscription.topic].as_ref()?;
         let next = self.context.arrivals.as_ref()?.next_offsets(subscription);
-        let starts = &self.starts[subscription.topic];
-        let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
-        let is_unreached = |partition: &usize| {
-            let end = ends[*partition];
-            at(&next, *partition) < end && at(starts, *partition) != end
-        };
-        Some((0..ends.len()).filter(is_unreached).map(|partition| partition as u32).collect())
+        let unreached = unreached(&self.starts[subscription.topic], ends, &next);
+        Some(unreached.map(|partition| partition as u32).collect())
     }
 
     fn has_reached_all_ends(&self) -> bool {
@@ -366,7 +363,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// Whether every group has all of the `acknowledged` messages. Of damaged ones it is not known which they were.
     fn has_all(&mut self, acknowledged: u64) -> bool {
-        let verification = self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification());
+        let verification = self.context.verification();
         for (group, watch) in self.watches.iter_mut().enumerate() {
             let GroupProgress { first, corrupt, .. } = watch.progress;
             let may_have_all = first + corrupt >= acknowledged;
@@ -382,14 +379,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.watches.iter().all(|watch| watch.has_all)
     }
 
-    fn verification(&self) -> Option<&crate::measure::Verification> {
-        self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
-    }
-
     /// Asks where the partitions end, unless that has just been asked.
     fn ask(&mut self) {
         let recently = self.asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASK_EVERY);
-        if self.asked.is_some() || recently || self.verification().is_none() {
+        if self.asked.is_some() || recently || self.context.verification().is_none() {
             return;
         }
         let (broker, topics) = (self.broker, &self.context.topics);

@@ -1,19 +1,23 @@
 //! The consumer task: receives messages and records them until it is stopped.
 //!
-//! In a group that pretends to work, it takes a message, works on it, and takes the next one. Messages that it has not taken
-//! stay with the client, as with a program that really works.
+//! In a group that pretends to work, or is limited to a rate, it takes a message, works on it, and takes the next one. Messages that it has not taken
+//! stay with the client, as with a program that really works. The times are computed, not taken from when a timer woke: a consumer that is woken late
+//! has done meanwhile what it was due to do, so that its work takes as long as it is told, however exact the machine's timers are. A consumer that has
+//! waited for a message begins with it when it comes: it makes up for nothing.
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::pace::Pace;
 use crate::broker::{CLOSE_TIMEOUT, Consumer, ReceiveError};
 use crate::engine::interruption::{InterruptiblePhase, Interruption};
+use crate::load::WorkTimes;
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::net::backoff::Backoff;
 use crate::pipeline::Pipeline;
@@ -53,7 +57,7 @@ pub async fn consume<C: Consumer>(
 }
 
 /// Notes how receiving went: after an error, the next attempt comes after a pause.
-pub(super) fn note(
+fn note(
     taken: Result<usize, ReceiveError>,
     errors: &mut Errors,
     recorder: &ArrivalRecorder,
@@ -71,7 +75,7 @@ pub(super) fn note(
 }
 
 /// Leaves the group. A consumer that is late is dropped.
-pub(super) async fn close(consumer: impl Consumer) {
+async fn close(consumer: impl Consumer) {
     let _ = timeout(CLOSE_TIMEOUT, consumer.close()).await;
 }
 
@@ -162,46 +166,85 @@ async fn with_waiting<T>(future: impl Future<Output = T>) -> (T, bool) {
     (value, has_waited)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::broker::Received;
-    use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
+/// Most messages that a consumer takes at once to make up for a late wake-up.
+const MAX_AT_ONCE: u64 = 1024;
 
-    /// Fails `failures` times, then reports that it was called again.
-    struct Recovering {
-        failures: usize,
-        recovered: CancellationToken,
-    }
+/// What the consumers of one group share: at most so many messages per second.
+pub struct RateLimit {
+    interval_ns: f64,
+    /// When the next message may begin, in nanoseconds since the trial's epoch.
+    next_ns: Mutex<f64>,
+}
 
-    impl Consumer for Recovering {
-        async fn ready(&mut self) -> Result<(), ReceiveError> {
-            if self.failures > 0 {
-                self.failures -= 1;
-                return Err(ReceiveError {
-                    class: FailureClass::ConnectionLost,
-                    message: "the broker is gone".to_owned(),
-                });
-            }
-            self.recovered.cancel();
-            std::future::pending().await
-        }
-
-        fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-            Ok(0)
-        }
-    }
-
-    #[tokio::test]
-    async fn errors_are_counted_and_survived() {
-        let clock = Clock::start();
-        let arrivals = Arrivals::new(clock, 0, 1, None);
-        let stop = CancellationToken::new();
-        let consumer = Recovering { failures: 6, recovered: stop.clone() };
-        let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }), clock, stop).await;
-        let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
-        assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
-        assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
-        assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
+impl RateLimit {
+    /// Of `rate` messages per second.
+    pub fn new(rate: f64) -> Self {
+        RateLimit { interval_ns: 1e9 / rate, next_ns: Mutex::new(0.0) }
     }
 }
+
+/// One consumer's times, in nanoseconds since the trial's epoch.
+pub struct Pace {
+    work: Option<WorkTimes>,
+    limit: Option<Arc<RateLimit>>,
+    /// When the consumer has finished what it has taken.
+    free_ns: u64,
+}
+
+impl Pace {
+    pub fn new(work: Option<WorkTimes>, limit: Option<Arc<RateLimit>>) -> Self {
+        Pace { work, limit, free_ns: 0 }
+    }
+
+    /// A message has come at `now_ns` for which the consumer had waited.
+    pub fn waited_until(&mut self, now_ns: u64) {
+        self.free_ns = self.free_ns.max(now_ns);
+    }
+
+    /// When the consumer may begin with its next message.
+    pub fn next_ns(&self) -> u64 {
+        let limit_ns = self.limit.as_ref().map_or(0, |limit| *limit.next_ns.lock() as u64);
+        self.free_ns.max(limit_ns)
+    }
+
+    /// About how many messages the consumer may have begun with by `now_ns`; at least one.
+    pub fn due_by(&self, now_ns: u64) -> usize {
+        let work_ns = self.work.as_ref().map_or(0, WorkTimes::mean_ns);
+        let interval_ns = self.limit.as_ref().map_or(0, |limit| limit.interval_ns as u64);
+        let behind = now_ns.saturating_sub(self.next_ns()) / work_ns.max(interval_ns).max(1);
+        (1 + behind).min(MAX_AT_ONCE) as usize
+    }
+
+    /// Begins with messages that the client hands over at once. The others of the group wait meanwhile.
+    pub fn begin(&mut self) -> Beginning<'_> {
+        let Pace { work, limit, free_ns } = self;
+        let limit = limit.as_ref().map(|limit| (limit.interval_ns, limit.next_ns.lock()));
+        Beginning { work: work.as_mut(), limit, free_ns }
+    }
+}
+
+/// The times of messages that are handed over at once.
+pub struct Beginning<'a> {
+    work: Option<&'a mut WorkTimes>,
+    limit: Option<(f64, MutexGuard<'a, f64>)>,
+    free_ns: &'a mut u64,
+}
+
+impl Beginning<'_> {
+    /// When the consumer begins with the next message.
+    #[inline]
+    pub fn next_message(&mut self) -> u64 {
+        let mut begin_ns = *self.free_ns;
+        if let Some((interval_ns, next_ns)) = &mut self.limit {
+            let begin = next_ns.max(begin_ns as f64);
+            **next_ns = begin + *interval_ns;
+            begin_ns = begin as u64;
+        }
+        *self.free_ns = begin_ns + self.work.as_mut().map_or(0, |work| work.next_ns());
+        begin_ns
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/engine/receive/consume.rs"]
+mod tests;

@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::consume::{consume, work};
-use super::pace::{Pace, RateLimit};
+use super::consume::{Pace, RateLimit, consume, work};
 use crate::broker::{Broker, BrokerError, Progress, Subscription};
 use crate::engine::EngineError;
-use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
+use crate::engine::prepare::{AT_ONCE, TrialContext};
 use crate::engine::sampler::POLL;
+use crate::engine::topics::CONTROL_TIMEOUT;
 use crate::load::WorkTimes;
 use crate::measure::host::tasks::watched;
 use crate::measure::{Clock, Errors, SubscriptionIndex};
@@ -99,7 +99,7 @@ impl<'a, B: Broker> Members<'a, B> {
         while let Some((place, member, limit, consumer)) = joined.try_next().await? {
             let Some(arrivals) = &self.context.arrivals else { continue };
             let (recorder, clock, stop) =
-                (arrivals.recorder_of(place, member), self.context.acks.clock(), self.stop.clone());
+                (arrivals.recorder(place, member), self.context.acks.clock(), self.stop.clone());
             let group = &consumers.groups[place.group];
             let of_group = place.topic * consumers.members + member;
             let number = place.group * self.context.topics.len() * consumers.members + of_group;
@@ -126,7 +126,7 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
-            let task = pipeline.instance(member, consumer, arrivals.recorder_of(place, member));
+            let task = pipeline.instance(member, consumer, arrivals.recorder(place, member));
             self.tasks.lock().spawn(watched("consumer", member, task));
         }
         drop(joined);
@@ -163,29 +163,24 @@ pub(in crate::engine) fn subscription(
     place: SubscriptionIndex,
     member: usize,
 ) -> Subscription {
+    let pipeline = context.scenario.pipeline.as_ref();
+    let named = pipeline.and_then(|pipeline| pipeline.group.clone());
+    let progress = match pipeline {
+        None => Progress::Uncommitted,
+        Some(_) if named.is_some() => Progress::Kept,
+        Some(_) => Progress::OfTheTrial,
+    };
+    let SubscriptionIndex { group, topic } = place;
     Subscription {
-        group: group_name(context, place),
+        // A group of its own for each topic: its members share one topic's partitions and nothing else.
+        group: named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id)),
         topic: context.topics[place.topic].clone(),
         from: consumers.from,
         members: consumers.members,
         member,
         is_divided: context.scenario.is_divided(place.topic),
         properties: consumers.groups[place.group].properties.clone(),
-        progress: progress(context),
-    }
-}
-
-/// A group of its own for each topic: its members share one topic's partitions and nothing else.
-fn group_name(context: &TrialContext<'_>, SubscriptionIndex { group, topic }: SubscriptionIndex) -> String {
-    let named = context.scenario.pipeline.as_ref().and_then(|pipeline| pipeline.group.clone());
-    named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id))
-}
-
-fn progress(context: &TrialContext<'_>) -> Progress {
-    match &context.scenario.pipeline {
-        None => Progress::Uncommitted,
-        Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
-        Some(_) => Progress::OfTheTrial,
+        progress,
     }
 }
 
@@ -262,13 +257,11 @@ impl<'a> LateGroups<'a> {
     pub async fn alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             done = work => done,
-            () = self.join_for_ever() => unreachable!("it never resolves"),
+            never = async {
+                self.join().await;
+                pending().await
+            } => never,
         }
-    }
-
-    async fn join_for_ever(&mut self) {
-        self.join().await;
-        pending().await
     }
 
     async fn join(&mut self) {

@@ -6,7 +6,6 @@
 mod catch_up;
 mod consume;
 mod join;
-mod pace;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,16 +13,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::catch_up::CatchUp;
+pub(super) use self::catch_up::Patience;
+#[cfg(test)]
+pub(super) use self::consume::Pace;
 use self::join::{LateGroups, Members};
 pub(super) use self::join::{StartSignal, subscription};
-#[cfg(test)]
-pub(super) use self::pace::Pace;
 use super::EngineError;
 use super::collector::Totals;
-use super::context::TrialContext;
 use super::interruption::{InterruptiblePhase, Interruption};
 use super::observer::Phase;
 use super::outcome::{End, GroupOutcome, PartOutcome};
+use super::prepare::TrialContext;
 use super::sampler::Sampler;
 use crate::broker::{Broker, Topic};
 use crate::measure::{Arrivals, Errors};
@@ -230,7 +230,10 @@ impl<B: Broker> AfterLoad<'_, B> {
         }
         self.begin_phase(Phase::Verify, sampler);
         let mut patience = self.catch_up.patience();
-        while !self.is_worked_off(sampler).await && !signals.is_over() && patience.goes_on(self.worked(sampler)) {
+        while !self.is_worked_off(sampler).await
+            && !signals.is_over()
+            && patience.goes_on(self.worked(sampler), Instant::now())
+        {
             sampler.wait(Phase::Verify).await;
         }
         if signals.is_over() {

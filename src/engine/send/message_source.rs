@@ -81,7 +81,7 @@ impl MessageSource {
             is_plain: settings.trace_header == TraceHeaderMode::None
                 && settings.payloads.live(0).is_none()
                 && keys.is_none()
-                && attributes.is_none(),
+                && attributes.plain,
             keys,
             attributes,
             // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
@@ -299,11 +299,6 @@ impl AttributeSource {
 
     fn get(&self, chosen: Chosen) -> &Attributes {
         &self.table[chosen.0.get() as usize - 1]
-    }
-
-    /// Whether no message has attributes.
-    fn is_none(&self) -> bool {
-        self.plain
     }
 }
 

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
-use crate::measure::host::{make_timers_exact, polling};
+use crate::measure::host::make_timers_exact;
+use crate::measure::host::tasks::polling;
 use crate::measure::{Clock, Distribution};
 use crate::scenario::Pacing;
 
@@ -189,7 +190,7 @@ impl PacerShared {
     /// Reads the clock until the time has come, or a producer asks for an earlier one. Polling is not work: a thread that polls is
     /// not full.
     fn spin_until(&self, due_ns: u64) {
-        polling::during(|| {
+        polling(|| {
             while self.clock.now_ns() < due_ns && self.earliest_ns.load(Ordering::Relaxed) >= due_ns {
                 hint::spin_loop();
             }

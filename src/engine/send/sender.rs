@@ -1,14 +1,18 @@
-//! Hands the messages of one producer to its client, counts them, and closes the producers once their messages have been answered.
+//! One producer's task: a loop that decides when to send, and the handing over of messages to its client, which counts them.
+//!
+//! - Open loop: a producer sends what its schedule has due, whatever the broker answers.
+//! - Closed loop: a producer sends as fast as its window allows.
+//! - Rounds: every producer sends one batch, and the next round begins when all batches are acknowledged.
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::time::timeout;
 
 use super::message_source::{BatchSize, MessageSource};
-use super::window::{FirstSent, Quota, TrialWindow};
-use crate::broker::{CLOSE_TIMEOUT, FailureClass, Outgoing, Producer};
+use super::pacer::{Pacer, WakeUpDelay};
+use super::window::{FirstSent, Quota, Rounds, TrialWindow, WindowRule};
+use crate::broker::{FailureClass, Outgoing, Producer};
+use crate::load::SendSchedule;
 use crate::measure::{Acks, Window};
 use crate::net::backoff::Backoff;
 
@@ -27,9 +31,11 @@ pub struct Attempted {
 }
 
 impl Attempted {
-    pub fn add(&mut self, other: Attempted) {
-        self.measured += other.measured;
-        self.warm_up += other.warm_up;
+    /// What all of these producers have handed over.
+    pub fn sum(sent: &[Sent]) -> Self {
+        let attempted = || sent.iter().map(|sent| sent.attempted);
+        let measured = attempted().map(|attempted| attempted.measured).sum();
+        Attempted { measured, warm_up: attempted().map(|attempted| attempted.warm_up).sum() }
     }
 
     pub fn all(self) -> u64 {
@@ -59,6 +65,166 @@ impl Sent {
         acks.windows().iter().enumerate().map(of).collect()
     }
 }
+
+/// Sends each message when it is due. Messages that are late go out at once, each with its own intended time.
+pub async fn run_open<P: Producer>(
+    mut sender: Sender<P>,
+    rule: WindowRule,
+    send_schedule: SendSchedule,
+    pacer: Arc<Pacer>,
+) -> Sent {
+    let shared = sender.shared.clone();
+    let trial_window: &TrialWindow = &shared.trial_window;
+    let window = shared.acks.window(sender.producer_index);
+    let mut due = Due::new(send_schedule, rule.batch as usize);
+    loop {
+        let mut now_ns = trial_window.clock().now_ns();
+        let next_ns = due.next_ns(trial_window);
+        if !trial_window.is_open(next_ns) {
+            break;
+        }
+        if next_ns > now_ns {
+            let earliest_ns = due.woken_ns + pacer.wake_interval_ns();
+            due.alarm_ns = next_ns.max(earliest_ns).min(trial_window.load_end_ns);
+            due.woken_ns = pacer.sleep_until(sender.producer_index, due.alarm_ns, shared.acks.stopped()).await;
+            continue;
+        }
+        due.gather(&shared, now_ns);
+        if due.messages.is_empty() {
+            // The quota is used up: later messages of the schedule are not due.
+            return sender.end(Some(due.measured));
+        }
+        pacer.record_delays(&due.delays);
+        let needed = rule.needed(window.submitted(), due.messages.len() as u64);
+        if window.resolved() < needed {
+            if !window.resolved_reaches(needed, shared.acks.stopped()).await {
+                break;
+            }
+            now_ns = trial_window.clock().now_ns();
+        }
+        if sender.send_due(&due.messages, now_ns).await.is_err() {
+            break;
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    due.count_rest(trial_window);
+    sender.end(Some(due.measured))
+}
+
+/// What a producer's schedule has due.
+struct Due {
+    send_schedule: SendSchedule,
+    most: usize,
+    /// The batch to be sent: intended times since the trial's epoch, and whether the messages are measured.
+    messages: Vec<(u64, bool)>,
+    /// How late the last wake-up made measured messages of this batch.
+    delays: Vec<WakeUpDelay>,
+    /// Measured messages that were due, sent or not.
+    measured: u64,
+    /// The time of the last wake-up: as it was set, and as it was.
+    alarm_ns: u64,
+    woken_ns: u64,
+}
+
+impl Due {
+    fn new(send_schedule: SendSchedule, most: usize) -> Self {
+        let (messages, delays) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        Due { send_schedule, most, messages, delays, measured: 0, alarm_ns: 0, woken_ns: 0 }
+    }
+
+    /// Intended time of the next message.
+    fn next_ns(&self, trial_window: &TrialWindow) -> u64 {
+        trial_window.load_start_ns.saturating_add(self.send_schedule.peek())
+    }
+
+    /// Makes a batch of messages that are due by `now_ns`; an empty one when the quota is used up.
+    fn gather(&mut self, shared: &SenderShared, now_ns: u64) {
+        let trial_window: &TrialWindow = &shared.trial_window;
+        self.messages.clear();
+        self.delays.clear();
+        while self.messages.len() < self.most {
+            let intended_ns = self.next_ns(trial_window);
+            if intended_ns > now_ns || intended_ns >= trial_window.load_end_ns {
+                break;
+            }
+            let measured = trial_window.is_measured(intended_ns);
+            if measured && shared.quota.take(1) == 0 {
+                break;
+            }
+            self.messages.push((intended_ns, measured));
+            if measured && intended_ns <= self.woken_ns {
+                self.delays.push(WakeUpDelay {
+                    timer_ns: self.woken_ns.saturating_sub(intended_ns.max(self.alarm_ns)),
+                    all_ns: self.woken_ns - intended_ns,
+                });
+            }
+            self.measured += u64::from(measured);
+            self.send_schedule.advance();
+        }
+    }
+
+    /// Counts what was due before the load ended, or was stopped, and was not sent.
+    fn count_rest(&mut self, trial_window: &TrialWindow) {
+        let ended_ns = trial_window.load_end_ns.min(trial_window.clock().now_ns());
+        let since_load_start = |at_ns: u64| at_ns.saturating_sub(trial_window.load_start_ns);
+        self.send_schedule.skip_until(since_load_start(trial_window.measure_start_ns.min(ended_ns)));
+        self.measured += self.send_schedule.skip_until(since_load_start(ended_ns));
+    }
+}
+
+/// Sends as fast as the window allows.
+pub async fn run_closed<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Sent {
+    let shared = sender.shared.clone();
+    let trial_window: &TrialWindow = &shared.trial_window;
+    let window = shared.acks.window(sender.producer_index);
+    trial_window.begun().await;
+    loop {
+        let needed = rule.needed(window.submitted(), rule.batch);
+        if !window.resolved_reaches(needed, shared.acks.stopped()).await {
+            break;
+        }
+        let now_ns = trial_window.clock().now_ns();
+        if !trial_window.is_open(now_ns) {
+            break;
+        }
+        let measured = trial_window.is_measured(now_ns);
+        let count = if measured { shared.quota.take(rule.batch) } else { rule.batch };
+        if count == 0 || sender.send_now(count as usize, now_ns, measured).await.is_err() {
+            break;
+        }
+        // Where nothing ever waits (a broker in this process), other tasks must still get their turn.
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.end(None)
+}
+
+/// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
+pub async fn run_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Sent {
+    let shared = sender.shared.clone();
+    let window = shared.acks.window(sender.producer_index);
+    let mut finished = 0;
+    shared.trial_window.begun().await;
+    loop {
+        let round = rounds.next(finished).await;
+        if !round.go {
+            break;
+        }
+        finished = round.number;
+        let now_ns = shared.trial_window.clock().now_ns();
+        let measured = shared.trial_window.is_measured(round.begin_ns);
+        if sender.send_now(rule.batch as usize, now_ns, measured).await.is_err() {
+            break;
+        }
+        if !window.resolved_reaches(window.submitted(), shared.acks.stopped()).await {
+            break;
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.end(None)
+}
+
+/// The producers of a trial that have ended, to be closed once their messages have been answered.
+pub type Closing<P> = Arc<Mutex<Vec<P>>>;
 
 /// One producer at work.
 pub struct Sender<P> {
@@ -94,18 +260,10 @@ impl<P: Producer> Sender<P> {
         }
     }
 
-    pub fn producer_index(&self) -> usize {
-        self.producer_index
-    }
-
-    pub fn shared(&self) -> &Arc<SenderShared> {
-        &self.shared
-    }
-
     /// Ends the producer: what was handed over, of `due` measured messages.
-    pub fn end(mut self, due: Option<u64>) -> Sent {
+    fn end(mut self, due: Option<u64>) -> Sent {
         self.producer.finish();
-        self.closing.add(self.producer);
+        self.closing.lock().push(self.producer);
         Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }
 
@@ -114,7 +272,7 @@ impl<P: Producer> Sender<P> {
     ///
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
-    pub async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
+    async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
         self.note_first(self.shared.trial_window.load_start_ns, now_ns);
         if self.send(std::iter::repeat_n((now_ns, measured), count), now_ns).await? == Offered::Refused {
             tokio::select! {
@@ -131,7 +289,7 @@ impl<P: Producer> Sender<P> {
     ///
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
-    pub async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
+    async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
         self.note_first(intended.first().map_or(now_ns, |(due_ns, _)| *due_ns), now_ns);
         self.send(intended.iter().copied(), now_ns).await.map(drop)
     }
@@ -188,7 +346,7 @@ fn recycle<'a>(mut used: Vec<Outgoing<'_>>) -> Vec<Outgoing<'a>> {
 
 /// The load was stopped while the client had no room, or because it takes no message any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stopped;
+struct Stopped;
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,30 +391,4 @@ async fn offer<'b, 'm, P: Producer>(
     }
     let offered = if refused && !taken { Offered::Refused } else { Offered::Taken };
     (Ok(offered), rest)
-}
-
-/// Collects the producers of a trial.
-pub struct Closing<P>(Arc<Mutex<Vec<P>>>);
-
-impl<P> Clone for Closing<P> {
-    fn clone(&self) -> Self {
-        Closing(self.0.clone())
-    }
-}
-
-impl<P: Producer> Closing<P> {
-    pub fn new() -> Self {
-        Closing(Arc::default())
-    }
-
-    pub fn add(&self, producer: P) {
-        self.0.lock().push(producer);
-    }
-
-    /// Closes all producers, as far as there is time.
-    pub async fn close(self) {
-        let producers = std::mem::take(&mut *self.0.lock());
-        // Those that are late are dropped.
-        let _ = timeout(CLOSE_TIMEOUT, join_all(producers.into_iter().map(Producer::close))).await;
-    }
 }

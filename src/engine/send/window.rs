@@ -1,11 +1,13 @@
-//! What bounds a load: when it begins and ends, how much is left of it, and how much of it one producer may have in flight.
+//! What bounds a load: when it begins and ends, how much is left of it, how much of it one producer may have in flight, and rounds that all producers
+//! begin together.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -234,6 +236,62 @@ impl Quota {
     pub fn spend(&self, payload_bytes: u64) {
         if self.payload_bytes.load(Ordering::Relaxed) != i64::MAX {
             self.payload_bytes.fetch_sub(payload_bytes as i64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A barrier whose last arrival decides for all whether there is another round.
+pub struct Rounds {
+    producers: usize,
+    messages_per_round: u64,
+    arrived: AtomicUsize,
+    round: watch::Sender<Round>,
+    quota: Arc<Quota>,
+    trial_window: Arc<TrialWindow>,
+}
+
+/// A round that has been decided on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    pub number: u64,
+    /// Whether it takes place.
+    pub go: bool,
+    /// When it began, in nanoseconds since the trial's epoch: every message of the round counts as measured or not by it.
+    pub begin_ns: u64,
+}
+
+impl Rounds {
+    pub fn new(producers: usize, batch: usize, quota: Arc<Quota>, trial_window: Arc<TrialWindow>) -> Self {
+        let none = Round { number: 0, go: true, begin_ns: 0 };
+        Rounds {
+            producers,
+            messages_per_round: (producers * batch) as u64,
+            arrived: AtomicUsize::new(0),
+            round: watch::Sender::new(none),
+            quota,
+            trial_window,
+        }
+    }
+
+    /// Waits for all producers to have finished round `finished` (0 before the first) and returns the next.
+    pub async fn next(&self, finished: u64) -> Round {
+        let mut receiver = self.round.subscribe();
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.producers {
+            self.arrived.store(0, Ordering::Release);
+            let begin_ns = self.trial_window.clock().now_ns();
+            let goes_on = self.trial_window.is_open(begin_ns)
+                && (!self.trial_window.is_measured(begin_ns)
+                    || self.quota.take(self.messages_per_round) == self.messages_per_round);
+            self.round.send_replace(Round { number: finished + 1, go: goes_on, begin_ns });
+        }
+        tokio::select! {
+            biased;
+            round = receiver.wait_for(|round| round.number > finished) => match round {
+                Ok(round) => *round,
+                // The sender lives in `self`.
+                Err(_) => Round { number: finished + 1, go: false, begin_ns: 0 },
+            },
+            () = self.trial_window.stopped() => Round { number: finished + 1, go: false, begin_ns: 0 },
         }
     }
 }

@@ -7,7 +7,6 @@
 mod cores;
 mod other;
 mod pauses;
-pub mod polling;
 mod process;
 mod system;
 pub mod tasks;
@@ -23,7 +22,7 @@ pub use process::{
 };
 pub use system::{Pressure, PressureTotals, SystemLoad, SystemTimes, WallClock, clock_is_synchronised, kibibytes};
 pub use tasks::BusiestTask;
-use tasks::TaskTimes;
+use tasks::{TaskTimes, polled};
 
 use super::{Clock, Distribution};
 
@@ -65,7 +64,7 @@ impl HostSampler {
         HostSampler {
             began: Instant::now(),
             process,
-            polling: polling::total(),
+            polling: polled(),
             threads: ThreadTimes::now(),
             tasks: TaskTimes::now(),
             system: SystemTimes::now(),
@@ -82,7 +81,7 @@ impl HostSampler {
         HostUsage {
             elapsed,
             process: ProcessUsage::now().since(self.process).since(noted.own),
-            polling: polling::total().saturating_sub(self.polling),
+            polling: polled().saturating_sub(self.polling),
             scheduling_policy: scheduling_policy(),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             busiest_task: TaskTimes::now().busiest_since(&self.tasks, elapsed),
@@ -124,13 +123,13 @@ pub struct HostUsage {
     pub elapsed: Duration,
     /// What this process used, without the probe for [`HostUsage::pauses`], which does not belong to the load.
     pub process: ProcessUsage,
-    /// The part of its CPU time that went into [`polling`].
+    /// The part of its CPU time that went into [`polling`](tasks::polling).
     pub polling: Duration,
     /// Policy of the thread that asks, and of those that it started.
     pub scheduling_policy: Option<&'static str>,
-    /// The busiest thread by its work, without [`polling`]. Threads that ended in between are not seen.
+    /// The busiest thread by its work, without [`polling`](tasks::polling). Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
-    /// The busiest task by the time for which it ran on threads, without [`polling`]. `None`: no task was timed often enough.
+    /// The busiest task by the time for which it ran on threads, without [`polling`](tasks::polling). `None`: no task was timed often enough.
     pub busiest_task: Option<BusiestTask>,
     /// Peak memory since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,

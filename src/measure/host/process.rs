@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-use super::polling;
+use super::tasks::polled_by_thread;
 
 /// Counters since the process began, or the difference of two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,7 +125,7 @@ impl ThreadTimes {
     pub fn now() -> Self {
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return ThreadTimes::default() };
         // Asked first: what is spent in between looks like work rather than the other way round.
-        let polling = polling::by_thread();
+        let polling = polled_by_thread();
         let times = tasks.flatten().filter_map(|task| {
             let id = task.file_name().to_str()?.parse().ok()?;
             // The first field of schedstat is the time on a core in nanoseconds (kernel: scheduler/sched-stats).

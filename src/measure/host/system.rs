@@ -112,7 +112,7 @@ impl WallClock {
     /// As it is now.
     pub fn now() -> Self {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-        WallClock { boot_id: boot_id.map(|id| id.trim().to_owned()), most_error_ns: most_error_ns() }
+        WallClock { boot_id: boot_id.map(|id| id.trim().to_owned()), most_error_ns: kernel_clock().flatten() }
     }
 
     /// Most that times are off that were counted from an epoch which this clock gave, when later it is as `later` says and has moved by
@@ -125,10 +125,6 @@ impl WallClock {
 /// Whether the system keeps its clock synchronised; `None` where it does not tell.
 pub fn clock_is_synchronised() -> Option<bool> {
     kernel_clock().map(|error_ns| error_ns.is_some())
-}
-
-fn most_error_ns() -> Option<u64> {
-    kernel_clock().flatten()
 }
 
 /// `maxerror` of the kernel's clock discipline (RFC 5905, "maximum error"; adjtimex(2)): the root distance of the time source, which

@@ -3,7 +3,11 @@
 //! Two readings of the clock for each poll would cost too much, so polls are timed at random: one in `ONE_IN`, which then counts for
 //! so many. After a timed poll that was long, the next one is always timed and counts once. As the choice never depends on the poll
 //! itself, the expected sum is the true one, whatever the pattern of the polls (the estimator of Horvitz and Thompson, 1952).
+//!
+//! Threads may also spend CPU time on looking for what has not come yet, where they might have slept until it came. Polling uses a core but does no
+//! work: it does not count when the verdict asks whether a thread could have done more.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,8 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
-use super::polling;
 
 /// One of so many polls is timed.
 const ONE_IN: u64 = 32;
@@ -48,9 +50,9 @@ pub fn watched<T>(
     poll_fn(move |context| match choice.weight() {
         None => task.as_mut().poll(context),
         Some(weight) => {
-            let (begin, polled_ns) = (Instant::now(), polling::own_wall_ns());
+            let (begin, polled_ns) = (Instant::now(), own_polling_ns());
             let poll = task.as_mut().poll(context);
-            let took = begin.elapsed().saturating_sub(Duration::from_nanos(polling::own_wall_ns() - polled_ns));
+            let took = begin.elapsed().saturating_sub(Duration::from_nanos(own_polling_ns() - polled_ns));
             choice.was_long = took >= LONG;
             spent.busy_ns.fetch_add(took.as_nanos() as u64 * weight, Ordering::Relaxed);
             spent.timed.fetch_add(1, Ordering::Relaxed);
@@ -115,6 +117,72 @@ impl TaskTimes {
         let (busy, (kind, number)) = self.0.iter().filter_map(since).max()?;
         Some(BusiestTask { name: format!("{kind} {number}"), cores: super::cores(busy, elapsed).min(1.0) })
     }
+}
+
+/// Nanoseconds of each thread that ever polled. Those are a runtime's workers: few, and alive as long as the process.
+static POLLED: Mutex<BTreeMap<u32, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    static MINE: Arc<AtomicU64> =
+        POLLED.lock().entry(thread_id()).or_default().clone();
+
+    static WALL_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Looks, and counts the CPU time of this thread that it took.
+pub fn polling<T>(look: impl FnOnce() -> T) -> T {
+    let (began, begin) = (Instant::now(), thread_cpu());
+    let found = look();
+    let spent = thread_cpu().saturating_sub(begin);
+    MINE.with(|mine| mine.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed));
+    WALL_NS.set(WALL_NS.get() + began.elapsed().as_nanos() as u64);
+    found
+}
+
+/// For how long this thread has looked until now, in nanoseconds, with the time in which others had its core.
+fn own_polling_ns() -> u64 {
+    WALL_NS.get()
+}
+
+/// What each thread has spent until now, by its id.
+pub(super) fn polled_by_thread() -> BTreeMap<u32, Duration> {
+    let polled = POLLED.lock();
+    polled.iter().map(|(id, spent)| (*id, Duration::from_nanos(spent.load(Ordering::Relaxed)))).collect()
+}
+
+/// What all threads together have spent until now.
+pub(super) fn polled() -> Duration {
+    polled_by_thread().into_values().sum()
+}
+
+/// As in `/proc/self/task`.
+#[cfg(target_os = "linux")]
+fn thread_id() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+/// One sum for all threads on systems without figures per thread.
+#[cfg(not(target_os = "linux"))]
+fn thread_id() -> u32 {
+    0
+}
+
+/// CPU time of the calling thread; zero where the system has no such counter.
+#[cfg(unix)]
+fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for a `timespec`, and the call writes nowhere else.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    match answer {
+        0 => Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(not(unix))]
+fn thread_cpu() -> Duration {
+    Duration::ZERO
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use brokermark::broker::kafka_native::codec::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, at};
 use brokermark::broker::kafka_native::codec::records::{next_batch, skip_batch};
-use brokermark::broker::kafka_native::codec::{layout, responses, versions};
+use brokermark::broker::kafka_native::codec::{layout, responses};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     for version in 3..=responses::NEWEST_FETCHED {
-        let _ = versions::read_versions(bytes, version - 3);
+        let _ = responses::read_versions(bytes, version - 3);
         let _ = responses::read_produced(bytes, version.min(responses::NEWEST_PRODUCED), |_| {});
         let _ = responses::read_fetched(&bytes.to_vec().into(), version);
     }

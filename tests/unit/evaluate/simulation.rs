@@ -13,7 +13,8 @@ use rand_distr::{Distribution, LogNormal};
 use super::assemble;
 use crate::broker::{BrokerInfo, Telemetry};
 use crate::engine::{
-    Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, PayloadSizes, Phase, Second, Sent, Times,
+    Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, PayloadSizes, Phase, Sample, Second, Sent,
+    Times,
 };
 use crate::load::SendSchedule;
 use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
@@ -166,9 +167,9 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
     let clock = Clock::set_by(now);
     let verification = trial.scenario.consumers.is_some().then(|| Arc::new(Verification::new(PRODUCERS, 1)));
-    let acks = Acks::verified(clock, PRODUCERS, true, verification.clone());
+    let acks = Acks::verified(clock, PRODUCERS, true, verification.clone(), None);
     let arrivals = verification.as_ref().map(|of| Arrivals::new(clock, RUN_TAG, 1, Some(of.clone())));
-    let mut consumer = arrivals.as_ref().map(|arrivals| arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }));
+    let mut consumer = arrivals.as_ref().map(|arrivals| arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0));
     let recorder = acks.recorder();
     let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
     let mut collector = Collector::new(
@@ -180,6 +181,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         Some(length_ns),
     );
     collector.intended_length_ns = SECOND;
+    let sample = |phase| Sample { phase, telemetry: Telemetry::default(), pipeline: None };
     let mut in_order = messages(trial, answers, seed);
     let mut attempted = [Attempted::default(); PRODUCERS];
     for message in &in_order {
@@ -220,9 +222,9 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         }
         now.store(LOAD_START_NS + look_ns, Ordering::Relaxed);
         let phase = if look_ns <= length_ns { Phase::Measure } else { Phase::Drain };
-        collector.sample(phase, Telemetry::default(), None, &mut Unwatched);
+        collector.sample(sample(phase), &mut Unwatched);
     }
-    let totals = collector.close(Phase::Drain, Telemetry::default(), None, &mut Unwatched);
+    let totals = collector.close(sample(Phase::Drain), &mut Unwatched);
     let sent: Vec<Sent> = attempted
         .iter()
         .enumerate()

@@ -67,7 +67,7 @@ fn expired_batch_breaks_the_sequence_of_no_other_partition() {
         partition.set_leader(Some(leader.clone()), limits.linger);
         append(partition, &limits, 0, Duration::ZERO);
         let Turn::Batch(sent, _) = partition.take(&leader, &limits, now, &mut expired) else { panic!("it is due") };
-        partition.give_back(sent, now);
+        partition.give_back(sent, now, false);
     }
     let [first, second] = &partitions;
     assert!(first.expire(&limits, now + 2 * HOUR, &mut expired));

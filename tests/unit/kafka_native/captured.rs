@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::broker::kafka_native::codec::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, at};
 use crate::broker::kafka_native::codec::records::{next_batch, skip_batch};
-use crate::broker::kafka_native::codec::{layout, responses, versions};
+use crate::broker::kafka_native::codec::{layout, responses};
 use crate::measure::Details;
 
 const TEXT: &str = "text text text text text text text text";
@@ -72,7 +72,7 @@ fn read_everything(bytes: &mut [u8]) -> usize {
         let _ =
             layout::versions(key).map(|(oldest, newest)| [oldest, newest].map(|one| layout::check(bytes, key, one)));
     }
-    let _ = versions::read_versions(bytes, 3);
+    let _ = responses::read_versions(bytes, 3);
     let _ = responses::read_produced(bytes, responses::NEWEST_PRODUCED, |_| {});
     let _ = responses::read_fetched(&Bytes::copy_from_slice(bytes), responses::NEWEST_FETCHED);
     let _ = skip_batch(&mut &*bytes);

@@ -12,8 +12,8 @@ use super::bench::{Bench, TOPIC, one_message_a_batch};
 use super::scripted::Scripted;
 use super::server_assigned::{serve, with};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_native::group::assignors::{Subscription, assignment};
 use crate::broker::kafka_native::group::groups::Groups;
-use crate::broker::kafka_native::group::member_messages::{Subscription, assignment};
 use crate::broker::kafka_options::Assignment;
 use crate::broker::{Offsets, Progress};
 
@@ -124,7 +124,7 @@ async fn the_leader_gives_another_member_only_what_no_one_has() {
     consumer.unwrap();
     let of = |id: &str| {
         let share = shares.iter().find(|share| share.member_id.as_str() == id).unwrap();
-        crate::broker::kafka_native::group::member_messages::partitions(share.assignment.clone(), TOPIC).unwrap()
+        crate::broker::kafka_native::group::assignors::partitions(share.assignment.clone(), TOPIC).unwrap()
     };
     assert_eq!(of("m1").len(), 0);
     assert_eq!(of("m2").len(), 1);

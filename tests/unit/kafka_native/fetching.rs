@@ -11,7 +11,7 @@ use super::bench::{Bench, TIMEOUT, one_message_a_batch};
 use super::payloads;
 use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, at};
-use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
+use crate::broker::kafka_native::codec::compression::PayloadChecksums;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::{Consumer, Offsets, ReceiveError};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::interval::Tally;
 use super::*;
-use crate::measure::send_tag::SendRuns;
+use crate::measure::SendRuns;
 
 fn collected(acks: &Acks) -> Interval {
     let mut interval = Interval::default();
@@ -119,7 +119,7 @@ fn late_answer_has_its_service_time_or_is_beyond_the_range() {
 #[test]
 fn acknowledged_messages_are_marked_and_failed_ones_are_not() {
     let verification = Arc::new(Verification::new(3, 1));
-    let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()));
+    let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()), None);
     let recorder = acks.recorder();
     assert!(recorder.needs_sequences());
     {
@@ -142,7 +142,7 @@ fn acknowledged_messages_are_marked_and_failed_ones_are_not() {
 #[test]
 fn latencies_of_partitions_add_up_to_those_of_all() {
     let names = PartitionNames::new(["topic"].map(Arc::from).into_iter());
-    let acks = Acks::with_partitions(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
+    let acks = Acks::verified(Clock::started_ago(Duration::from_secs(1)), 1, false, None, Some(names));
     let [first, second] = [0, 1].map(|number| acks.partition("topic", Some(number)));
     let recorder = acks.recorder();
     {

@@ -27,7 +27,7 @@ fn sealed(run_tag: u32, sequence: u64) -> Vec<u8> {
 #[test]
 fn every_arrival_is_counted_once_under_what_it_is() {
     let arrivals = verified(42);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     let mut broken = sealed(42, 9);
     broken[99] ^= 1;
     let messages = [sealed(42, 0), sealed(42, 2), sealed(42, 1), sealed(42, 1), broken, sealed(43, 5), vec![0; 3]];
@@ -70,7 +70,7 @@ fn every_arrival_is_counted_once_under_what_it_is() {
 #[test]
 fn a_lap_has_what_arrived_since_the_last_one() {
     let arrivals = Arrivals::new(Clock::start(), 1, 2, None);
-    let mut recorders = [0, 1].map(|group| arrivals.recorder(SubscriptionIndex { group, topic: 0 }));
+    let mut recorders = [0, 1].map(|group| arrivals.recorder(SubscriptionIndex { group, topic: 0 }, 0));
     let mut receive = |group: usize, sequences: Range<u64>| {
         let messages: Vec<Vec<u8>> = sequences.map(|sequence| sealed(1, sequence)).collect();
         let mut batch = recorders[group].batch();
@@ -104,7 +104,7 @@ fn a_lap_has_what_arrived_since_the_last_one() {
 fn what_is_handed_over_last_of_many_arrived_later() {
     let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(1_000_000)));
     let arrivals = Arrivals::new(Clock::set_by(now), 1, 1, None);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     let payload = &{
         let mut message = vec![7; 100 << 10];
         let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
@@ -127,7 +127,7 @@ fn what_is_handed_over_last_of_many_arrived_later() {
 #[test]
 fn redelivery_flag_matters_only_for_a_repetition() {
     let arrivals = verified(1);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
         let payload = &sealed(1, sequence);
         recorder.batch().received(Received {
@@ -148,7 +148,7 @@ fn redelivery_flag_matters_only_for_a_repetition() {
 fn what_has_been_passed_is_known_by_partition_over_all_members() {
     let verification = Arc::new(Verification::new(2, 1));
     let arrivals = Arrivals::new(Clock::start(), 1, 1, Some(verification.clone()));
-    let mut members = [arrivals.recorder(SUBSCRIPTION), arrivals.recorder(SUBSCRIPTION)];
+    let mut members = [arrivals.recorder(SUBSCRIPTION, 0), arrivals.recorder(SUBSCRIPTION, 0)];
     for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
         let payload = &sealed(1, sequence);
         let message = Received {
@@ -176,7 +176,7 @@ fn what_has_been_passed_is_known_by_partition_over_all_members() {
 fn latencies_use_the_headers_clock_and_timed_producers() {
     const AHEAD_NS: u64 = 1_000_000_000_000;
     let arrivals = Arrivals::across_processes(Clock::start(), AHEAD_NS, 1..2, 7, 1, None);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     for (producer, intended_ns) in [(0, AHEAD_NS), (1, AHEAD_NS), (1, 2 * AHEAD_NS), (2, AHEAD_NS)] {
         let mut payload = vec![7; 100];
         let checksum = crc32fast::hash(&payload[TRACE_HEADER_BYTES..]);
@@ -200,7 +200,7 @@ fn latencies_use_the_headers_clock_and_timed_producers() {
 #[test]
 fn errors_are_a_part_of_a_groups_progress() {
     let arrivals = verified(1);
-    arrivals.recorder(SUBSCRIPTION).failed();
+    arrivals.recorder(SUBSCRIPTION, 0).failed();
     assert_eq!(arrivals.progress(), [GroupProgress { errors: 1, ..GroupProgress::default() }]);
 }
 
@@ -208,7 +208,7 @@ fn errors_are_a_part_of_a_groups_progress() {
 fn the_arrival_is_no_earlier_than_the_handing_over() {
     let clock = Clock::start();
     let arrivals = Arrivals::new(clock, 1, 1, None);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     let mut message = vec![7; 100];
     let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
     {
@@ -232,7 +232,7 @@ fn the_arrival_is_no_earlier_than_the_handing_over() {
 #[test]
 fn messages_without_a_promised_order_are_counted_as_such() {
     let arrivals = verified(1);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     for sequence in [1, 0] {
         let payload = &sealed(1, sequence);
         let partition = UNORDERED_PARTITION;
@@ -253,7 +253,7 @@ fn messages_without_a_promised_order_are_counted_as_such() {
 #[test]
 fn a_trace_header_beside_the_payload_covers_all_of_it() {
     let arrivals = verified(1);
-    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     let mut trace_header = [0; TRACE_HEADER_BYTES];
     let payload = br#"{"a": 1}"#;
     TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
@@ -275,7 +275,7 @@ fn a_trace_header_beside_the_payload_covers_all_of_it() {
 #[test]
 fn figures_of_consumers_add_up_to_those_of_all() {
     let arrivals = verified(1);
-    let mut recorders = [1, 0].map(|member| arrivals.recorder_of(SUBSCRIPTION, member));
+    let mut recorders = [1, 0].map(|member| arrivals.recorder(SUBSCRIPTION, member));
     let mut receive = |member: usize, sequence: u64| {
         let payload = &sealed(1, sequence);
         recorders[member].batch().received(Received {
@@ -307,7 +307,7 @@ fn figures_of_consumers_add_up_to_those_of_all() {
 #[test]
 fn latencies_of_single_consumers_are_kept_of_so_many_only() {
     let arrivals = verified(1);
-    let _recorders: Vec<_> = (0..=MAX_TIMED).map(|member| arrivals.recorder_of(SUBSCRIPTION, member)).collect();
+    let _recorders: Vec<_> = (0..=MAX_TIMED).map(|member| arrivals.recorder(SUBSCRIPTION, member)).collect();
     let timed: Vec<bool> = arrivals.consumers().iter().map(|of| of.end_to_end.is_some()).collect();
     assert_eq!((timed.len(), timed.iter().filter(|timed| **timed).count()), (MAX_TIMED + 1, MAX_TIMED));
 }

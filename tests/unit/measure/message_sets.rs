@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -95,4 +97,56 @@ fn what_no_share_passed_is_unread_and_what_one_passed_is_lost() {
 fn shares_of_other_scenarios_are_refused() {
     let other = MessageSets { topic_of_producer: vec![0], ..MessageSets::default() };
     assert!(merge_groups(&[share(0, &[], &[], None), Arc::new(other)]).is_err());
+}
+
+/// Whether a number is in a set that has given up nothing.
+fn holds(set: &SequenceSet, number: u64) -> bool {
+    const CHUNK_SEQUENCES: u64 = 64 * CHUNK_WORDS as u64;
+    let bit = number % CHUNK_SEQUENCES;
+    set.bits(number / CHUNK_SEQUENCES).word((bit / 64) as usize) >> (bit % 64) & 1 == 1
+}
+
+const MAX: u64 = 12_000;
+
+fn set(runs: &[(u64, u64)], step: u64) -> (SequenceSet, BTreeSet<u64>) {
+    let mut set = SequenceSet::new(Budget::new(1 << 20));
+    let mut model = BTreeSet::new();
+    for (begin, length) in runs {
+        for number in (*begin..begin + length).step_by(step as usize) {
+            set.mark(number);
+            model.insert(number);
+        }
+    }
+    (set, model)
+}
+
+proptest! {
+    #[test]
+    fn sets_are_read_as_they_were_stored_and_united_as_sets_are(
+        runs in proptest::collection::vec(
+            (proptest::collection::vec((0..8000u64, 0..4000u64), 0..5), 1..4u64), 1..4),
+    ) {
+        let (sets, models): (Vec<SequenceSet>, Vec<BTreeSet<u64>>) =
+            runs.iter().map(|(runs, step)| set(runs, *step)).unzip();
+        let restored: Vec<SequenceSet> = sets.iter().map(|set| set.store().restore().unwrap()).collect();
+        for (set, model) in restored.iter().zip(&models) {
+            prop_assert_eq!(set.marked, model.len() as u64);
+            prop_assert!((0..MAX).all(|number| holds(set, number) == model.contains(&number)));
+        }
+        let (all, repeated) = union(&restored);
+        let expected: BTreeSet<u64> = models.iter().flatten().copied().collect();
+        prop_assert_eq!(all.marked, expected.len() as u64);
+        prop_assert_eq!(repeated, models.iter().map(|model| model.len() as u64).sum::<u64>() - all.marked);
+        prop_assert!((0..MAX).all(|number| holds(&all, number) == expected.contains(&number)));
+    }
+}
+
+#[test]
+fn stored_set_without_gaps_is_small_and_damage_is_refused() {
+    let mut long = SequenceSet::new(Budget::new(1 << 20));
+    long.mark_all(1, 100_000_000);
+    let stored = long.store();
+    assert!(stored.chunks.len() < 400, "{}", stored.chunks.len());
+    let cut_off = StoredSet { chunks: stored.chunks[..8].to_owned(), ..stored };
+    assert!(cut_off.restore().is_err());
 }

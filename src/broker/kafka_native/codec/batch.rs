@@ -4,9 +4,9 @@
 //! several pieces: copying them would move all bytes through memory once more.
 //!
 //! Source: Kafka's documentation, "Record Batch" and "Record" (<https://kafka.apache.org/documentation/#recordbatch>).
+//! Integers in records are zigzag-encoded, 7 bits a byte, the lowest first: Kafka's `org.apache.kafka.common.utils.ByteUtils`, `writeVarint`.
 
-use super::checksum::{self, PayloadChecksums};
-use super::varint::{self, Short};
+use super::compression::{PayloadChecksums, append_checksum};
 use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 use crate::load::{PayloadPlace, PayloadPool};
 
@@ -37,8 +37,11 @@ pub const TRANSACTIONAL: u8 = 0x10;
 /// `batchLength` counts what comes after it.
 pub const BEFORE_LENGTH_ENDS: usize = 12;
 
+/// Most bytes of an encoded integer.
+pub const MAX_VARINT_BYTES: usize = 10;
+
 /// More than what a record has beside its key, value and headers.
-pub const MAX_RECORD_OVERHEAD: usize = 1 + 5 * varint::MAX_BYTES;
+pub const MAX_RECORD_OVERHEAD: usize = 1 + 5 * MAX_VARINT_BYTES;
 
 /// Who wrote a batch, where the producer is idempotent. Numbers are −1 where it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,26 +71,21 @@ impl Headers {
         let mut encoded = Vec::new();
         for (name, value) in headers {
             for part in [name, value] {
-                varint::append(part.len() as i64, &mut encoded);
+                append_varint(part.len() as i64, &mut encoded);
                 encoded.extend_from_slice(part.as_bytes());
             }
         }
         let counted = |count: usize| {
             let mut out = Vec::new();
-            varint::append(count as i64, &mut out);
+            append_varint(count as i64, &mut out);
             out.extend_from_slice(&encoded);
             out
         };
         let mut traced = counted(headers.len() + 1);
-        varint::append(TRACE_HEADER_NAME.len() as i64, &mut traced);
+        append_varint(TRACE_HEADER_NAME.len() as i64, &mut traced);
         traced.extend_from_slice(TRACE_HEADER_NAME.as_bytes());
-        varint::append(TRACE_HEADER_BYTES as i64, &mut traced);
+        append_varint(TRACE_HEADER_BYTES as i64, &mut traced);
         Headers { alone: counted(headers.len()).into(), traced: traced.into() }
-    }
-
-    /// Most bytes that they take in a record.
-    pub fn most_bytes(&self) -> usize {
-        self.traced.len() + TRACE_HEADER_BYTES
     }
 }
 
@@ -223,9 +221,7 @@ impl Batch {
         let timestamp_delta = record.timestamp_ms - self.base_timestamp_ms;
         let numbers = [timestamp_delta, i64::from(self.records), length(record.key), length(record.value)];
         let content = key.len() + value.len() + headers.len() + trace_header.len();
-        let is_short = content < varint::SHORT
-            && timestamp_delta.unsigned_abs() < varint::SHORT as u64
-            && self.records < varint::SHORT as i32;
+        let is_short = content < SHORT && timestamp_delta.unsigned_abs() < SHORT as u64 && self.records < SHORT as i32;
         let (end, copied) = (self.end, if record.shared.is_some() { &[] } else { value });
         let out = self.room(MAX_RECORD_OVERHEAD + content - value.len() + copied.len());
         let mut at = if is_short { begin(numbers, key, content, out) } else { begin_long(numbers, key, content, out) };
@@ -295,11 +291,11 @@ impl Batch {
     fn checksum(&self, payloads: &PayloadPool, checksums: &PayloadChecksums) -> u32 {
         let (mut checksum, mut begin) = (0, at::ATTRIBUTES);
         for SharedPayload { behind, place } in &self.memory.shared {
-            checksum = checksum::append(checksum, &self.memory.bytes[begin..*behind]);
+            checksum = append_checksum(checksum, &self.memory.bytes[begin..*behind]);
             checksum = checksums.append(checksum, *place, payloads);
             begin = *behind;
         }
-        checksum::append(checksum, &self.memory.bytes[begin..self.end])
+        append_checksum(checksum, &self.memory.bytes[begin..self.end])
     }
 }
 
@@ -310,11 +306,11 @@ fn begin(numbers: [i64; 4], key: &[u8], content: usize, out: &mut [u8]) -> usize
     // One by one: an array's `map` is a call for each of them where nothing optimises across crates.
     let [timestamp_delta, offset_delta, key_length, value_length] = numbers;
     // The record's attributes are 0, as Kafka defines no bit of them.
-    let first = Short { word: 0, bits: u8::BITS }.then(varint::short(timestamp_delta));
-    let second = varint::short(offset_delta).then(varint::short(key_length));
-    let value_length = varint::short(value_length);
+    let first = Short { word: 0, bits: u8::BITS }.then(short(timestamp_delta));
+    let second = short(offset_delta).then(short(key_length));
+    let value_length = short(value_length);
     let length = (first.bits + second.bits + value_length.bits) as usize / 8 + content;
-    let at = put(varint::short(length as i64).then(first), 0, out);
+    let at = put(short(length as i64).then(first), 0, out);
     if key.is_empty() {
         return put(second.then(value_length), at, out);
     }
@@ -326,17 +322,17 @@ fn begin(numbers: [i64; 4], key: &[u8], content: usize, out: &mut [u8]) -> usize
 /// The same with numbers that are not short.
 #[cold]
 fn begin_long(numbers: [i64; 4], key: &[u8], content: usize, out: &mut [u8]) -> usize {
-    let length = 1 + numbers.iter().map(|number| varint::size(*number)).sum::<usize>() + content;
-    let mut at = varint::write(length as i64, out);
+    let length = 1 + numbers.iter().map(|number| varint_size(*number)).sum::<usize>() + content;
+    let mut at = write_varint(length as i64, out);
     out[at] = 0;
     at += 1;
     let [before_key @ .., value_length] = numbers;
     for number in before_key {
-        at += varint::write(number, &mut out[at..]);
+        at += write_varint(number, &mut out[at..]);
     }
     out[at..at + key.len()].copy_from_slice(key);
     at += key.len();
-    at + varint::write(value_length, &mut out[at..])
+    at + write_varint(value_length, &mut out[at..])
 }
 
 /// Writes numbers with a single store, which takes more bytes than they have: there is room for them. Returns where they end.
@@ -352,4 +348,68 @@ fn put(numbers: Short, at: usize, out: &mut [u8]) -> usize {
 #[inline]
 fn length(bytes: Option<&[u8]>) -> i64 {
     bytes.map_or(-1, |bytes| bytes.len() as i64)
+}
+
+/// The bytes that `value` takes.
+#[inline]
+pub(super) fn varint_size(value: i64) -> usize {
+    let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+/// Writes `value` at the beginning of `out`, and returns how many bytes it took.
+#[inline]
+fn write_varint(value: i64, out: &mut [u8]) -> usize {
+    let mut rest = zigzag(value);
+    let mut length = 0;
+    while rest >= 0x80 {
+        out[length] = rest as u8 | 0x80;
+        rest >>= 7;
+        length += 1;
+    }
+    out[length] = rest as u8;
+    length + 1
+}
+
+/// Numbers below this one, positive or negative, take 3 bytes at most, and so does their sum with a few smaller ones.
+const SHORT: usize = (1 << 20) - 64;
+
+/// Encoded integers of 8 bytes at most together, in a register.
+#[derive(Debug, Clone, Copy)]
+struct Short {
+    /// The lowest byte is the first.
+    word: u64,
+    bits: u32,
+}
+
+impl Short {
+    #[inline(always)]
+    fn then(self, next: Short) -> Short {
+        Short { word: self.word | next.word << self.bits, bits: self.bits + next.bits }
+    }
+}
+
+/// Encodes a `value` below [`SHORT`].
+#[inline(always)]
+fn short(value: i64) -> Short {
+    let value = zigzag(value);
+    if value < 1 << 7 {
+        Short { word: value, bits: 8 }
+    } else if value < 1 << 14 {
+        Short { word: value & 0x7f | 0x80 | value >> 7 << 8, bits: 16 }
+    } else {
+        Short { word: value & 0x7f | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | value >> 14 << 16, bits: 24 }
+    }
+}
+
+/// Appends `value`.
+pub(super) fn append_varint(value: i64, out: &mut Vec<u8>) {
+    let mut bytes = [0; MAX_VARINT_BYTES];
+    let length = write_varint(value, &mut bytes);
+    out.extend_from_slice(&bytes[..length]);
+}
+
+#[inline]
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
 }

@@ -1,15 +1,21 @@
-//! How the records of a batch are compressed, in the formats of Kafka's own client: gzip, Snappy in the blocks of xerial's Java
-//! library, LZ4 frames, and Zstandard frames.
+//! What is done with the records of a batch as a whole: they are compressed, and the batch gets a checksum.
 //!
+//! Compression has the formats of Kafka's own client: gzip, Snappy in the blocks of xerial's Java library, LZ4 frames, and Zstandard frames.
 //! Source: Kafka's `org.apache.kafka.common.compress`; the blocks of Snappy: xerial's `SnappyOutputStream` and `SnappyCodec`.
+//!
+//! The checksum of a batch that refers to payloads is CRC-32C, put together from those of its pieces. Payloads do not change, so that theirs are
+//! computed once. For two stretches A and B, `crc(AB) = shift(crc(A), |B|) ⊕ crc(B)` (zlib's `crc32_combine`). Where all payloads have one length,
+//! the shift is a fixed linear map, which four tables hold.
 
 use std::io::{self, Read, Write};
 use std::mem;
 
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
 use super::Malformed;
 pub use crate::broker::compression::Compression;
+use crate::load::{PayloadPlace, PayloadPool};
 
 /// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
 pub const MAX_UNPACKED: usize = 256 << 20;
@@ -33,11 +39,6 @@ const XERIAL_BLOCK: usize = 32 << 10;
 const BROKEN: Malformed = Malformed("its records cannot be decompressed");
 
 impl Compression {
-    /// The one that a batch's attributes name.
-    pub fn from_attributes(attributes: i16) -> Option<Self> {
-        Compression::from_number((attributes & 7) as u8)
-    }
-
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
     ///
     /// # Errors
@@ -156,6 +157,68 @@ fn write_snappy(encoder: &mut snap::raw::Encoder, content: &[u8], out: &mut Vec<
         out.truncate(begin + length);
     }
     Ok(())
+}
+
+/// What is computed once of the payloads of a trial.
+pub struct PayloadChecksums {
+    /// Bytes of every payload. 0: they differ, or are small.
+    size: usize,
+    /// CRC-32C of each payload, by its place.
+    of_payloads: Vec<u32>,
+    /// What a payload behind it makes of a checksum, for each of its bytes and each of its values.
+    shift: Box<[[u32; 256]; 4]>,
+}
+
+impl PayloadChecksums {
+    /// Of payloads that have `least` bytes or more.
+    pub fn new(payloads: &PayloadPool, least: usize) -> Self {
+        let size = payloads.uniform_size().filter(|size| *size >= least).unwrap_or(0);
+        let of_payloads = match size {
+            0 => Vec::new(),
+            _ => payloads.bytes().chunks_exact(size).map(crc_fast::crc32_iscsi).collect(),
+        };
+        PayloadChecksums { size, of_payloads, shift: shift_by(size) }
+    }
+
+    /// The checksum of what has the checksum `before` with the payload behind it.
+    #[inline]
+    pub fn append(&self, before: u32, place: PayloadPlace, payloads: &PayloadPool) -> u32 {
+        if self.size > 0 && place.begin().is_multiple_of(self.size) {
+            return self.shifted(before) ^ self.of_payloads[place.begin() / self.size];
+        }
+        append_checksum(before, payloads.at(place))
+    }
+
+    #[inline]
+    fn shifted(&self, checksum: u32) -> u32 {
+        let [first, second, third, fourth] = checksum.to_le_bytes();
+        let tables = &*self.shift;
+        tables[0][first as usize] ^ tables[1][second as usize] ^ tables[2][third as usize] ^ tables[3][fourth as usize]
+    }
+}
+
+/// The checksum of what has the checksum `before` with `bytes` behind it.
+#[inline]
+pub fn append_checksum(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
+    digest.finalize() as u32
+}
+
+/// The change of a checksum by each value of each of its bytes, if so many bytes come behind what it is of.
+fn shift_by(bytes: usize) -> Box<[[u32; 256]; 4]> {
+    let mut tables = Box::new([[0; 256]; 4]);
+    for (byte, table) in tables.iter_mut().enumerate() {
+        for bit in 0..8 {
+            let one = 1 << (8 * byte + bit);
+            let shifted = checksum_combine(CrcAlgorithm::Crc32Iscsi, one, 0, bytes as u64) as u32;
+            // The map is linear: a value is the sum of its bits.
+            for value in 0..1 << bit {
+                table[value | 1 << bit] = table[value] ^ shifted;
+            }
+        }
+    }
+    tables
 }
 
 #[cfg(test)]

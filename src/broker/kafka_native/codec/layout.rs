@@ -3,7 +3,8 @@
 //! The crate `kafka-protocol` makes room for as many elements as a list announces. Here a message is walked through first.
 //! Source: the definitions of messages in Kafka's `clients/src/main/resources/common/message`.
 
-use super::{Malformed, varint};
+use super::Malformed;
+use super::responses::Reader;
 
 /// A message that has lists: its key, its oldest and newest version of that layout, and the layout. A digit stands for a number of so
 /// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list. In flexible versions (KIP-482), whose lengths are one more than what they
@@ -89,20 +90,20 @@ pub fn check(body: &[u8], key: i16, version: i16) -> Result<(), Malformed> {
 /// # Errors
 /// When something is missing.
 pub fn walk(body: &[u8], layout: &str) -> Result<(), Malformed> {
-    step(&mut &*body, layout.as_bytes())
+    step(&mut Reader(body), layout.as_bytes())
 }
 
-fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
+fn step(rest: &mut Reader<'_>, mut layout: &[u8]) -> Result<(), Malformed> {
     while let [what, after @ ..] = layout {
         layout = after;
         match what {
             b'[' | b'{' | b'(' => {
                 let (element, after) = list(after);
                 let times = match what {
-                    b'[' => announced(i32::from_be_bytes(number(rest)?))?,
-                    b'{' => compact(rest)?,
+                    b'[' => rest.count()?,
+                    b'{' => rest.compact_count()?,
                     // As `kafka-protocol` reads it.
-                    _ => usize::from(number::<1>(rest)? == [1]),
+                    _ => usize::from(rest.take(1)? == [1]),
                 };
                 for _ in 0..times {
                     step(rest, element)?;
@@ -110,25 +111,19 @@ fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
                 layout = after;
             }
             b'S' => {
-                let length = compact(rest)?;
-                skip(rest, length)?;
+                let length = rest.compact_count()?;
+                rest.take(length)?;
             }
-            b't' => {
-                for _ in 0..varint::read_unsigned(rest)? {
-                    varint::read_unsigned(rest)?;
-                    let length = varint::read_unsigned(rest)? as usize;
-                    skip(rest, length)?;
-                }
-            }
+            b't' => rest.skip_tags()?,
             b's' => {
-                let length = announced(i32::from(i16::from_be_bytes(number(rest)?)))?;
-                skip(rest, length)?;
+                let length = announced(rest.i16()?)?;
+                rest.take(length)?;
             }
             b'b' => {
-                let length = announced(i32::from_be_bytes(number(rest)?))?;
-                skip(rest, length)?;
+                let length = rest.count()?;
+                rest.take(length)?;
             }
-            digit => skip(rest, usize::from(digit - b'0'))?,
+            digit => _ = rest.take(usize::from(digit - b'0'))?,
         }
     }
     Ok(())
@@ -149,28 +144,12 @@ fn list(layout: &[u8]) -> (&[u8], &[u8]) {
     (&layout[..end], layout.get(end + 1..).unwrap_or_default())
 }
 
-/// A length of a flexible version. Null is as nothing.
-fn compact(rest: &mut &[u8]) -> Result<usize, Malformed> {
-    Ok(varint::read_unsigned(rest)?.saturating_sub(1) as usize)
-}
-
 /// Null is as nothing.
-fn announced(length: i32) -> Result<usize, Malformed> {
+fn announced(length: i16) -> Result<usize, Malformed> {
     match length {
         -1 => Ok(0),
         length => usize::try_from(length).map_err(|_| Malformed("a length is negative")),
     }
-}
-
-fn number<const BYTES: usize>(rest: &mut &[u8]) -> Result<[u8; BYTES], Malformed> {
-    let (number, after) = rest.split_first_chunk().ok_or(Malformed("it announces more than it has"))?;
-    *rest = after;
-    Ok(*number)
-}
-
-fn skip(rest: &mut &[u8], length: usize) -> Result<(), Malformed> {
-    *rest = rest.get(length..).ok_or(Malformed("it announces more than it has"))?;
-    Ok(())
 }
 
 #[cfg(test)]

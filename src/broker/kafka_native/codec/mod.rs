@@ -3,13 +3,10 @@
 //! Everything else of the protocol is per request, and comes from the crate `kafka-protocol`.
 
 pub mod batch;
-pub mod checksum;
 pub mod compression;
 pub mod layout;
 pub mod records;
 pub mod responses;
-pub mod varint;
-pub mod versions;
 
 /// Bytes that are not what the protocol says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

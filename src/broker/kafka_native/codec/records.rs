@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::Malformed;
-use super::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, at};
+use super::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, MAX_VARINT_BYTES, at};
 use super::compression::Compression;
-use super::varint;
 use crate::limits::{TRACE_HEADER_NAME, shrink_unpacked};
 use crate::measure::Details;
 
@@ -53,7 +52,7 @@ pub fn next_batch<'a>(bytes: &mut &'a [u8]) -> Result<Option<ReadBatch<'a>>, Mal
     *bytes = rest;
     let attributes = i16::from_be_bytes(number(batch, at::ATTRIBUTES));
     let compression =
-        Compression::from_attributes(attributes).ok_or(Malformed("a batch has an unknown compression"))?;
+        Compression::from_number((attributes & 7) as u8).ok_or(Malformed("a batch has an unknown compression"))?;
     Ok(Some(ReadBatch {
         base_offset: i64::from_be_bytes(number(batch, 0)),
         last_offset_delta: i32::from_be_bytes(number(batch, at::LAST_OFFSET_DELTA)),
@@ -223,11 +222,11 @@ fn next_record<'a>(
     let record = &mut record;
     // The record's attributes: none are defined.
     take(record, 1)?;
-    let timestamp_ms = base_timestamp_ms.wrapping_add(varint::read(record)?);
-    let offset = base_offset.wrapping_add(varint::read(record)?);
+    let timestamp_ms = base_timestamp_ms.wrapping_add(read_varint(record)?);
+    let offset = base_offset.wrapping_add(read_varint(record)?);
     let key = field(record)?;
     let value = field(record)?;
-    let count = varint::read(record)?;
+    let count = read_varint(record)?;
     let headers = *record;
     let mut trace_header = None;
     for _ in 0..count {
@@ -256,7 +255,7 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
 
 #[inline]
 fn length(bytes: &mut &[u8]) -> Result<Option<usize>, Malformed> {
-    match varint::read(bytes)? {
+    match read_varint(bytes)? {
         -1 => Ok(None),
         length => usize::try_from(length).map(Some).map_err(|_| Malformed("a length is negative")),
     }
@@ -273,6 +272,35 @@ fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> [u8; BYTES] {
     let mut number = [0; BYTES];
     number.copy_from_slice(&bytes[at..at + BYTES]);
     number
+}
+
+/// Takes a zigzag-encoded integer from the beginning of `bytes`: Kafka's `ByteUtils.readVarlong`.
+#[inline]
+fn read_varint(bytes: &mut &[u8]) -> Result<i64, Malformed> {
+    match *bytes {
+        [byte @ ..0x80, rest @ ..] => {
+            *bytes = rest;
+            Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+        }
+        _ => read_long(bytes),
+    }
+}
+
+/// Of more bytes than one, or none.
+fn read_long(bytes: &mut &[u8]) -> Result<i64, Malformed> {
+    let mut value = 0_u64;
+    for (index, byte) in bytes.iter().take(MAX_VARINT_BYTES).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if index == MAX_VARINT_BYTES - 1 && bits > 1 {
+            break;
+        }
+        value |= bits << (7 * index);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[index + 1..];
+            return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+    }
+    Err(Malformed("an integer does not end"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! The responses that come for every batch of messages, read where they lie: to produce requests and to fetches.
+//! The responses that are read where they lie: those that come for every batch of messages, to produce requests and to fetches, and the one to the first
+//! request on a connection, with the requests that a node supports and the levels of its features.
 //!
-//! Source: Kafka's `ProduceResponse.json` and `FetchResponse.json`. What a response announces takes no memory before it is there.
+//! Source: Kafka's `ProduceResponse.json`, `FetchResponse.json` and `ApiVersionsResponse.json`. What a response announces takes no memory before it is
+//! there.
 
 use bytes::Bytes;
 
-use super::{Malformed, varint};
+use super::Malformed;
+use crate::broker::kafka_cluster::MetadataLevels;
 
 /// The newest versions that are read here. A later produce request names topics by their ids, and a later fetch encodes lengths in
 /// another way.
@@ -116,6 +119,78 @@ fn fetched_partition(reader: &mut Reader<'_>, body: &Bytes, version: i16) -> Res
     Ok(FetchedPartition { partition, code, aborted, records })
 }
 
+/// The feature whose levels name Kafka's releases.
+const METADATA: &str = "metadata.version";
+
+/// The first version of the response that has features (KIP-584), as fields that are optional.
+const WITH_FEATURES: i16 = 3;
+
+/// The optional fields with the features that the node supports, and that its cluster has agreed on.
+const SUPPORTED: u32 = 0;
+const FINALIZED: u32 = 2;
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeVersions {
+    pub code: i16,
+    /// Numbers of requests, each with the oldest and the newest version that the node supports.
+    pub requests: Vec<(i16, i16, i16)>,
+    pub metadata: MetadataLevels,
+}
+
+/// Reads the response in `version`.
+///
+/// # Errors
+/// When the list of requests is cut off, or a number in it is senseless. Features that cannot be read count as left out: no request
+/// depends on them.
+pub fn read_versions(body: &[u8], version: i16) -> Result<NodeVersions, Malformed> {
+    let mut reader = Reader(body);
+    let code = reader.i16()?;
+    // Since version 3 (KIP-482), one more than the number, in 7 bits a byte, and each element ends with fields that are optional.
+    let is_compact = version >= WITH_FEATURES;
+    let count = if is_compact { reader.unsigned()?.saturating_sub(1) as usize } else { reader.count()? };
+    let mut requests = Vec::new();
+    for _ in 0..count {
+        requests.push((reader.i16()?, reader.i16()?, reader.i16()?));
+        if is_compact {
+            reader.skip_tags()?;
+        }
+    }
+    let metadata = if is_compact { read_levels(&mut reader).unwrap_or_default() } else { MetadataLevels::default() };
+    Ok(NodeVersions { code, requests, metadata })
+}
+
+fn read_levels(reader: &mut Reader<'_>) -> Result<MetadataLevels, Malformed> {
+    // For how long the broker asks the client to wait.
+    reader.i32()?;
+    let mut levels = MetadataLevels::default();
+    for _ in 0..reader.unsigned()? {
+        let tag = reader.unsigned()?;
+        let length = reader.unsigned()? as usize;
+        let mut field = Reader(reader.take(length)?);
+        match tag {
+            SUPPORTED => levels.supported = read_feature(&mut field)?.map(|(_, newest)| newest),
+            FINALIZED => levels.finalized = read_feature(&mut field)?.map(|(newest, _)| newest),
+            _ => {}
+        }
+    }
+    Ok(levels)
+}
+
+/// The two levels of [`METADATA`] in a list of features, in the order in which the list has them.
+fn read_feature(reader: &mut Reader<'_>) -> Result<Option<(i16, i16)>, Malformed> {
+    let mut found = None;
+    for _ in 0..reader.compact_count()? {
+        let name = reader.compact_text()?;
+        let levels = (reader.i16()?, reader.i16()?);
+        reader.skip_tags()?;
+        if name == Some(METADATA) {
+            found = Some(levels);
+        }
+    }
+    Ok(found)
+}
+
 /// What is left of a response.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -136,7 +211,7 @@ impl<'a> Reader<'a> {
         self.number().map(i16::from_be_bytes)
     }
 
-    pub(super) fn i32(&mut self) -> Result<i32, Malformed> {
+    fn i32(&mut self) -> Result<i32, Malformed> {
         self.number().map(i32::from_be_bytes)
     }
 
@@ -144,8 +219,17 @@ impl<'a> Reader<'a> {
         self.number().map(i64::from_be_bytes)
     }
 
-    pub(super) fn unsigned(&mut self) -> Result<u32, Malformed> {
-        varint::read_unsigned(&mut self.0)
+    /// A number of a flexible version (KIP-482), 7 bits a byte.
+    fn unsigned(&mut self) -> Result<u32, Malformed> {
+        let mut value = 0;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.number()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
+            }
+        }
+        Err(Malformed("a number does not end"))
     }
 
     /// How many elements follow in a list of a flexible version.
@@ -155,7 +239,7 @@ impl<'a> Reader<'a> {
         if count <= self.0.len() { Ok(count) } else { Err(Malformed("it announces more than it has")) }
     }
 
-    pub(super) fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
+    fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
         match self.unsigned()? {
             0 => Ok(None),
             length => text(self.take(length as usize - 1)?).map(Some),

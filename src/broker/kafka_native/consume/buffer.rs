@@ -59,30 +59,16 @@ impl FetchBuffer {
 
     /// Waits until more may be fetched.
     pub async fn room(&self) {
-        loop {
-            // Created before the look, so that a notification in between is not missed.
-            let taken = self.taken.notified();
-            if self.state.lock().bytes < MAX_BYTES {
-                return;
-            }
-            taken.await;
-        }
+        wait_until(&self.taken, || self.state.lock().bytes < MAX_BYTES).await;
     }
 
     /// Waits until there is something to take.
     pub async fn ready(&self) {
-        loop {
-            let arrived = self.arrived.notified();
-            if self.has_arrived() {
-                return;
-            }
-            arrived.await;
-        }
-    }
-
-    fn has_arrived(&self) -> bool {
-        let state = self.state.lock();
-        !state.fetched.is_empty() || state.error.is_some()
+        let has_arrived = || {
+            let state = self.state.lock();
+            !state.fetched.is_empty() || state.error.is_some()
+        };
+        wait_until(&self.arrived, has_arrived).await;
     }
 
     /// Everything that has arrived, into `into`, which is empty.
@@ -94,6 +80,18 @@ impl FetchBuffer {
         drop(state);
         self.taken.notify_waiters();
         error
+    }
+}
+
+/// Waits until `is_done`, which is looked at again after each notification.
+pub async fn wait_until(notify: &Notify, is_done: impl Fn() -> bool) {
+    loop {
+        // Created before the look, so that a notification in between is not missed.
+        let notified = notify.notified();
+        if is_done() {
+            return;
+        }
+        notified.await;
     }
 }
 

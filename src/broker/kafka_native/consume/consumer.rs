@@ -6,11 +6,10 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::super::config::Isolation;
-use super::super::group::member::Member;
-use super::super::group::membership::Revocation;
+use super::super::group::committed::{Positions, StartOffsets};
+use super::super::group::membership::{Member, Revocation};
 use super::buffer::{FetchBuffer, Fetched};
-use super::fetcher::{self, Fetcher};
-use super::start_offset::{Positions, StartOffsets};
+use super::fetcher;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, ReceiveError, Received};
 
 /// A member of a group on one topic.
@@ -56,12 +55,8 @@ impl KafkaNativeConsumer {
         Ok(consumer)
     }
 
-    /// Reads what the group assigns.
-    pub fn in_group(start_offsets: StartOffsets, member: Member, isolation: Isolation) -> Self {
-        KafkaNativeConsumer::new(start_offsets, isolation, Some(member))
-    }
-
-    fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
+    /// Reads what the group assigns, if it is a member.
+    pub fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
         let start_offsets = Arc::new(start_offsets);
         KafkaNativeConsumer { start_offsets, isolation, member, reading: None, unpacked: Vec::new() }
     }
@@ -71,10 +66,8 @@ impl KafkaNativeConsumer {
         let buffer = Arc::new(FetchBuffer::default());
         let position = |partition: &u32| known.get(partition).and_then(|next| u64::try_from(*next).ok());
         let next = partitions.iter().map(|partition| (*partition, position(partition))).collect();
-        let (admin, topic) = (self.start_offsets.admin.clone(), self.start_offsets.topic.clone());
-        let fetcher = Fetcher { admin, topic, isolation: self.isolation, buffer: buffer.clone() };
-        let partitions = partitions.iter().copied().collect();
-        let task = tokio::spawn(fetcher::run(fetcher, self.start_offsets.clone(), partitions, known));
+        let (start_offsets, partitions) = (self.start_offsets.clone(), partitions.iter().copied().collect());
+        let task = tokio::spawn(fetcher::run(start_offsets, self.isolation, buffer.clone(), partitions, known));
         self.reading = Some(Reading { next, buffer, taken: VecDeque::new(), task: task.abort_handle() });
     }
 
@@ -84,7 +77,7 @@ impl KafkaNativeConsumer {
         while !self.reading.as_ref().is_some_and(is_ready)
             && let Some(member) = &self.member
         {
-            member.changed().await;
+            member.mailbox.changed().await;
             self.follow_group()?;
         }
         Ok(())
@@ -93,7 +86,7 @@ impl KafkaNativeConsumer {
     /// Does what the group has asked for.
     fn follow_group(&mut self) -> Result<(), ReceiveError> {
         let Some(member) = &self.member else { return Ok(()) };
-        let (assigned, error) = (member.take_assigned(), member.take_error());
+        let (assigned, error) = (member.mailbox.take_assigned(), member.mailbox.take_error());
         if let Some(partitions) = assigned {
             self.take_on(&partitions);
         }
@@ -119,13 +112,15 @@ impl KafkaNativeConsumer {
     }
 
     fn return_requested(&mut self) {
-        let Some(member) = self.member.as_ref().filter(|member| member.is_revocation_requested()) else { return };
+        let Some(member) = self.member.as_ref().filter(|member| member.mailbox.is_revocation_requested()) else {
+            return;
+        };
         let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
         // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
         if self.start_offsets.committed.is_none() {
             self.start_offsets.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
         }
-        if let Some(Revocation::AllBut(kept)) = member.return_requested() {
+        if let Some(Revocation::AllBut(kept)) = member.mailbox.return_requested() {
             // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
             known.retain(|partition, _| self.start_offsets.committed.is_none() && kept.contains(partition));
             self.read(&kept, known);
@@ -195,10 +190,10 @@ impl Consumer for KafkaNativeConsumer {
         }
         match (&self.reading, &self.member) {
             (Some(reading), None) => reading.buffer.ready().await,
-            (None, Some(member)) => member.changed().await,
+            (None, Some(member)) => member.mailbox.changed().await,
             (Some(reading), Some(member)) => tokio::select! {
                 () = reading.buffer.ready() => {}
-                () = member.changed() => {}
+                () = member.mailbox.changed() => {}
             },
             (None, None) => std::future::pending().await,
         }
@@ -250,7 +245,7 @@ impl Offsets for KafkaNativeConsumer {
     }
 
     fn is_revocation_requested(&self) -> bool {
-        self.member.as_ref().is_some_and(Member::is_revocation_requested)
+        self.member.as_ref().is_some_and(|member| member.mailbox.is_revocation_requested())
     }
 
     async fn revoke(&mut self) {

@@ -2,6 +2,9 @@
 //!
 //! A partition that a node refuses to read is displaced: it is fetched from its leader again once metadata names one, and the others are
 //! fetched meanwhile, on the connections that there are. A connection that ends displaces all partitions of its node.
+//!
+//! A node remembers a member's fetches (KIP-227), so that a fetch names only the partitions whose positions have changed: Kafka's
+//! `FetchSessionHandler.java` and `FetchMetadata.java`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,15 +18,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::super::codec::records;
 use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
+use super::super::codec::{Malformed, records};
 use super::super::config::Isolation;
-use super::super::error::{CallError, is_retriable};
-use super::super::net::admin::{Admin, End, EndsQuery, name_of};
+use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
+use super::super::group::committed::{Positions, StartOffsets};
+use super::super::net::admin::{End, EndsQuery};
+use super::super::net::cluster::name_of;
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
-use super::fetch_session::{FetchSession, SessionFetch};
-use super::start_offset::{Positions, StartOffsets};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
 use crate::measure::{ConditionKind, Subject, SubjectKind};
@@ -31,9 +34,6 @@ use crate::net::backoff::Backoff;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
-
-/// `UNKNOWN_TOPIC_OR_PARTITION`.
-const UNKNOWN_TOPIC: i16 = 3;
 
 /// Between a partition's failure and the look for its leader. The pause doubles while there is always one that has failed.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
@@ -44,17 +44,11 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 const MAX_BYTES: i32 = 50 << 20;
 const MAX_PARTITION_BYTES: i32 = 1 << 20;
 
-/// What a member reads from.
-pub struct Fetcher {
-    pub admin: Arc<Admin>,
-    pub topic: String,
-    pub isolation: Isolation,
-    pub buffer: Arc<FetchBuffer>,
-}
-
 /// The fetches of a member, and how far they are.
 struct FetchTask {
-    fetcher: Fetcher,
+    start_offsets: Arc<StartOffsets>,
+    isolation: Isolation,
+    buffer: Arc<FetchBuffer>,
     /// The offset of the next message of each partition.
     positions: Mutex<Positions>,
     places: Mutex<Placement>,
@@ -76,20 +70,27 @@ struct Placement {
 }
 
 /// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
-pub async fn run(fetcher: Fetcher, start_offsets: Arc<StartOffsets>, partitions: Vec<u32>, known: Positions) {
+pub async fn run(
+    start_offsets: Arc<StartOffsets>,
+    isolation: Isolation,
+    buffer: Arc<FetchBuffer>,
+    partitions: Vec<u32>,
+    known: Positions,
+) {
     let mut positions = known;
     let unknown: Vec<u32> = partitions.into_iter().filter(|partition| !positions.contains_key(partition)).collect();
     if !unknown.is_empty() {
-        let found = find(&fetcher.buffer, &start_offsets, &unknown).await;
+        let found = find(&buffer, &start_offsets, &unknown).await;
         // The consumer learns where it is before there is a message.
-        found.iter().for_each(|(partition, next)| fetcher.buffer.put(Fetched::none(*partition, *next)));
+        found.iter().for_each(|(partition, next)| buffer.put(Fetched::none(*partition, *next)));
         positions.extend(found);
     }
     if !positions.is_empty() {
         let displaced = positions.keys().copied().collect();
         let places = Mutex::new(Placement { displaced, ..Placement::default() });
-        let progress = FetchTask { fetcher, positions: Mutex::new(positions), places, displaced: Notify::new() };
-        Arc::new(progress).follow_leaders().await;
+        let (positions, displaced) = (Mutex::new(positions), Notify::new());
+        let task = FetchTask { start_offsets, isolation, buffer, positions, places, displaced };
+        Arc::new(task).follow_leaders().await;
     }
 }
 
@@ -129,8 +130,8 @@ impl FetchTask {
 
     /// Gives displaced partitions to the nodes that lead them now. Those without a leader stay displaced.
     async fn place(self: &Arc<Self>, nodes: &mut JoinSet<()>) -> Result<(), CallError> {
-        let metadata = self.fetcher.admin.cluster.metadata(&[&self.fetcher.topic]).await?;
-        let found = metadata.topics.get(&self.fetcher.topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
+        let metadata = self.start_offsets.admin.cluster.metadata(&[&self.start_offsets.topic]).await?;
+        let found = metadata.topics.get(&self.start_offsets.topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
         let mut guard = self.places.lock();
         let places = &mut *guard;
         places.displaced.retain(|partition| {
@@ -181,7 +182,7 @@ impl FetchTask {
     }
 
     fn subject(&self, partition: u32) -> Subject {
-        let Fetcher { admin, topic, .. } = &self.fetcher;
+        let StartOffsets { admin, topic, .. } = &*self.start_offsets;
         let conditions = &admin.cluster.connector.conditions;
         Subject::new(conditions, SubjectKind::ConsumedPartition, &format!("{topic}/{partition}"))
     }
@@ -189,7 +190,7 @@ impl FetchTask {
     /// Tells the consumer of an error, unless a leader moves or is about to be elected.
     fn report(&self, error: &CallError) {
         if !matches!(error, CallError::Refused(code, _) if is_retriable(*code)) {
-            self.fetcher.buffer.fail(failure(error));
+            self.buffer.fail(failure(error));
         }
     }
 
@@ -207,11 +208,11 @@ impl FetchTask {
 
     /// Returns the error that ends the connection, which is of all partitions of the node.
     async fn fetch_while_placed(&self, node: i32, address: &str) -> Result<(), CallError> {
-        let connector = &self.fetcher.admin.cluster.connector;
+        let connector = &self.start_offsets.admin.cluster.connector;
         let mut connection = connector.open(address).await?;
         let of_node = connector.node(address);
         loop {
-            self.fetcher.buffer.room().await;
+            self.buffer.room().await;
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             let response = self.fetch(&mut connection, node, &partitions).await?;
             let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
@@ -226,7 +227,7 @@ impl FetchTask {
             if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
                 let asked = Duration::from_millis(throttled);
                 if asked > MAX_THROTTLE {
-                    self.fetcher.buffer.fail(throttled_for(asked));
+                    self.buffer.fail(throttled_for(asked));
                 }
                 of_node.begin(ConditionKind::Throttled, "a response asks the consumer to wait (its quota)");
                 sleep(asked.min(MAX_THROTTLE)).await;
@@ -260,7 +261,7 @@ impl FetchTask {
         let request = self.request(fetch);
         let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
         let response = read_fetched(&body, version)?;
-        self.fetcher.admin.fetched.answered(response.throttled_ms > 0);
+        self.start_offsets.admin.fetched.answered(response.throttled_ms > 0);
         Ok(response)
     }
 
@@ -277,10 +278,10 @@ impl FetchTask {
             .with_max_wait_ms(MAX_WAIT.as_millis() as i32)
             .with_min_bytes(1)
             .with_max_bytes(MAX_BYTES)
-            .with_isolation_level(self.fetcher.isolation as i8)
+            .with_isolation_level(self.isolation as i8)
             .with_session_id(id)
             .with_session_epoch(epoch);
-        let topic = name_of(&self.fetcher.topic);
+        let topic = name_of(&self.start_offsets.topic);
         if !changed.is_empty() {
             let changed = changed.into_iter().map(partition).collect();
             request.topics.push(FetchTopic::default().with_topic(topic.clone()).with_partitions(changed));
@@ -302,19 +303,20 @@ impl FetchTask {
         let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
         let Some(next) = end_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.fetcher.buffer.put(Fetched { partition, records, from, next, aborted, open: None });
+        self.buffer.put(Fetched { partition, records, from, next, aborted, open: None });
         self.positions.lock().insert(partition, next);
         Ok(())
     }
 
     /// The messages at the position are gone: the member goes on with the first that is there, and its consumer is told.
     async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
-        let (partitions, isolation) = ([partition], self.fetcher.isolation);
-        let query = EndsQuery { topic: &self.fetcher.topic, partitions: &partitions, end: End::Earliest, isolation };
-        let begins = self.fetcher.admin.ends(&query).await?;
+        let (partitions, isolation) = ([partition], self.isolation);
+        let query =
+            EndsQuery { topic: &self.start_offsets.topic, partitions: &partitions, end: End::Earliest, isolation };
+        let begins = self.start_offsets.admin.ends(&query).await?;
         let Some(begin) = begins.get(&partition).copied() else { return Ok(()) };
         let gone = self.positions.lock().insert(partition, begin).unwrap_or(begin);
-        self.fetcher.buffer.fail(ReceiveError {
+        self.buffer.fail(ReceiveError {
             class: FailureClass::Other,
             message: format!(
                 "offset {gone} of partition {partition} is gone, by the topic's retention or with a leader that lost it: reading \
@@ -326,7 +328,7 @@ impl FetchTask {
 }
 
 /// The offset after the last whole batch; `None`: no batch is whole.
-fn end_of(records: &Bytes) -> Result<Option<i64>, super::super::codec::Malformed> {
+fn end_of(records: &Bytes) -> Result<Option<i64>, Malformed> {
     let mut rest = &records[..];
     let mut end = None;
     while let Some(next) = records::skip_batch(&mut rest)? {
@@ -347,3 +349,84 @@ pub fn failure(error: &CallError) -> ReceiveError {
     let class = if matches!(error, CallError::Unsupported(_)) { FailureClass::Other } else { error.class() };
     ReceiveError { class, message: error.to_string() }
 }
+
+/// `FETCH_SESSION_ID_NOT_FOUND`: the node has made room for another session, or was started again.
+const SESSION_NOT_FOUND: i16 = 70;
+
+/// `INVALID_FETCH_SESSION_EPOCH`: the node has heard another number of fetches.
+const INVALID_EPOCH: i16 = 71;
+
+/// With this epoch, a fetch names all its partitions, and ends the session whose id it has.
+const FULL: i32 = 0;
+
+/// The fetches from one node.
+#[derive(Debug, Default)]
+struct FetchSession {
+    /// Id that the node has given; 0: the node remembers nothing.
+    id: i32,
+    /// Epoch of the next fetch.
+    epoch: i32,
+    /// The positions that the node remembers.
+    known: Positions,
+    /// Whether the last fetch has no answer, so that it is not known what the node remembers.
+    is_unanswered: bool,
+}
+
+/// What a fetch says of its session and partitions.
+#[derive(Debug, PartialEq, Eq)]
+struct SessionFetch {
+    id: i32,
+    epoch: i32,
+    /// Partitions that are new to the node, or have another position.
+    changed: Positions,
+    /// Partitions that are fetched no longer.
+    forgotten: Vec<i32>,
+}
+
+impl FetchSession {
+    /// The next fetch, which is from these positions.
+    fn fetch(&mut self, positions: Positions) -> SessionFetch {
+        if self.is_unanswered {
+            self.epoch = FULL;
+        }
+        if self.epoch == FULL {
+            self.known.clear();
+        }
+        let is_changed = |(partition, next): &(&u32, &i64)| self.known.get(*partition) != Some(*next);
+        let changed = positions.iter().filter(is_changed).map(|(partition, next)| (*partition, *next)).collect();
+        let is_left = |partition: &&u32| !positions.contains_key(*partition);
+        let forgotten = self.known.keys().filter(is_left).map(|partition| *partition as i32).collect();
+        (self.known, self.is_unanswered) = (positions, true);
+        SessionFetch { id: self.id, epoch: self.epoch, changed, forgotten }
+    }
+
+    /// The last fetch was answered. Returns whether the node knew the session; otherwise, the next fetch names all partitions.
+    ///
+    /// # Errors
+    /// When the node refused the fetch for another reason.
+    fn answered(&mut self, response: &FetchResponse) -> Result<bool, CallError> {
+        self.is_unanswered = false;
+        let was_full = self.epoch == FULL;
+        if response.code != 0 {
+            if response.code == SESSION_NOT_FOUND {
+                self.id = 0;
+            }
+            self.epoch = FULL;
+            let is_lost = !was_full && matches!(response.code, SESSION_NOT_FOUND | INVALID_EPOCH);
+            return if is_lost { Ok(false) } else { CallError::check(response.code).map(|()| true) };
+        }
+        let goes_on = if was_full {
+            // A node that delays a client answers about no partition, and begins no session (KIP-219).
+            response.session_id != 0 && response.partitions.len() == self.known.len()
+        } else {
+            response.session_id == self.id
+        };
+        (self.id, self.epoch) =
+            if goes_on { (response.session_id, self.epoch.checked_add(1).unwrap_or(1)) } else { (0, FULL) };
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/unit/broker/kafka_native/consume/fetcher.rs"]
+mod tests;

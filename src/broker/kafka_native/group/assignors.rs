@@ -1,11 +1,21 @@
-//! How the leader of a classic group shares partitions among its members.
+//! How the leader of a classic group shares partitions among its members, and the messages in which members and their leader say what they read, what
+//! they have, and what they get.
 //!
 //! Source: Kafka's `RangeAssignor` and `RoundRobinAssignor`. Of `cooperative-sticky`: KIP-54 and KIP-429; Kafka's `AbstractStickyAssignor`
-//! and `CooperativeStickyAssignor`, whose results have the same properties, but need not be the same.
+//! and `CooperativeStickyAssignor`, whose results have the same properties, but need not be the same. Of the messages:
+//! `ConsumerProtocolSubscription.json` and `ConsumerProtocolAssignment.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::member_messages::{Members, Partitions, Shares};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::consumer_protocol_assignment::TopicPartition as Assigned;
+use kafka_protocol::messages::consumer_protocol_subscription::TopicPartition as Owned;
+use kafka_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
+use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+
+use super::super::codec::layout;
+use super::super::error::CallError;
+use super::super::net::cluster::name_of;
 
 /// How partitions are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,210 +224,118 @@ impl<'a> Balance<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::member_messages::Subscription;
-    use super::*;
+/// The oldest version of both messages, which every member understands.
+const OLDEST: i16 = 0;
 
-    fn shares(strategy: Strategy, members: &[(&str, &[&str])], topics: &[(&str, usize)]) -> Vec<String> {
-        let members = members.iter().map(|(member, topics)| {
-            let topics = topics.iter().map(|one| (*one).to_owned()).collect();
-            ((*member).to_owned(), Subscription { topics, ..Subscription::new("") })
-        });
-        let topics = topics.iter().map(|(topic, partitions)| ((*topic).to_owned(), *partitions));
-        let shares = strategy.share(&members.collect(), &topics.collect());
-        shares.into_iter().map(|(member, share)| format!("{member} {share:?}")).collect()
-    }
+/// The oldest version of a subscription that has what the member owns, and since which generation (KIP-792).
+const OWNING: i16 = 2;
 
-    /// The examples of the documentation of Kafka's `RangeAssignor` and `RoundRobinAssignor`.
-    #[test]
-    fn partitions_are_shared_as_kafkas_own_clients_share_them() {
-        let both: &[(&str, &[&str])] = &[("C0", &["t0", "t1"]), ("C1", &["t0", "t1"])];
-        let topics = [("t0", 3), ("t1", 3)];
-        assert_eq!(
-            shares(Strategy::Range, both, &topics),
-            [r#"C0 {"t0": [0, 1], "t1": [0, 1]}"#, r#"C1 {"t0": [2], "t1": [2]}"#]
-        );
-        assert_eq!(
-            shares(Strategy::RoundRobin, both, &topics),
-            [r#"C0 {"t0": [0, 2], "t1": [1]}"#, r#"C1 {"t0": [1], "t1": [0, 2]}"#]
-        );
-        let more: &[(&str, &[&str])] = &[("a", &["t0"]), ("b", &["t0"]), ("c", &["t0"])];
-        assert_eq!(shares(Strategy::Range, more, &[("t0", 2)]), [r#"a {"t0": [0]}"#, r#"b {"t0": [1]}"#, "c {}"]);
-    }
+/// Partitions of each topic.
+pub type Partitions = BTreeMap<String, Vec<i32>>;
+
+/// What a member says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Subscription {
+    pub topics: Vec<String>,
+    /// Partitions that it keeps while it joins again.
+    pub owned: Partitions,
+    /// Generation of the group when it got these; −1: it does not say.
+    pub generation: i32,
 }
 
-#[cfg(test)]
-mod sticky_tests {
-    use std::collections::{BTreeMap, BTreeSet};
+/// What each member says of itself, by its id.
+pub type Members = BTreeMap<String, Subscription>;
 
-    use proptest::collection::{btree_map, btree_set, vec};
-    use proptest::prelude::*;
+/// Partitions of each member, by its id.
+pub type Shares = BTreeMap<String, Partitions>;
 
-    use super::super::member_messages::{Members, Partitions, Shares, Subscription};
-    use super::{balanced, cooperative};
-
-    /// How many partitions each topic has.
-    fn topics() -> impl Strategy<Value = BTreeMap<String, usize>> {
-        btree_map("[a-c]", 0..9_usize, 1..4)
+impl Subscription {
+    /// What a member says that has returned everything.
+    pub fn new(topic: &str) -> Self {
+        Subscription { topics: vec![topic.to_owned()], owned: Partitions::new(), generation: -1 }
     }
 
-    /// Members that read some topics and say that they own something, which may be wrong: too many partitions, those of others, or of topics
-    /// that they do not read.
-    fn members() -> impl Strategy<Value = Members> {
-        let owned = btree_map("[a-c]", btree_set(0..11, 0..8), 0..3);
-        let one = (btree_set("[a-c]", 1..4), owned, -1..4).prop_map(|(topics, owned, generation)| Subscription {
-            topics: topics.into_iter().collect(),
-            owned: owned.into_iter().map(|(topic, numbers)| (topic, numbers.into_iter().collect())).collect(),
-            generation,
-        });
-        btree_map("m[0-9]", one, 1..7)
+    /// In a version that every member understands, without what it owns; with `owning`, in one that has it, of which older members read
+    /// the rest.
+    ///
+    /// # Errors
+    /// When a topic's name cannot be written.
+    pub fn encode(&self, owning: bool) -> Result<Bytes, CallError> {
+        let text = |text: &String| StrBytes::from_string(text.clone());
+        let topics = self.topics.iter().map(text).collect();
+        let message = ConsumerProtocolSubscription::default().with_topics(topics);
+        if !owning {
+            return encoded(&message, OLDEST);
+        }
+        let owned = self
+            .owned
+            .iter()
+            .map(|(topic, partitions)| Owned::default().with_topic(name_of(topic)).with_partitions(partitions.clone()));
+        // Other members read a missing text as malformed.
+        let message = message.with_user_data(Some(Bytes::new()));
+        encoded(&message.with_owned_partitions(owned.collect()).with_generation_id(self.generation), OWNING)
     }
 
-    /// Members that read one topic of so many partitions, and own different ones of it.
-    fn members_of_one_topic() -> impl Strategy<Value = (Members, usize)> {
-        let owners = |count| (1..7_usize, vec(proptest::option::of(0..7_usize), count));
-        (0..24_usize).prop_flat_map(owners).prop_map(|(members, owners)| {
-            let of = |member: usize| {
-                let owns = |(_, owner): &(usize, &Option<usize>)| **owner == Some(member);
-                let owned = owners.iter().enumerate().filter(owns).map(|(number, _)| number as i32).collect();
-                (format!("m{member}"), owning("t", owned))
-            };
-            ((0..members).map(of).collect(), owners.len())
+    /// What a member of any client says.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn decode(mut bytes: Bytes) -> Result<Self, CallError> {
+        let read: ConsumerProtocolSubscription = decoded(&mut bytes, &layout::SUBSCRIPTIONS)?;
+        let owned = |one: &Owned| (one.topic.to_string(), one.partitions.clone());
+        Ok(Subscription {
+            topics: read.topics.iter().map(|topic| topic.to_string()).collect(),
+            owned: read.owned_partitions.iter().map(owned).collect(),
+            generation: read.generation_id,
         })
     }
-
-    fn owning(topic: &str, owned: Vec<i32>) -> Subscription {
-        Subscription { owned: [(topic.to_owned(), owned)].into(), generation: 1, ..Subscription::new(topic) }
-    }
-
-    fn load(share: &Partitions) -> usize {
-        share.values().map(Vec::len).sum()
-    }
-
-    /// The partitions that the group has, once each, and who has them.
-    fn holders(shares: &Shares) -> BTreeMap<(String, i32), String> {
-        let mut holders = BTreeMap::new();
-        for (member, share) in shares {
-            for (topic, numbers) in share {
-                for number in numbers {
-                    let earlier = holders.insert((topic.clone(), *number), member.clone());
-                    assert_eq!(earlier, None, "{topic} {number} has two holders");
-                }
-            }
-        }
-        holders
-    }
-
-    /// The same members, when they have done what they were told.
-    fn after(members: &Members, shares: &Shares) -> Members {
-        let next = |(member, subscription): (&String, &Subscription)| {
-            let (owned, generation) = (shares[member].clone(), subscription.generation.max(4) + 1);
-            (member.clone(), Subscription { owned, generation, ..subscription.clone() })
-        };
-        members.iter().map(next).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn balanced_gives_each_partition_one_reader_and_best_loads(
-            members in members(),
-            topics in topics(),
-        ) {
-            let shares = balanced(&members, &topics);
-            let holders = holders(&shares);
-            for (topic, count) in &topics {
-                let is_read = members.values().any(|member| member.topics.contains(topic));
-                for number in 0..*count as i32 {
-                    let holder = holders.get(&(topic.clone(), number));
-                    prop_assert_eq!(holder.is_some(), is_read);
-                    let Some(holder) = holder else { continue };
-                    prop_assert!(members[holder].topics.contains(topic));
-                    for (other, subscription) in &members {
-                        let would_be_better = load(&shares[other]) + 1 < load(&shares[holder]);
-                        prop_assert!(!(subscription.topics.contains(topic) && would_be_better), "{shares:?}");
-                    }
-                }
-            }
-            let existing: usize = topics.iter().filter(|(topic, _)| members.values().any(|one| one.topics.contains(*topic))).map(|(_, count)| *count).sum();
-            prop_assert_eq!(holders.len(), existing);
-        }
-
-        /// No share can be both equal and keep more: each member keeps the smaller share, and as many as get one more keep that too.
-        #[test]
-        fn members_of_one_topic_keep_all_that_equal_shares_permit((members, count) in members_of_one_topic()) {
-            let shares = balanced(&members, &[("t".to_owned(), count)].into());
-            let (each, more) = (count / members.len(), count % members.len());
-            let owned = |member: &String| members[member].owned["t"].len();
-            let most: usize = members.keys().map(|member| owned(member).min(each)).sum();
-            let most = most + more.min(members.keys().filter(|member| owned(member) > each).count());
-            let kept = |(member, share): (&String, &Partitions)| {
-                let has = share.get("t").cloned().unwrap_or_default();
-                has.iter().filter(|number| members[member].owned["t"].contains(number)).count()
-            };
-            prop_assert_eq!(shares.iter().map(kept).sum::<usize>(), most, "{:?}", shares);
-            prop_assert!(shares.values().all(|share| (each..=each + 1).contains(&load(share))));
-        }
-
-        #[test]
-        fn a_group_that_has_not_changed_keeps_its_shares(members in members(), topics in topics()) {
-            let shares = balanced(&members, &topics);
-            prop_assert_eq!(cooperative(&after(&members, &shares), &topics), shares);
-        }
-
-        /// Until its owner has returned a partition, it goes to no other member.
-        #[test]
-        fn cooperative_gives_no_partition_that_another_still_owns(members in members(), topics in topics()) {
-            let shares = cooperative(&members, &topics);
-            for ((topic, number), holder) in holders(&shares) {
-                for (other, subscription) in members.iter().filter(|(other, _)| **other != holder) {
-                    let owns = subscription.owned.get(&topic).is_some_and(|owned| owned.contains(&number));
-                    prop_assert!(!owns, "{topic} {number} is given to {holder} and is still with {other}");
-                }
-            }
-        }
-
-        #[test]
-        fn the_second_time_nothing_is_left_over((members, count) in members_of_one_topic()) {
-            let topics = [("t".to_owned(), count)].into();
-            let first = cooperative(&members, &topics);
-            let second = cooperative(&after(&members, &first), &topics);
-            prop_assert_eq!(holders(&second).len(), count);
-            let loads: BTreeSet<usize> = second.values().map(load).collect();
-            prop_assert!(loads.last().unwrap() - loads.first().unwrap() <= 1, "{second:?}");
-            for (member, share) in &first {
-                for number in share.get("t").into_iter().flatten() {
-                    prop_assert!(second[member]["t"].contains(number), "what was given is kept");
-                }
-            }
-        }
-    }
-
-    /// The example of KIP-429: a third member comes to two that have three partitions each.
-    #[test]
-    fn new_member_gets_its_share_once_others_return_it() {
-        let mut members: Members = [("a", vec![0, 1, 2]), ("b", vec![3, 4, 5])]
-            .into_iter()
-            .map(|(member, owned)| (member.to_owned(), owning("t", owned)))
-            .collect();
-        members.insert("c".to_owned(), Subscription::new("t"));
-        let topics = [("t".to_owned(), 6)].into();
-        let first = cooperative(&members, &topics);
-        assert_eq!(first.values().map(load).collect::<Vec<_>>(), [2, 2, 0]);
-        let second = cooperative(&after(&members, &first), &topics);
-        assert_eq!(second.values().map(load).collect::<Vec<_>>(), [2, 2, 2]);
-    }
-
-    /// One of two members that both say that they have partition 1 was away for longer. The other one has it, and keeps it.
-    #[test]
-    fn of_two_members_that_have_the_same_the_later_one_is_believed() {
-        let earlier = Subscription { generation: 0, ..owning("t", vec![0, 1]) };
-        let members: Members = [("a".to_owned(), earlier), ("b".to_owned(), owning("t", vec![1, 2]))].into();
-        let topics = [("t".to_owned(), 3)].into();
-        let all = balanced(&members, &topics);
-        assert_eq!(all["a"]["t"], [0]);
-        assert_eq!(all["b"]["t"], [1, 2]);
-        // The first one may read it still.
-        assert_eq!(cooperative(&members, &topics)["b"]["t"], [2]);
-    }
 }
+
+/// A member's share, as the leader says it.
+///
+/// # Errors
+/// When a topic's name cannot be written.
+pub fn assignment(share: &Partitions) -> Result<Bytes, CallError> {
+    let topic = |(topic, partitions): (&String, &Vec<i32>)| {
+        Assigned::default().with_topic(name_of(topic)).with_partitions(partitions.clone())
+    };
+    let assigned = share.iter().map(topic).collect();
+    encoded(&ConsumerProtocolAssignment::default().with_assigned_partitions(assigned), OLDEST)
+}
+
+/// A member's partitions of a topic. Nothing means none.
+///
+/// # Errors
+/// When that cannot be read.
+pub fn partitions(mut assignment: Bytes, topic: &str) -> Result<Vec<u32>, CallError> {
+    if assignment.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read: ConsumerProtocolAssignment = decoded(&mut assignment, &[layout::ASSIGNMENT])?;
+    let own = read.assigned_partitions.iter().filter(|one| one.topic.as_str() == topic);
+    Ok(own.flat_map(|one| &one.partitions).map(|partition| *partition as u32).collect())
+}
+
+fn encoded(message: &impl Encodable, version: i16) -> Result<Bytes, CallError> {
+    let mut bytes = BytesMut::new();
+    bytes.put_i16(version);
+    message.encode(&mut bytes, version).map_err(|error| CallError::Unsupported(error.to_string()))?;
+    Ok(bytes.freeze())
+}
+
+/// `layouts`: of the versions from 0 on. What a later one says besides comes after what the last of them has.
+fn decoded<T: Decodable>(bytes: &mut Bytes, layouts: &[&str]) -> Result<T, CallError> {
+    let version = bytes.try_get_i16().map_err(|error| CallError::Malformed(error.to_string()))?;
+    let negative = || CallError::Malformed(format!("a member's message of version {version}"));
+    let known = usize::try_from(version).map_err(|_| negative())?.min(layouts.len() - 1);
+    layout::walk(bytes, layouts[known])?;
+    T::decode(bytes, known as i16).map_err(|error| CallError::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/unit/broker/kafka_native/group/assignors.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "../../../../tests/unit/broker/kafka_native/group/cooperative.rs"]
+mod cooperative_tests;

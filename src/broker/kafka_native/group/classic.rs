@@ -21,9 +21,8 @@ use super::super::error::{
     CallError, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
 };
 use super::super::net::cluster::Coordinator;
-use super::assignors::Strategy;
+use super::assignors::{self, Members, Partitions, Strategy, Subscription};
 use super::committed::MemberIdentity;
-use super::member_messages::{self, Members, Partitions, Subscription};
 use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
@@ -154,8 +153,9 @@ impl Classic {
             .with_assignments(shares);
         let synced = self.joining.call(&request, SYNC_GROUP, |response| response.error_code).await?;
         CallError::check(synced.error_code)?;
-        let identity = MemberIdentity::from_generation(joined.generation_id, joined.member_id.as_str());
-        let partitions = member_messages::partitions(synced.assignment, &self.config.topic)?;
+        let member_id = joined.member_id.to_string();
+        let identity = MemberIdentity { generation: joined.generation_id, member_id, is_epoch: false };
+        let partitions = assignors::partitions(synced.assignment, &self.config.topic)?;
         Ok(Joined { identity, partitions: partitions.into_iter().collect() })
     }
 
@@ -185,7 +185,7 @@ impl Classic {
         let metadata = self.config.cluster.metadata(&topics).await?;
         let partitions = metadata.topics.iter().map(|(topic, found)| (topic.clone(), found.leaders.len())).collect();
         let share = |(member, share): (String, Partitions)| {
-            let assignment: Bytes = member_messages::assignment(&share)?;
+            let assignment: Bytes = assignors::assignment(&share)?;
             Ok(SyncGroupRequestAssignment::default()
                 .with_member_id(StrBytes::from_string(member))
                 .with_assignment(assignment))

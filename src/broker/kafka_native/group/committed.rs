@@ -1,4 +1,6 @@
-//! The committed offsets of a group: read when a member begins, and committed by a task, so that a commit holds up no message.
+//! Where a member begins to read partitions: at its group's committed offsets, where others of the trial have left off, or at an end.
+//!
+//! Committed offsets are read when a member begins, and committed by a task, so that a commit holds up no message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +10,17 @@ use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartiti
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
-use kafka_protocol::messages::{
-    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TopicName,
-};
+use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse};
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
+use super::super::config::Isolation;
 use super::super::error::{CallError, STALE_MEMBER_EPOCH};
-use super::super::net::cluster::Coordinator;
+use super::super::net::admin::{Admin, End, EndsQuery};
+use super::super::net::cluster::{Coordinator, name_of};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 
@@ -46,24 +48,47 @@ pub struct MemberIdentity {
 impl MemberIdentity {
     /// A group without members.
     pub const OUTSIDE: MemberIdentity = MemberIdentity { generation: -1, member_id: String::new(), is_epoch: false };
-
-    /// A member of a classic group.
-    pub fn from_generation(generation: i32, member_id: &str) -> Self {
-        MemberIdentity { generation, member_id: member_id.to_owned(), is_epoch: false }
-    }
-
-    /// A member of a group that the server shares out.
-    pub fn from_epoch(epoch: i32, member_id: &str) -> Self {
-        MemberIdentity { generation: epoch, member_id: member_id.to_owned(), is_epoch: true }
-    }
 }
 
-/// What the coordinator says of a partition.
-struct FoundOffset {
-    partition: i32,
-    /// Committed offset; below 0: none was committed.
-    offset: i64,
-    code: i16,
+/// The offset of the next message of each partition.
+pub type Positions = BTreeMap<u32, i64>;
+
+/// Where a member begins to read each partition.
+pub struct StartOffsets {
+    pub admin: Arc<Admin>,
+    pub topic: String,
+    /// Committed offsets of a group that commits.
+    pub committed: Option<Arc<Committed>>,
+    /// Positions of partitions without a committed offset: where the group began, or how far its members are, so that no message is received
+    /// again when partitions move.
+    pub left_off: Arc<Mutex<Positions>>,
+    /// Start of partitions of which nothing is known.
+    pub end: End,
+}
+
+impl StartOffsets {
+    /// The positions of these partitions.
+    ///
+    /// # Errors
+    /// When a leader or the group's coordinator does not answer, or refuses.
+    pub async fn positions(&self, partitions: &[u32]) -> Result<Positions, CallError> {
+        let mut positions = match &self.committed {
+            Some(committed) => committed.read(partitions).await?,
+            None => Positions::new(),
+        };
+        let left_off = self.left_off.lock().clone();
+        for (partition, position) in left_off.into_iter().filter(|(partition, _)| partitions.contains(partition)) {
+            positions.entry(partition).or_insert(position);
+        }
+        let unknown: Vec<u32> = partitions.iter().copied().filter(|one| !positions.contains_key(one)).collect();
+        if !unknown.is_empty() {
+            // Also where a transaction is open: what comes after the latest message is received once it ends.
+            let isolation = Isolation::ReadUncommitted;
+            let query = EndsQuery { topic: &self.topic, partitions: &unknown, end: self.end, isolation };
+            positions.extend(self.admin.ends_in_time(&query).await?);
+        }
+        Ok(positions)
+    }
 }
 
 /// The committed offsets of a group in one topic.
@@ -112,24 +137,8 @@ impl Committed {
     ///
     /// # Errors
     /// When the group's coordinator does not answer, or refuses.
-    pub async fn read(&self, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
-        self.shared.with_epoch(|identity| self.read_as(identity, partitions)).await
-    }
-
-    async fn read_as(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<BTreeMap<u32, i64>, CallError> {
-        let found = if identity.is_epoch {
-            self.shared.read_with_epoch(identity, partitions).await?
-        } else {
-            self.shared.read(partitions).await?
-        };
-        let mut offsets = BTreeMap::new();
-        for FoundOffset { partition, offset, code } in found {
-            CallError::check(code)?;
-            if offset >= 0 {
-                offsets.insert(partition as u32, offset);
-            }
-        }
-        Ok(offsets)
+    pub async fn read(&self, partitions: &[u32]) -> Result<Positions, CallError> {
+        self.shared.with_epoch(|identity| self.shared.read(identity, partitions)).await
     }
 
     /// Commits these offsets. With `confirmed`, it waits until the coordinator has them; else a refusal is reported by a later call.
@@ -166,49 +175,41 @@ impl Drop for Committed {
 }
 
 impl CommitTask {
-    fn name(&self) -> TopicName {
-        TopicName(StrBytes::from_string(self.topic.clone()))
-    }
-
-    async fn read(&self, partitions: &[u32]) -> Result<Vec<FoundOffset>, CallError> {
-        let topic =
-            OffsetFetchRequestTopic::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
-        let request =
-            OffsetFetchRequest::default().with_group_id(self.coordinator.group()).with_topics(Some(vec![topic]));
-        let code = |response: &OffsetFetchResponse| response.error_code;
-        let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
-        CallError::check(response.error_code)?;
-        let found = response.topics.iter().flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
-            partition: one.partition_index,
-            offset: one.committed_offset,
-            code: one.error_code,
-        });
-        Ok(found.collect())
-    }
-
-    async fn read_with_epoch(
-        &self,
-        identity: MemberIdentity,
-        partitions: &[u32],
-    ) -> Result<Vec<FoundOffset>, CallError> {
-        let topic =
-            OffsetFetchRequestTopics::default().with_name(self.name()).with_partition_indexes(indexes(partitions));
-        let group = OffsetFetchRequestGroup::default()
-            .with_group_id(self.coordinator.group())
-            .with_member_id(Some(StrBytes::from_string(identity.member_id)))
-            .with_member_epoch(identity.generation)
-            .with_topics(Some(vec![topic]));
-        let request = OffsetFetchRequest::default().with_groups(vec![group]);
-        let code = |response: &OffsetFetchResponse| response.groups.first().map_or(0, |group| group.error_code);
-        let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
-        CallError::check(code(&response))?;
-        let topics = response.groups.iter().flat_map(|group| &group.topics);
-        let found = topics.flat_map(|topic| &topic.partitions).map(|one| FoundOffset {
-            partition: one.partition_index,
-            offset: one.committed_offset,
-            code: one.error_code,
-        });
-        Ok(found.collect())
+    async fn read(&self, identity: MemberIdentity, partitions: &[u32]) -> Result<Positions, CallError> {
+        let indexes: Vec<i32> = partitions.iter().map(|partition| *partition as i32).collect();
+        let name = name_of(&self.topic);
+        // The partition, its committed offset (below 0: none was committed), and its error code.
+        let found: Vec<(i32, i64, i16)> = if identity.is_epoch {
+            let topic = OffsetFetchRequestTopics::default().with_name(name).with_partition_indexes(indexes);
+            let group = OffsetFetchRequestGroup::default()
+                .with_group_id(self.coordinator.group())
+                .with_member_id(Some(StrBytes::from_string(identity.member_id)))
+                .with_member_epoch(identity.generation)
+                .with_topics(Some(vec![topic]));
+            let request = OffsetFetchRequest::default().with_groups(vec![group]);
+            let code = |response: &OffsetFetchResponse| response.groups.first().map_or(0, |group| group.error_code);
+            let response = self.coordinator.call(&request, OFFSET_FETCH_WITH_EPOCH, code).await?;
+            CallError::check(code(&response))?;
+            let partitions = response.groups.iter().flat_map(|group| &group.topics).flat_map(|topic| &topic.partitions);
+            partitions.map(|one| (one.partition_index, one.committed_offset, one.error_code)).collect()
+        } else {
+            let topic = OffsetFetchRequestTopic::default().with_name(name).with_partition_indexes(indexes);
+            let group = self.coordinator.group();
+            let request = OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![topic]));
+            let code = |response: &OffsetFetchResponse| response.error_code;
+            let response = self.coordinator.call(&request, OFFSET_FETCH, code).await?;
+            CallError::check(response.error_code)?;
+            let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+            partitions.map(|one| (one.partition_index, one.committed_offset, one.error_code)).collect()
+        };
+        let mut positions = Positions::new();
+        for (partition, offset, code) in found {
+            CallError::check(code)?;
+            if offset >= 0 {
+                positions.insert(partition as u32, offset);
+            }
+        }
+        Ok(positions)
     }
 
     /// Asks as the member is now. It asks again where the coordinator knows a later epoch, of which the member is about to hear; one that
@@ -263,7 +264,7 @@ impl CommitTask {
                 .with_committed_offset(*next as i64)
         };
         let topic = OffsetCommitRequestTopic::default()
-            .with_name(self.name())
+            .with_name(name_of(&self.topic))
             .with_partitions(next.iter().map(partition).collect());
         let request = OffsetCommitRequest::default()
             .with_group_id(self.coordinator.group())
@@ -274,10 +275,6 @@ impl CommitTask {
         let response = self.coordinator.call(&request, newest, first_error).await?;
         CallError::check(first_error(&response))
     }
-}
-
-fn indexes(partitions: &[u32]) -> Vec<i32> {
-    partitions.iter().map(|partition| *partition as i32).collect()
 }
 
 fn first_error(response: &OffsetCommitResponse) -> i16 {

@@ -1,7 +1,9 @@
-//! The groups of a trial: makes their members, knows what members of a group have in common, and removes groups of the trial.
+//! The groups of a trial: makes their members, knows what members of a group have in common, and removes groups of the trial. Properties of consumers
+//! choose the protocol of a group, by the names that librdkafka has for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use parking_lot::Mutex;
@@ -10,16 +12,17 @@ use tokio::time::{Instant, timeout};
 
 use super::super::config::{Isolation, KafkaNativeOptions};
 use super::super::consume::consumer::KafkaNativeConsumer;
-use super::super::consume::start_offset::{Positions, StartOffsets};
 use super::super::error::{CallError, GROUP_ID_NOT_FOUND};
 use super::super::net::admin::{Admin, End, EndsQuery};
 use super::super::net::cluster::Coordinator;
 use super::assignors::Strategy;
-use super::committed::Committed;
-use super::member::{GroupProtocol, Member};
-use super::membership::MemberConfig;
+use super::classic::Classic;
+use super::committed::{Committed, Positions, StartOffsets};
+use super::membership::{AssignmentMailbox, Member, MemberConfig};
+use super::server_assigned::ServerAssigned;
 use crate::broker::kafka_options::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
+use crate::measure::{Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
 
@@ -91,8 +94,8 @@ impl Groups {
             committed: start_offsets.committed.clone(),
             timeout: self.admin.timeout,
         };
-        let member = Member::join(config, &protocol, self.options.session_timeout());
-        let mut consumer = KafkaNativeConsumer::in_group(start_offsets, member, isolation);
+        let member = join(config, protocol, self.options.session_timeout());
+        let mut consumer = KafkaNativeConsumer::new(start_offsets, isolation, Some(member));
         if *progress == Progress::Uncommitted {
             let late = || cannot(format!("the group {group} assigned nothing to this member in time"));
             // Where partitions are fewer, the group decides which members have none.
@@ -197,5 +200,124 @@ impl Group {
             Ok(())
         };
         self.begun.get_or_try_init(begin).await.map(drop)
+    }
+}
+
+/// Begins to join a group. `session_timeout`: of a classic group.
+fn join(config: MemberConfig, protocol: GroupProtocol, session_timeout: Duration) -> Member {
+    let conditions = &config.cluster.connector.conditions;
+    let group = Subject::new(conditions, SubjectKind::Group, &config.group);
+    let mailbox = Arc::new(AssignmentMailbox::for_group(group));
+    match protocol {
+        GroupProtocol::Classic(strategies) => {
+            let member = Arc::new(Classic::new(config, strategies, session_timeout, mailbox.clone()));
+            Member::begin(mailbox, member.clone().run(), async move { member.leave().await })
+        }
+        GroupProtocol::Server { assignor } => {
+            let member = Arc::new(ServerAssigned::new(config, assignor, mailbox.clone()));
+            Member::begin(mailbox, member.clone().run(), async move { member.leave().await })
+        }
+    }
+}
+
+/// The properties of consumers that this client has.
+pub const PROPERTIES: &[&str] = &[PROTOCOL, REMOTE_ASSIGNOR, STRATEGY];
+
+const PROTOCOL: &str = "group.protocol";
+const REMOTE_ASSIGNOR: &str = "group.remote.assignor";
+const STRATEGY: &str = "partition.assignment.strategy";
+
+/// How a group shares partitions among its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// One of the members does, by a strategy that all of them offer. These are offered, best first.
+    Classic(Vec<Strategy>),
+    /// The server does (KIP-848), by the assignor of this name or by the one that it prefers.
+    Server { assignor: Option<String> },
+}
+
+impl GroupProtocol {
+    /// As `consumers.properties` ask for it.
+    ///
+    /// # Errors
+    /// When a property or its value is unknown, or does not go with another one.
+    pub fn read(properties: &[(String, String)]) -> Result<Self, String> {
+        if let Some((key, _)) = properties.iter().find(|(key, _)| !PROPERTIES.contains(&key.as_str())) {
+            return Err(format!(
+                "`consumers.properties.\"{key}\"` is librdkafka's: remove it, or write `client = \"librdkafka\"`"
+            ));
+        }
+        let value = |wanted| properties.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str());
+        match value(PROTOCOL) {
+            None | Some("classic") => {
+                if value(REMOTE_ASSIGNOR).is_some() {
+                    return Err(format!(
+                        "`{REMOTE_ASSIGNOR}` goes with `\"{PROTOCOL}\" = \"consumer\"`: set both, or none"
+                    ));
+                }
+                value(STRATEGY).map_or_else(|| Ok(Strategy::DEFAULT.to_vec()), strategies).map(GroupProtocol::Classic)
+            }
+            Some("consumer") => {
+                if value(STRATEGY).is_some() {
+                    return Err(format!(
+                        "with `\"{PROTOCOL}\" = \"consumer\"`, the server shares partitions out: remove `{STRATEGY}`"
+                    ));
+                }
+                Ok(GroupProtocol::Server { assignor: value(REMOTE_ASSIGNOR).map(str::to_owned) })
+            }
+            Some(other) => Err(format!("`{PROTOCOL}` is \"classic\" or \"consumer\", not \"{other}\"")),
+        }
+    }
+}
+
+/// From their names, with commas between them.
+fn strategies(names: &str) -> Result<Vec<Strategy>, String> {
+    let mut strategies = Vec::new();
+    for name in names.split(',').map(str::trim) {
+        let known = || Strategy::ALL.map(Strategy::name).join(", ");
+        let strategy = Strategy::by_name(name);
+        strategies.push(strategy.ok_or_else(|| format!("`{STRATEGY}` has \"{name}\", and can be {}", known()))?);
+    }
+    // Its members keep partitions while they join again, which those of the others do not.
+    if strategies.contains(&Strategy::CooperativeSticky) && strategies.len() > 1 {
+        let name = Strategy::CooperativeSticky.name();
+        return Err(format!("`{STRATEGY}`: \"{name}\" does not go with other strategies, write it alone"));
+    }
+    Ok(strategies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(properties: &[(&str, &str)]) -> Result<GroupProtocol, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        GroupProtocol::read(&properties.iter().map(owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn properties_have_the_names_and_values_of_librdkafka() {
+        let classic = |strategies: &[Strategy]| Ok(GroupProtocol::Classic(strategies.to_vec()));
+        let server = |assignor: Option<&str>| Ok(GroupProtocol::Server { assignor: assignor.map(str::to_owned) });
+        assert_eq!(read(&[]), classic(&[Strategy::Range, Strategy::RoundRobin]));
+        assert_eq!(read(&[(STRATEGY, "roundrobin, range")]), classic(&[Strategy::RoundRobin, Strategy::Range]));
+        assert_eq!(read(&[(STRATEGY, "cooperative-sticky")]), classic(&[Strategy::CooperativeSticky]));
+        assert_eq!(read(&[(PROTOCOL, "consumer")]), server(None));
+        assert_eq!(read(&[(PROTOCOL, "consumer"), (REMOTE_ASSIGNOR, "range")]), server(Some("range")));
+    }
+
+    #[test]
+    fn what_is_unknown_or_does_not_go_together_is_refused() {
+        for (properties, reason) in [
+            (&[("fetch.min.bytes", "1")][..], "client = \"librdkafka\""),
+            (&[(PROTOCOL, "streams")], "not \"streams\""),
+            (&[(REMOTE_ASSIGNOR, "range")], "group.protocol"),
+            (&[(PROTOCOL, "consumer"), (STRATEGY, "range")], "remove `partition.assignment.strategy`"),
+            (&[(STRATEGY, "sticky")], "range, roundrobin, cooperative-sticky"),
+            (&[(STRATEGY, "cooperative-sticky,range")], "alone"),
+        ] {
+            let error = read(properties).unwrap_err();
+            assert!(error.contains(reason), "{properties:?}: {error}");
+        }
     }
 }

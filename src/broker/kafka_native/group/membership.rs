@@ -1,13 +1,19 @@
-//! What the tasks of both group protocols work with: who the member is, and the mailbox between the task and the consumer that reads.
+//! A member of a group whose members share partitions: who it is, and the mailbox between the task that speaks with the group, by either of Kafka's two
+//! protocols, and the consumer that reads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
+use super::super::consume::buffer::wait_until;
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
@@ -136,28 +142,16 @@ impl AssignmentMailbox {
 
     /// Waits until the consumer has returned what was requested.
     pub async fn returned(&self) {
-        loop {
-            // Created before the look, so that a notification in between is not missed.
-            let returned = self.returned.notified();
-            if self.state.lock().requested.is_none() {
-                return;
-            }
-            returned.await;
-        }
+        wait_until(&self.returned, || self.state.lock().requested.is_none()).await;
     }
 
     /// Waits until the group has assigned something, requests it back, or an error is to be reported.
     pub async fn changed(&self) {
-        loop {
-            let changed = self.changed.notified();
-            {
-                let state = self.state.lock();
-                if state.assigned.is_some() || state.requested.is_some() || state.error.is_some() {
-                    return;
-                }
-            }
-            changed.await;
-        }
+        let has_changed = || {
+            let state = self.state.lock();
+            state.assigned.is_some() || state.requested.is_some() || state.error.is_some()
+        };
+        wait_until(&self.changed, has_changed).await;
     }
 
     /// What was assigned since the last call.
@@ -186,10 +180,42 @@ impl AssignmentMailbox {
     }
 }
 
+/// How long leaving may take.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A member of a group, by either protocol.
+pub struct Member {
+    pub mailbox: Arc<AssignmentMailbox>,
+    task: AbortHandle,
+    leaving: BoxFuture<'static, Result<(), CallError>>,
+}
+
+impl Member {
+    /// Begins to take part. `leaving` leaves the group.
+    pub fn begin(
+        mailbox: Arc<AssignmentMailbox>,
+        taking_part: impl Future<Output = ()> + Send + 'static,
+        leaving: impl Future<Output = Result<(), CallError>> + Send + 'static,
+    ) -> Self {
+        Member { mailbox, task: tokio::spawn(taking_part).abort_handle(), leaving: leaving.boxed() }
+    }
+
+    /// Leaves the group.
+    pub async fn leave(mut self) {
+        self.task.abort();
+        // A member that the group does not hear from is forgotten when its session ends.
+        let _ = timeout(LEAVE_WITHIN, &mut self.leaving).await;
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
     /// A return that the task has not looked at yet does not count for the next request.

@@ -16,11 +16,10 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::super::error::{
-    CallError, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID,
-    UNSUPPORTED_ASSIGNOR, is_retriable,
+    CallError, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC,
+    UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, is_retriable,
 };
-use super::super::net::admin::name_of;
-use super::super::net::cluster::Coordinator;
+use super::super::net::cluster::{Coordinator, name_of};
 use super::committed::MemberIdentity;
 use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
@@ -65,13 +64,9 @@ struct AssignmentState {
 impl ServerAssigned {
     /// A member that has sent nothing yet.
     pub fn new(config: MemberConfig, assignor: Option<String>, mailbox: Arc<AssignmentMailbox>) -> Self {
-        ServerAssigned {
-            coordinator: config.coordinator(),
-            config,
-            assignor,
-            mailbox,
-            identity: Mutex::new(MemberIdentity::from_epoch(JOIN, &format!("{:032x}", rand::random::<u128>()))),
-        }
+        let member_id = format!("{:032x}", rand::random::<u128>());
+        let identity = Mutex::new(MemberIdentity { generation: JOIN, member_id, is_epoch: true });
+        ServerAssigned { coordinator: config.coordinator(), config, assignor, mailbox, identity }
     }
 
     /// Takes part in the group until the task is aborted, or the group refuses the member for good.
@@ -220,7 +215,11 @@ impl ServerAssigned {
     async fn topic_id(&self) -> Result<Uuid, CallError> {
         let topic = &self.config.topic;
         let metadata = self.config.cluster.metadata(&[topic]).await?;
-        metadata.topics.get(topic).map(|found| found.id).ok_or(CallError::Refused(3, Some(format!("topic '{topic}'"))))
+        metadata
+            .topics
+            .get(topic)
+            .map(|found| found.id)
+            .ok_or(CallError::Refused(UNKNOWN_TOPIC, Some(format!("topic '{topic}'"))))
     }
 
     /// One step towards what the server wants: what goes is returned first, and what comes is read then.

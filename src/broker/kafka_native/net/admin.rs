@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -11,17 +12,15 @@ use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{
     CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest,
-    TopicName,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
-use super::super::error::{CallError, describe, is_retriable};
-use super::super::traffic::FetchTraffic;
-use super::cluster::{Cluster, Metadata, TopicMetadata};
+use super::super::error::{CallError, NO_LEADER, UNKNOWN_TOPIC, describe, is_retriable};
+use super::cluster::{Cluster, Metadata, TopicMetadata, name_of};
 use crate::broker::kafka_cluster::NO_LEADERS;
-use crate::broker::{BrokerError, Created, Topic, Unready};
+use crate::broker::{BrokerError, Created, Topic, Unready, Wire};
 
 /// How often nodes are asked again that have not heard of a new topic.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -35,10 +34,31 @@ const DESCRIBE_CONFIGS: i16 = 4;
 /// A topic as a resource that has settings (`ConfigResource.Type`).
 const TOPIC_RESOURCE: i8 = 2;
 
-/// `UNKNOWN_TOPIC_OR_PARTITION`, `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
-const UNKNOWN_TOPIC: i16 = 3;
+/// `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
 const INVALID_REPLICATION: i16 = 38;
 const INVALID_CONFIG: i16 = 40;
+
+/// Fetches of all consumers since the last look.
+#[derive(Debug, Default)]
+pub struct FetchTraffic {
+    answered: AtomicU64,
+    throttled: AtomicU64,
+}
+
+impl FetchTraffic {
+    /// A fetch was answered. `is_throttled`: a quota was used up.
+    pub fn answered(&self, is_throttled: bool) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.throttled.fetch_add(u64::from(is_throttled), Ordering::Relaxed);
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Wire {
+        // In this order, so that no more are throttled than answered.
+        let throttled_fetches = self.throttled.swap(0, Ordering::Relaxed);
+        Wire { fetches: self.answered.swap(0, Ordering::Relaxed), throttled_fetches, ..Wire::default() }
+    }
+}
 
 /// Creates and removes topics.
 pub struct Admin {
@@ -170,7 +190,6 @@ impl Admin {
     /// # Errors
     /// When no node answers.
     pub async fn settings(&self, topics: &[Topic], keys: &[&str]) -> Result<Vec<BTreeMap<String, String>>, CallError> {
-        let text = |text: &str| StrBytes::from_string(text.to_owned());
         let resource = |topic: &Topic| {
             DescribeConfigsResource::default()
                 .with_resource_type(TOPIC_RESOURCE)
@@ -200,11 +219,11 @@ impl Admin {
     pub async fn ends(&self, query: &EndsQuery<'_>) -> Result<BTreeMap<u32, i64>, CallError> {
         let EndsQuery { topic, partitions, end, isolation } = *query;
         let metadata = self.cluster.metadata(&[topic]).await?;
-        let found = metadata.topics.get(topic).ok_or(CallError::Refused(3, None))?;
+        let found = metadata.topics.get(topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
         let mut by_leader: BTreeMap<i32, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for partition in partitions {
             let leader = found.leaders.get(*partition as usize).copied().flatten();
-            let leader = leader.ok_or(CallError::Refused(5, None))?;
+            let leader = leader.ok_or(CallError::Refused(NO_LEADER, None))?;
             let asked = ListOffsetsPartition::default()
                 .with_partition_index(*partition as i32)
                 .with_current_leader_epoch(-1)
@@ -213,7 +232,7 @@ impl Admin {
         }
         let mut ends = BTreeMap::new();
         for (leader, asked) in by_leader {
-            let address = metadata.nodes.get(&leader).ok_or(CallError::Refused(5, None))?;
+            let address = metadata.nodes.get(&leader).ok_or(CallError::Refused(NO_LEADER, None))?;
             let request = ListOffsetsRequest::default()
                 .with_replica_id((-1).into())
                 .with_isolation_level(isolation as i8)
@@ -244,7 +263,6 @@ impl Admin {
     }
 
     fn creatable(&self, topic: &Topic) -> CreatableTopic {
-        let text = |text: &str| StrBytes::from_string(text.to_owned());
         let config = |(name, value): &(String, String)| {
             CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
         };
@@ -262,14 +280,14 @@ impl Admin {
     }
 }
 
-pub fn name_of(topic: &str) -> TopicName {
-    TopicName(StrBytes::from_string(topic.to_owned()))
-}
-
 /// A topic of this name as it was found.
 fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
     let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
     Topic { name: topic.name.clone(), partitions, replication }
+}
+
+fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
 }
 
 fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {

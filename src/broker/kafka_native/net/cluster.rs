@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::error::{CallError, is_retriable};
+use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::connect::Connector;
 use super::control::ControlConnection;
 use crate::broker::kafka_cluster::MetadataLevels;
@@ -28,20 +28,11 @@ use crate::net::tcp::in_turn;
 const METADATA: i16 = 13;
 const INIT_PRODUCER_ID: i16 = 5;
 
-/// `UNKNOWN_TOPIC_OR_PARTITION`: of a topic that does not exist.
-const UNKNOWN_TOPIC: i16 = 3;
-
 /// How often a node may ask for patience before a request fails.
 const MAX_ATTEMPTS: usize = 50;
 
 /// How long a node may say nothing before another one is asked as well.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// A node to ask, by a connection that is open or by its address.
-enum Ask {
-    Open(Box<ControlConnection>),
-    Address(String),
-}
 
 /// A cluster, with a connection to one of its nodes for requests that are rare.
 pub struct Cluster {
@@ -100,9 +91,19 @@ impl Cluster {
         patience: Duration,
     ) -> Result<R::Response, CallError> {
         let mut kept = self.connection.lock().await;
-        let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone()).map(Ask::Address);
-        let nodes = kept.take().map(|open| Ask::Open(Box::new(open))).into_iter().chain(addresses);
-        let asked = nodes.map(|node| node.ask(&self.connector, request, newest)).collect();
+        let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone());
+        let nodes = kept.take().map(|open| (Some(open), String::new()));
+        let nodes = nodes.into_iter().chain(addresses.map(|address| (None, address)));
+        let asked = nodes.map(|(open, address)| async move {
+            let mut connection = match open {
+                // One that was idle may have been closed since.
+                Some(open) => open,
+                None => self.connector.open(&address).await?,
+            };
+            let response = connection.call(request, newest).await?;
+            Ok::<_, CallError>((connection, response))
+        });
+        let asked = asked.collect();
         match in_turn(asked, patience).await {
             Ok(((connection, response), _)) => {
                 *self.levels.lock() = connection.versions.metadata;
@@ -128,9 +129,8 @@ impl Cluster {
     pub async fn metadata(&self, topics: &[&str]) -> Result<Metadata, CallError> {
         // Each once: a server that is asked twice may answer twice, and partitions would count double.
         let topics: BTreeSet<&str> = topics.iter().copied().collect();
-        let text = |name: &str| TopicName(StrBytes::from_string(name.to_owned()));
         let topics =
-            topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
+            topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(name_of(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
         let metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
@@ -165,21 +165,9 @@ impl Cluster {
     }
 }
 
-impl Ask {
-    async fn ask<R: Request>(
-        self,
-        connector: &Connector,
-        request: &R,
-        newest: i16,
-    ) -> Result<(ControlConnection, R::Response), CallError> {
-        let mut connection = match self {
-            // One that was idle may have been closed since.
-            Ask::Open(open) => *open,
-            Ask::Address(address) => connector.open(&address).await?,
-        };
-        let response = connection.call(request, newest).await?;
-        Ok((connection, response))
-    }
+/// A topic's name as requests have it.
+pub fn name_of(topic: &str) -> TopicName {
+    TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
 fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
@@ -299,7 +287,7 @@ impl Coordinator {
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
         CallError::check(found.error_code)?;
         let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
-        connection.set_timeout(self.timeout);
+        connection.timeout = self.timeout;
         Ok(connection)
     }
 }

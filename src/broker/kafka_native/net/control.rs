@@ -11,9 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::super::codec::layout;
-use super::super::codec::versions::{NodeVersions, Supported, read_versions};
+use super::super::codec::responses::{NodeVersions, read_versions};
 use super::super::error::CallError;
-use crate::broker::kafka_cluster::MetadataLevels;
 use crate::net::connect;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
@@ -32,20 +31,14 @@ const UNSUPPORTED_VERSION: i16 = 35;
 pub struct ControlConnection {
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    pub versions: Versions,
+    pub versions: NodeVersions,
     client_id: String,
-    timeout: Duration,
+    /// Limit for the response to each request.
+    pub timeout: Duration,
     next_correlation: i32,
 }
 
-/// The versions of each request that a node supports, and what names its release.
-#[derive(Debug, Clone, Default)]
-pub struct Versions {
-    requests: Supported,
-    pub metadata: MetadataLevels,
-}
-
-impl Versions {
+impl NodeVersions {
     /// The newest version of request `key` that the node supports, between `oldest` and `newest`.
     ///
     /// # Errors
@@ -75,7 +68,7 @@ impl ControlConnection {
         client_id: String,
         timeout: Duration,
     ) -> Self {
-        ControlConnection { reader, writer, versions: Versions::default(), client_id, timeout, next_correlation: 0 }
+        ControlConnection { reader, writer, versions: NodeVersions::default(), client_id, timeout, next_correlation: 0 }
     }
 
     /// Sends `request` in the newest version up to `newest` that both sides know, and waits for the response.
@@ -132,9 +125,8 @@ impl ControlConnection {
             version = 0;
             body = self.call_raw(&ApiVersionsRequest::default(), version).await?;
         }
-        let NodeVersions { code, requests, metadata } = read_versions(&body, version)?;
-        CallError::check(code)?;
-        self.versions = Versions { requests, metadata };
+        self.versions = read_versions(&body, version)?;
+        CallError::check(self.versions.code)?;
         Ok(())
     }
 
@@ -171,11 +163,6 @@ impl ControlConnection {
                 Err(CallError::Authorisation(super::super::error::describe(code, message)))
             }
         }
-    }
-
-    /// For the responses from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
     }
 
     pub fn client_id(&self) -> &str {

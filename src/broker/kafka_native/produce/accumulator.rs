@@ -1,5 +1,5 @@
-//! A partition of a client: the batch that is being filled, those that wait for their turn, and how many are on their way. A node: which
-//! batches of the partitions that it leads it is sent next.
+//! The partitions of a topic, and whose turn it is to get messages that may go to any. A partition of a client: the batch that is being filled, those
+//! that wait for their turn, and how many are on their way.
 //!
 //! Batches are sent in their order. One that is sent again goes before those that were never sent, and waits until none of its
 //! partition is in flight: an earlier one among them may have to be sent again as well. For the same reason, a new leader gets nothing
@@ -10,6 +10,7 @@
 //! store them the wrong way round.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,52 @@ use parking_lot::Mutex;
 use super::super::codec::batch::{Author, MAX_RECORD_OVERHEAD, Record};
 use super::producer_batch::{BufferPool, ProducerBatch, ReadyQueue};
 use crate::measure::{AckRecorder, ConditionKind, Conditions, PartitionIndex, SendTag, Subject, SubjectKind};
+
+/// The partitions of a topic.
+pub struct TopicRoutes {
+    pub name: Arc<str>,
+    pub partitions: Vec<Arc<Partition>>,
+    /// The partition whose turn is next, how many bytes are left of the turn that goes on, and when that one ends, in nanoseconds
+    /// since the trial's epoch.
+    next: AtomicUsize,
+    left_bytes: AtomicUsize,
+    ends_ns: AtomicU64,
+}
+
+impl TopicRoutes {
+    /// Turns begin with the partition `begin`, counted on from the first after the last one.
+    pub fn new(name: &str, partitions: usize, begin: usize, identity: Option<(i64, i16)>) -> Self {
+        let name: Arc<str> = name.into();
+        let partition = |index| Arc::new(Partition::new(name.clone(), index as i32, identity));
+        TopicRoutes {
+            partitions: (0..partitions).map(partition).collect(),
+            name,
+            next: AtomicUsize::new(begin),
+            left_bytes: AtomicUsize::new(0),
+            ends_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The partition for `bytes`, sent at `now_ns`, that may go to any.
+    ///
+    /// Each partition has its turn: for as many bytes as a batch takes (KIP-794), and for twice `linger` at most, as in librdkafka
+    /// (`sticky.partitioning.linger.ms`), so that a slow producer loads all partitions too. The next one follows in turn, not at random.
+    pub fn any(&self, bytes: usize, now_ns: u64, limits: &Limits) -> usize {
+        let partitions = self.partitions.len();
+        if partitions == 1 {
+            return 0;
+        }
+        let left = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
+        // The producer that takes the last of the turn begins the next one; a subtraction below zero wraps to a number beyond any turn.
+        if left > bytes && left <= limits.batch_bytes && now_ns < self.ends_ns.load(Ordering::Relaxed) {
+            return next.wrapping_sub(1) % partitions;
+        }
+        self.left_bytes.store(limits.batch_bytes, Ordering::Relaxed);
+        self.ends_ns.store(now_ns + 2 * limits.linger.as_nanos() as u64, Ordering::Relaxed);
+        self.next.fetch_add(1, Ordering::Relaxed) % partitions
+    }
+}
 
 /// The node that leads a partition: what its connection looks at.
 pub type Leader = ReadyQueue<Partition>;
@@ -169,9 +216,8 @@ impl Partition {
     pub fn stop_lingering(self: &Arc<Self>, node: &Leader, linger: Duration, now: Instant) {
         let mut state = self.state.lock();
         let is_due = state.open.as_ref().is_some_and(|open| open.created + linger <= now);
-        if is_due && !state.is_scheduled && state.is_led_by(node) {
-            state.is_scheduled = true;
-            node.add(self.clone());
+        if is_due && state.is_led_by(node) {
+            self.look_again(&mut state);
         }
     }
 
@@ -227,20 +273,12 @@ impl Partition {
         self.go_on(&mut state)
     }
 
-    /// A batch is sent again, not before `not_before`. As [`Partition::settle`].
-    pub fn give_back(self: &Arc<Self>, batch: ProducerBatch, not_before: Instant) -> bool {
-        self.put_back(&mut self.state.lock(), batch, not_before)
-    }
-
-    /// The leader has forgotten the identity, and all that was stored with it is gone: the batch is sent again with another one. As
-    /// [`Partition::settle`].
-    pub fn begin_anew(self: &Arc<Self>, batch: ProducerBatch, not_before: Instant) -> bool {
-        let mut state = self.state.lock();
-        state.is_broken = true;
-        self.put_back(&mut state, batch, not_before)
-    }
-
-    fn put_back(self: &Arc<Self>, state: &mut PartitionState, mut batch: ProducerBatch, not_before: Instant) -> bool {
+    /// A batch is sent again, not before `not_before`. With `is_forgotten`, the leader has forgotten the identity, and all that was stored
+    /// with it is gone: the batch is sent again with another one. As [`Partition::settle`].
+    pub fn give_back(self: &Arc<Self>, mut batch: ProducerBatch, not_before: Instant, is_forgotten: bool) -> bool {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.is_broken |= is_forgotten;
         state.in_flight -= 1;
         batch.attempts += 1;
         let place = state.closed.partition_point(|other| other.number < batch.number);
@@ -251,7 +289,7 @@ impl Partition {
 
     fn go_on(self: &Arc<Self>, state: &mut PartitionState) -> bool {
         if state.in_flight > 0 || state.is_broken {
-            return state.is_broken && state.in_flight == 0;
+            return state.needs_identity();
         }
         // A new leader has waited for that, also with a batch that is open and was due meanwhile.
         match state.sent_to.take() {
@@ -262,19 +300,14 @@ impl Partition {
     }
 
     fn schedule_rest(self: &Arc<Self>, state: &mut PartitionState) {
-        if state.is_scheduled || state.closed.is_empty() {
-            return;
-        }
-        if let Some(leader) = &state.leader {
-            state.is_scheduled = true;
-            leader.add(self.clone());
+        if !state.closed.is_empty() {
+            self.look_again(state);
         }
     }
 
     /// Whether records are missing in the sequence, and none of it is on its way.
     pub fn needs_identity(&self) -> bool {
-        let state = self.state.lock();
-        state.is_broken && state.in_flight == 0
+        self.state.lock().needs_identity()
     }
 
     /// Gives it another identity, with which what waits is numbered from 0.
@@ -363,13 +396,17 @@ impl Partition {
     pub fn expire(&self, limits: &Limits, now: Instant, expired: &mut Vec<ProducerBatch>) -> bool {
         let mut state = self.state.lock();
         state.expire(limits, now, expired);
-        state.is_broken && state.in_flight == 0
+        state.needs_identity()
     }
 }
 
 impl PartitionState {
     fn is_led_by(&self, node: &Leader) -> bool {
         self.leader.as_ref().is_some_and(|leader| std::ptr::eq(&raw const **leader, node))
+    }
+
+    fn needs_identity(&self) -> bool {
+        self.is_broken && self.in_flight == 0
     }
 
     /// It is on no list until something happens.
@@ -396,64 +433,6 @@ fn after(sequence: i32, records: i32) -> i32 {
     ((i64::from(sequence) + i64::from(records)) % (1 << 31)) as i32
 }
 
-/// Most bytes of the batches of a request, unless one has more: `max.request.size` of Kafka's own client.
-const MAX_REQUEST_BYTES: usize = 1 << 20;
-
-/// A node of the cluster.
-pub struct Node {
-    address: Mutex<String>,
-    /// Partitions that it leads, and that have something to send.
-    pub ready: Arc<Leader>,
-}
-
-impl Node {
-    pub fn new(address: String) -> Self {
-        Node { address: Mutex::new(address), ready: Arc::default() }
-    }
-
-    pub fn address(&self) -> String {
-        self.address.lock().clone()
-    }
-
-    /// The node may be found at another address than before.
-    pub fn set_address(&self, address: String) {
-        *self.address.lock() = address;
-    }
-
-    /// The next batches to send, one of a partition at most. Those that are too old for it are added to `expired`.
-    pub fn gather(&self, limits: &Limits, expired: &mut Vec<ProducerBatch>) -> Vec<(Arc<Partition>, ProducerBatch)> {
-        let now = Instant::now();
-        for partition in self.ready.take_lingered(now) {
-            partition.stop_lingering(&self.ready, limits.linger, now);
-        }
-        let (mut batches, mut more) = (Vec::new(), Vec::new());
-        let mut bytes = 0;
-        while bytes < MAX_REQUEST_BYTES {
-            let Some(partition) = self.ready.next() else { break };
-            match partition.take(&self.ready, limits, now, expired) {
-                Turn::Batch(batch, has_more) => {
-                    bytes += batch.encoded.len();
-                    if has_more {
-                        more.push(partition.clone());
-                    }
-                    batches.push((partition, batch));
-                }
-                Turn::Nothing => {}
-                Turn::Later(moment) => self.ready.postpone(moment, partition),
-                Turn::Elsewhere(leader) => leader.add(partition),
-            }
-        }
-        self.ready.add_again(more);
-        batches
-    }
-
-    /// Hands partitions on that another node leads now.
-    pub fn hand_on(&self) {
-        for partition in self.ready.take_all() {
-            match partition.leader() {
-                Some(leader) if !Arc::ptr_eq(&leader, &self.ready) => leader.add(partition),
-                _ => self.ready.add_again([partition]),
-            }
-        }
-    }
-}
+#[cfg(test)]
+#[path = "../../../../tests/unit/broker/kafka_native/produce/accumulator.rs"]
+mod tests;

@@ -1,4 +1,5 @@
-//! A producing client: its partitions, the nodes that lead them, and what its tasks share.
+//! A producing client: its partitions, the nodes that lead them, and what its tasks share. A node: which batches of the partitions that it leads it is
+//! sent next.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,23 +9,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
 
 use super::super::codec::batch::Headers;
-use super::super::codec::checksum::PayloadChecksums;
-use super::super::codec::compression::Compression;
+use super::super::codec::compression::{Compression, PayloadChecksums};
 use super::super::config::KafkaNativeOptions;
 use super::super::error::CallError;
-use super::super::net::cluster::{Cluster, Metadata};
+use super::super::net::cluster::Cluster;
 use super::super::net::connect::Connector;
-use super::super::traffic::Traffic;
-use super::accumulator::{Limits, Node, Partition};
-use super::partitioner::TopicRoutes;
-use super::producer_batch::{BufferPool, ProducerBatch};
+use super::accumulator::{Leader, Limits, Partition, TopicRoutes, Turn};
+use super::producer_batch::{BufferPool, ProducerBatch, Traffic};
 use super::transactions::{TRANSACTION_TIMEOUT, Transactions};
-use crate::broker::{BrokerError, FailureClass, SubmitError};
+use crate::broker::{FailureClass, SubmitError};
 use crate::load::{PayloadPlace, PayloadPool};
-use crate::measure::{Acks, ConditionKind};
+use crate::measure::Acks;
 
 /// Producers wait while messages of more bytes have no outcome.
 const MAX_BUFFERED_BYTES: usize = 256 << 20;
@@ -35,15 +32,8 @@ const WAKE_BELOW_BYTES: usize = MAX_BUFFERED_BYTES - (16 << 20);
 /// Smaller payloads cost less to copy than to refer to.
 const MIN_SHARED_BYTES: usize = 512;
 
-/// How long a node may not know of a topic that is to be written to, and the pause before it is asked again.
-const TOPIC_PATIENCE: Duration = Duration::from_secs(20);
-const TOPIC_PAUSE: Duration = Duration::from_millis(100);
-
 /// Time for the requests that end a transaction, once its messages have their outcomes.
 const TRANSACTION_END: Duration = Duration::from_secs(10);
-
-/// Starts the task for a node.
-type ServeNode = fn(Arc<Node>, Arc<Client>) -> AbortHandle;
 
 /// What messages of a trial are made of, and where their outcomes go.
 pub struct Messages {
@@ -64,38 +54,35 @@ pub struct Client {
     pub checksums: PayloadChecksums,
     pub buffers: BufferPool,
     pub traffic: Traffic,
-    cluster: Arc<Cluster>,
-    topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
-    nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
+    pub cluster: Arc<Cluster>,
+    pub topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
+    pub nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
     /// Whether some leaders have changed or are not known. Kept for each client, because others ask for metadata of the cluster too.
-    is_outdated: AtomicBool,
-    serve_node: ServeNode,
+    pub is_outdated: AtomicBool,
     /// Id and epoch of an idempotent producer.
     identity: Mutex<Option<(i64, i16)>>,
     /// Transactions in which it sends, if it does.
     transactions: Option<Arc<Transactions>>,
     /// Partitions that need another identity.
-    broken: Mutex<Vec<Arc<Partition>>>,
+    pub broken: Mutex<Vec<Arc<Partition>>>,
     buffered_bytes: AtomicUsize,
     /// Signal for producers that wait for memory.
     capacity: Notify,
     /// Signal for the maintenance task: metadata is old, or partitions need another identity.
-    maintenance_due: Notify,
+    pub maintenance_due: Notify,
     fatal: OnceLock<SubmitError>,
-    last_error: Mutex<Option<String>>,
-    maintenance_task: OnceLock<AbortHandle>,
+    pub last_error: Mutex<Option<String>>,
+    pub maintenance_task: OnceLock<AbortHandle>,
 }
 
 impl Client {
-    /// A client without topics. `identity`: of an idempotent producer; `transactions`: if it sends in them; `serve_node` starts the task
-    /// for a node.
+    /// A client without topics. `identity`: of an idempotent producer; `transactions`: if it sends in them.
     pub fn new(
         cluster: Arc<Cluster>,
         options: KafkaNativeOptions,
         messages: Messages,
         identity: Option<(i64, i16)>,
         transactions: Option<Arc<Transactions>>,
-        serve_node: ServeNode,
     ) -> Self {
         // What waits for longer fails, and its transaction is aborted before the coordinator ends it and fences the producer.
         let most_delivery = options
@@ -120,7 +107,6 @@ impl Client {
             topics: Mutex::default(),
             nodes: Mutex::default(),
             is_outdated: AtomicBool::new(false),
-            serve_node,
             identity: Mutex::new(identity),
             transactions,
             broken: Mutex::default(),
@@ -133,57 +119,9 @@ impl Client {
         }
     }
 
-    /// The task that keeps it up to date, which ends with it.
-    pub fn set_maintenance_task(&self, maintenance_task: AbortHandle) {
-        self.maintenance_task.get_or_init(|| maintenance_task);
-    }
-
-    /// Waits until metadata is old or partitions need another identity, for `most` at most.
-    pub async fn needs_maintenance(&self, most: Duration) {
-        let _ = timeout(most, self.maintenance_due.notified()).await;
-    }
-
-    pub fn is_outdated(&self) -> bool {
-        self.is_outdated.load(Ordering::Relaxed)
-    }
-
     /// The partitions of all its topics.
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
         self.topics.lock().values().flat_map(|topic| &topic.partitions).cloned().collect()
-    }
-
-    /// The routes to a topic, whose leaders are known once.
-    ///
-    /// # Errors
-    /// When the cluster does not know the topic.
-    pub async fn topic(self: &Arc<Self>, name: &str, begin: usize) -> Result<Arc<TopicRoutes>, BrokerError> {
-        if let Some(topic) = self.topics.lock().get(name) {
-            return Ok(topic.clone());
-        }
-        let topic_error = |reason| BrokerError::Topic { topic: name.to_owned(), action: "written to", reason };
-        let deadline = Instant::now() + TOPIC_PATIENCE;
-        let (metadata, partitions) = loop {
-            let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
-            match metadata.topics.get(name).map_or(0, |found| found.leaders.len()) {
-                0 if Instant::now() >= deadline => return Err(topic_error("it does not exist".to_owned())),
-                // A node may hear of a new topic, and of its partitions, after the one that has created it.
-                0 => sleep(TOPIC_PAUSE).await,
-                partitions => break (metadata, partitions),
-            }
-        };
-        let mut topics = self.topics.lock();
-        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
-        drop(topics);
-        self.apply(&metadata, &[name]);
-        Ok(topic)
-    }
-
-    fn routes(&self, name: &str, partitions: usize, begin: usize) -> Arc<TopicRoutes> {
-        let routes = TopicRoutes::new(name, partitions, begin, self.identity());
-        if self.transactions.is_some() {
-            routes.partitions.iter().for_each(|partition| partition.leave_transaction());
-        }
-        Arc::new(routes)
     }
 
     /// The id and epoch of an idempotent producer.
@@ -200,11 +138,6 @@ impl Client {
     /// The transactions in which it sends, if it does.
     pub fn transactions(&self) -> Option<&Arc<Transactions>> {
         self.transactions.as_ref()
-    }
-
-    /// Whether every message that was handed over has its outcome, apart from that of its transaction.
-    pub fn is_idle(&self) -> bool {
-        self.traffic.is_idle()
     }
 
     /// Resolves when messages have got their outcomes after this call.
@@ -226,7 +159,8 @@ impl Client {
             }
             if self.buffered_bytes.load(Ordering::Relaxed) < MAX_BUFFERED_BYTES {
                 if let Some(since) = waiting_since {
-                    self.traffic.waited(Instant::elapsed(&since));
+                    let waited = Instant::elapsed(&since);
+                    self.traffic.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
                 }
                 return Ok(());
             }
@@ -246,13 +180,13 @@ impl Client {
 
     /// Counts messages that are handed over.
     pub fn buffer(&self, messages: usize, payload_bytes: usize) {
-        self.traffic.queued(messages);
+        self.traffic.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
         self.buffered_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
     }
 
     /// A batch has its outcome.
     pub fn release(&self, batch: ProducerBatch) {
-        self.traffic.settled(batch.sent.messages());
+        self.traffic.queued_messages.fetch_sub(batch.sent.messages() as u64, Ordering::Relaxed);
         self.buffered_bytes.fetch_sub(batch.payload_bytes, Ordering::Relaxed);
         self.buffers.deallocate(batch);
     }
@@ -336,71 +270,57 @@ impl Client {
             topic.partitions.iter().for_each(|partition| partition.set_leader(None, self.limits.linger));
         }
     }
+}
 
-    /// Gives partitions the leaders that the cluster names. `asked`: the topics that it was asked for.
-    fn apply(self: &Arc<Self>, metadata: &Metadata, asked: &[&str]) {
-        let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
-        for topic in topics {
-            let conditions = &self.connector.conditions;
-            let Some(found) = metadata.topics.get(&*topic.name) else {
-                let words = "the metadata does not name it";
-                let gone = |partition: &Arc<Partition>| partition.hold_up(conditions, ConditionKind::TopicGone, words);
-                topic.partitions.iter().filter(|_| asked.contains(&&*topic.name)).for_each(gone);
-                continue;
-            };
-            for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
-                let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
-                if leader.is_none() {
-                    self.is_outdated.store(true, Ordering::Relaxed);
-                    partition.hold_up(conditions, ConditionKind::WaitingForLeader, "the metadata names no leader");
-                } else if let Some(held_up) = partition.held_up() {
-                    held_up.end_only(ConditionKind::WaitingForLeader);
+/// Most bytes of the batches of a request, unless one has more: `max.request.size` of Kafka's own client.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// A node of the cluster.
+pub struct Node {
+    /// Where it is found now.
+    pub address: Mutex<String>,
+    /// Partitions that it leads, and that have something to send.
+    pub ready: Arc<Leader>,
+}
+
+impl Node {
+    pub fn new(address: String) -> Self {
+        Node { address: Mutex::new(address), ready: Arc::default() }
+    }
+
+    /// The next batches to send, one of a partition at most. Those that are too old for it are added to `expired`.
+    pub fn gather(&self, limits: &Limits, expired: &mut Vec<ProducerBatch>) -> Vec<(Arc<Partition>, ProducerBatch)> {
+        let now = Instant::now();
+        for partition in self.ready.take_lingered(now) {
+            partition.stop_lingering(&self.ready, limits.linger, now);
+        }
+        let (mut batches, mut more) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while bytes < MAX_REQUEST_BYTES {
+            let Some(partition) = self.ready.next() else { break };
+            match partition.take(&self.ready, limits, now, expired) {
+                Turn::Batch(batch, has_more) => {
+                    bytes += batch.encoded.len();
+                    if has_more {
+                        more.push(partition.clone());
+                    }
+                    batches.push((partition, batch));
                 }
-                let leader = leader.map(|(id, address)| self.node(id, address).ready.clone());
-                partition.set_leader(leader, self.limits.linger);
+                Turn::Nothing => {}
+                Turn::Later(moment) => self.ready.postpone(moment, partition),
+                Turn::Elsewhere(leader) => leader.add(partition),
             }
         }
+        self.ready.add_again(more);
+        batches
     }
 
-    fn node(self: &Arc<Self>, id: i32, address: &str) -> Arc<Node> {
-        let mut nodes = self.nodes.lock();
-        if let Some((node, _)) = nodes.get(&id) {
-            node.set_address(address.to_owned());
-            return node.clone();
-        }
-        let node = Arc::new(Node::new(address.to_owned()));
-        let task = (self.serve_node)(node.clone(), self.clone());
-        nodes.insert(id, (node.clone(), task));
-        node
-    }
-
-    /// Asks for the leaders of its topics' partitions.
-    pub async fn update_metadata(self: &Arc<Self>) {
-        let names: Vec<String> = self.topics.lock().keys().cloned().collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // Before the question: what is seen from here on, the answer may not know.
-        self.is_outdated.store(false, Ordering::Relaxed);
-        match self.cluster.metadata(&names).await {
-            Ok(metadata) => self.apply(&metadata, &names),
-            Err(error) => {
-                self.is_outdated.store(true, Ordering::Relaxed);
-                *self.last_error.lock() = Some(error.to_string());
-            }
-        }
-    }
-
-    /// Gets another identity for the partitions that need one.
-    pub async fn renew_broken(&self) {
-        let broken = std::mem::take(&mut *self.broken.lock());
-        for partition in broken {
-            // It may have been noticed twice.
-            if !partition.needs_identity() {
-                continue;
-            }
-            match self.cluster.new_identity().await {
-                Ok(identity) => partition.renew(identity),
-                // The next look finds it broken still.
-                Err(error) => *self.last_error.lock() = Some(error.to_string()),
+    /// Hands partitions on that another node leads now.
+    pub fn hand_on(&self) {
+        for partition in self.ready.take_all() {
+            match partition.leader() {
+                Some(leader) if !Arc::ptr_eq(&leader, &self.ready) => leader.add(partition),
+                _ => self.ready.add_again([partition]),
             }
         }
     }

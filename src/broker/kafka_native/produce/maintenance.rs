@@ -1,22 +1,24 @@
-//! Starts a producing client and its two tasks beside the senders. One keeps it up to date: leaders, identities, and messages that have
+//! Starts a producing client and its two tasks beside the senders. One keeps it up to date: topics, their leaders, identities, and messages that have
 //! waited for too long. The other, of a client that sends in transactions, tells the coordinator of partitions, and ends one transaction
 //! after the other.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::config::KafkaNativeOptions;
 use super::super::error::{CallError, describe, failure_class};
-use super::super::net::cluster::Cluster;
-use super::client::{Client, Messages};
-use super::completion;
+use super::super::net::cluster::{Cluster, Metadata};
+use super::accumulator::{Partition, TopicRoutes};
+use super::client::{Client, Messages, Node};
+use super::request;
 use super::sender::serve;
 use super::transactions::{Due, INVALID_STATE, TRANSACTION_ABORTABLE, Transactions};
-use crate::broker::{FailureClass, SubmitError};
-use crate::measure::AckRecorder;
+use crate::broker::{BrokerError, FailureClass, SubmitError};
 use crate::measure::host::tasks::watched;
+use crate::measure::{AckRecorder, ConditionKind};
 
 /// How often the task looks for messages that have waited for too long.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -26,6 +28,10 @@ const METADATA_AGE: Duration = Duration::from_secs(300);
 
 /// … and not more often than this.
 const METADATA_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a node may not know of a topic that is to be written to, and the pause before it is asked again.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(20);
+const TOPIC_PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts a client of `cluster`. `transactional_id`: of its transactions, if it sends in them.
 ///
@@ -45,12 +51,11 @@ pub async fn start(
         None if options.is_idempotent() => (None, Some(cluster.new_identity().await?)),
         None => (None, None),
     };
-    let serve_node = |node, client| tokio::spawn(watched("connection", 0, serve(node, client))).abort_handle();
-    let client = Arc::new(Client::new(cluster, options, messages, identity, transactions, serve_node));
-    client.set_maintenance_task(tokio::spawn(maintain(client.clone())).abort_handle());
+    let client = Arc::new(Client::new(cluster, options, messages, identity, transactions));
+    client.maintenance_task.get_or_init(|| tokio::spawn(maintain(client.clone())).abort_handle());
     if let Some(transactions) = client.transactions() {
         let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));
-        transactions.ended_by(task.abort_handle());
+        transactions.task.get_or_init(|| task.abort_handle());
     }
     Ok(client)
 }
@@ -60,11 +65,12 @@ async fn maintain(client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut updated = Instant::now();
     loop {
-        client.needs_maintenance(SWEEP).await;
+        // Sooner if metadata is old, or partitions need another identity.
+        let _ = timeout(SWEEP, client.maintenance_due.notified()).await;
         sweep(&client, &recorder);
         client.renew_broken().await;
         let age = updated.elapsed();
-        if age >= METADATA_AGE || (client.is_outdated() && age >= METADATA_PAUSE) {
+        if age >= METADATA_AGE || (client.is_outdated.load(Ordering::Relaxed) && age >= METADATA_PAUSE) {
             updated = Instant::now();
             client.update_metadata().await;
         }
@@ -79,7 +85,111 @@ fn sweep(client: &Client, recorder: &AckRecorder) {
             client.renew(&partition);
         }
     }
-    completion::expired(client, recorder, expired);
+    request::expired(client, recorder, expired);
+}
+
+impl Client {
+    /// The routes to a topic, whose leaders are known once.
+    ///
+    /// # Errors
+    /// When the cluster does not know the topic.
+    pub async fn topic(self: &Arc<Self>, name: &str, begin: usize) -> Result<Arc<TopicRoutes>, BrokerError> {
+        if let Some(topic) = self.topics.lock().get(name) {
+            return Ok(topic.clone());
+        }
+        let topic_error = |reason| BrokerError::Topic { topic: name.to_owned(), action: "written to", reason };
+        let deadline = Instant::now() + TOPIC_PATIENCE;
+        let (metadata, partitions) = loop {
+            let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
+            match metadata.topics.get(name).map_or(0, |found| found.leaders.len()) {
+                0 if Instant::now() >= deadline => return Err(topic_error("it does not exist".to_owned())),
+                // A node may hear of a new topic, and of its partitions, after the one that has created it.
+                0 => sleep(TOPIC_PAUSE).await,
+                partitions => break (metadata, partitions),
+            }
+        };
+        let mut topics = self.topics.lock();
+        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
+        drop(topics);
+        self.apply(&metadata, &[name]);
+        Ok(topic)
+    }
+
+    fn routes(&self, name: &str, partitions: usize, begin: usize) -> Arc<TopicRoutes> {
+        let routes = TopicRoutes::new(name, partitions, begin, self.identity());
+        if self.transactions().is_some() {
+            routes.partitions.iter().for_each(|partition| partition.leave_transaction());
+        }
+        Arc::new(routes)
+    }
+
+    /// Gives partitions the leaders that the cluster names. `asked`: the topics that it was asked for.
+    fn apply(self: &Arc<Self>, metadata: &Metadata, asked: &[&str]) {
+        let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
+        for topic in topics {
+            let conditions = &self.connector.conditions;
+            let Some(found) = metadata.topics.get(&*topic.name) else {
+                let words = "the metadata does not name it";
+                let gone = |partition: &Arc<Partition>| partition.hold_up(conditions, ConditionKind::TopicGone, words);
+                topic.partitions.iter().filter(|_| asked.contains(&&*topic.name)).for_each(gone);
+                continue;
+            };
+            for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
+                let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
+                if leader.is_none() {
+                    self.is_outdated.store(true, Ordering::Relaxed);
+                    partition.hold_up(conditions, ConditionKind::WaitingForLeader, "the metadata names no leader");
+                } else if let Some(held_up) = partition.held_up() {
+                    held_up.end_only(ConditionKind::WaitingForLeader);
+                }
+                let leader = leader.map(|(id, address)| self.node(id, address).ready.clone());
+                partition.set_leader(leader, self.limits.linger);
+            }
+        }
+    }
+
+    fn node(self: &Arc<Self>, id: i32, address: &str) -> Arc<Node> {
+        let mut nodes = self.nodes.lock();
+        if let Some((node, _)) = nodes.get(&id) {
+            *node.address.lock() = address.to_owned();
+            return node.clone();
+        }
+        let node = Arc::new(Node::new(address.to_owned()));
+        let task = tokio::spawn(watched("connection", 0, serve(node.clone(), self.clone()))).abort_handle();
+        nodes.insert(id, (node.clone(), task));
+        node
+    }
+
+    /// Asks for the leaders of its topics' partitions.
+    async fn update_metadata(self: &Arc<Self>) {
+        let names: Vec<String> = self.topics.lock().keys().cloned().collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // Before the question: what is seen from here on, the answer may not know.
+        self.is_outdated.store(false, Ordering::Relaxed);
+        match self.cluster.metadata(&names).await {
+            Ok(metadata) => self.apply(&metadata, &names),
+            Err(error) => {
+                self.is_outdated.store(true, Ordering::Relaxed);
+                *self.last_error.lock() = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Gets another identity for the partitions that need one.
+    async fn renew_broken(&self) {
+        let broken = std::mem::take(&mut *self.broken.lock());
+        for partition in broken {
+            // It may have been noticed twice.
+            if !partition.needs_identity() {
+                continue;
+            }
+            match self.cluster.new_identity().await {
+                Ok(identity) => partition.renew(identity),
+                // The next look finds it broken still.
+                Err(error) => *self.last_error.lock() = Some(error.to_string()),
+            }
+        }
+    }
 }
 
 /// Ends the transactions of a client.
@@ -131,13 +241,13 @@ impl TransactionTask {
 
     /// Tells the coordinator of the partitions that have got their first message, which are sent from then on.
     async fn add_partitions(&mut self) {
-        let partitions = self.transactions.take_new_partitions();
+        let partitions = std::mem::take(&mut *self.transactions.new_partitions.lock());
         let Some(identity) = self.client.identity().filter(|_| !partitions.is_empty()) else { return };
         if self.transactions.failure().is_some() {
             return;
         }
         self.is_asked = true;
-        match self.transactions.coordinator.add(identity, &partitions).await {
+        match self.transactions.add_partitions(identity, &partitions).await {
             Ok(()) => {
                 self.is_begun = true;
                 partitions.iter().for_each(|partition| partition.enter_transaction());
@@ -158,7 +268,7 @@ impl TransactionTask {
         let asked = self.client.identity().filter(|_| self.is_asked);
         let Some(identity) = asked else { return TransactionOutcome::Committed(Duration::ZERO) };
         let begin = Instant::now();
-        match self.transactions.coordinator.end(identity, !is_aborted).await {
+        match self.transactions.end(identity, !is_aborted).await {
             Err(CallError::Refused(code @ TRANSACTION_ABORTABLE, message)) if !is_aborted => {
                 self.abort(SubmitError { class: failure_class(code), message: describe(code, message.as_deref()) })
                     .await
@@ -185,7 +295,7 @@ impl TransactionTask {
             if self.transactions.failure().is_some() {
                 self.abandon();
             }
-            if self.client.is_idle() {
+            if self.client.traffic.is_idle() {
                 return;
             }
             tokio::select! {
@@ -208,16 +318,15 @@ impl TransactionTask {
         let message = format!("its transaction was aborted: {}", failure.message);
         let aborted = TransactionOutcome::Aborted(SubmitError { message, ..failure });
         let Some(identity) = self.client.identity().filter(|_| self.client.fatal().is_none()) else { return aborted };
-        let coordinator = &self.transactions.coordinator;
         if self.is_asked {
-            match coordinator.end(identity, false).await {
+            match self.transactions.end(identity, false).await {
                 // It knows of no partition, so it has nothing to abort.
                 Err(CallError::Refused(INVALID_STATE, _)) if !self.is_begun => {}
                 Err(error) => return self.give_up(&error),
                 Ok(()) => {}
             }
         }
-        match coordinator.next_identity(identity).await {
+        match self.transactions.next_identity(identity).await {
             Ok(identity) => self.client.set_identity(identity),
             Err(error) => return self.give_up(&error),
         }
@@ -236,7 +345,7 @@ impl TransactionTask {
 
     /// The outcome of each message that was written.
     fn settle(&self, ended: TransactionOutcome) {
-        let written = self.transactions.take_written();
+        let written = std::mem::take(&mut *self.transactions.written.lock());
         let is_measured = written.runs().iter().any(|run| run.first.measured());
         let mut acks = self.recorder.batch();
         let committed = match ended {

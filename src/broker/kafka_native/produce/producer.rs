@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::super::codec::batch::Record;
+use super::accumulator::TopicRoutes;
 use super::client::Client;
-use super::partitioner::TopicRoutes;
 use super::transactions::Transactions;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 

@@ -1,29 +1,23 @@
-//! Batches with what their messages' outcomes need, the pool of their memory, and the queue in which a node's sender finds partitions that
-//! have a batch to send.
+//! Batches with what their messages' outcomes need, the pool of their memory, the queue in which a node's sender finds partitions that have a batch to
+//! send, and what a client has sent, counted a batch at a time.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
-use super::super::codec::checksum::PayloadChecksums;
-use super::super::codec::compression::{Compression, Compressor};
+use super::super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record};
+use super::super::codec::compression::{Compressor, PayloadChecksums};
+use crate::broker::{Telemetry, Wire};
 use crate::load::PayloadPool;
-use crate::measure::{SendRun, SendRuns, SendTag};
+use crate::measure::{Distribution, SendRun, SendRuns, SendTag};
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
 const MAX_SPARE_BYTES: usize = 64 << 20;
-
-/// How the batches of a client are sealed.
-#[derive(Debug, Clone, Copy)]
-pub struct Sealing {
-    pub compression: Compression,
-    pub is_transactional: bool,
-}
 
 /// Records of one partition, with what the outcomes of their messages need.
 pub struct ProducerBatch {
@@ -69,25 +63,24 @@ impl ProducerBatch {
         self.author = Some(author);
     }
 
-    /// Compresses the records, if they are not, and fills in the header.
+    /// Compresses the records, if they are not, and fills in the header, with these attributes.
     ///
     /// # Errors
     /// When the compressing library fails.
     pub fn seal(
         &mut self,
-        sealing: Sealing,
+        attributes: u8,
         compressor: &mut Compressor,
         buffers: &BufferPool,
         payloads: &PayloadPool,
         checksums: &PayloadChecksums,
     ) -> io::Result<()> {
-        let Sealing { compression, is_transactional } = sealing;
         if self.is_sealed {
             return Ok(());
         }
         if self.body_bytes == 0 {
             self.body_bytes = self.encoded.len() - HEADER_BYTES;
-            if compression != Compression::None {
+            if !matches!(compressor, Compressor::None) {
                 let (memory, sent) = buffers.take();
                 let mut packed = memory.into_bytes();
                 packed.clear();
@@ -97,7 +90,6 @@ impl ProducerBatch {
                 buffers.put(unpacked, sent);
             }
         }
-        let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
         self.encoded.seal(attributes, self.author.unwrap_or(Author::UNNAMED), payloads, checksums);
         self.is_sealed = true;
         Ok(())
@@ -260,5 +252,71 @@ impl<T> ReadyQueue<T> {
         let mut all = std::mem::take(&mut lists.ready);
         all.extend(lists.later.drain(..).map(|(_, entry)| entry));
         all
+    }
+}
+
+/// Counts since the last look.
+#[derive(Default)]
+pub struct Traffic {
+    /// Messages that were handed over and have no outcome.
+    pub queued_messages: AtomicU64,
+    /// Time for which producers waited for the client's memory.
+    pub queue_full_ns: AtomicU64,
+    /// Open connections that have sent something.
+    pub connections: AtomicU64,
+    /// Time for which a connection took no request, although there were batches to send.
+    pub connections_full_ns: AtomicU64,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    wire: Wire,
+    round_trips: Distribution,
+}
+
+impl Traffic {
+    /// Whether the messages of every batch have their outcome.
+    pub fn is_idle(&self) -> bool {
+        self.queued_messages.load(Ordering::Relaxed) == 0
+    }
+
+    /// A request was sent.
+    pub fn sent(&self) {
+        self.counted.lock().wire.requests += 1;
+    }
+
+    /// A batch is to be sent again.
+    pub fn retried(&self) {
+        self.counted.lock().wire.retried += 1;
+    }
+
+    /// A response came after that time. `is_throttled`: a quota was used up.
+    pub fn answered(&self, round_trip: Duration, is_throttled: bool) {
+        let mut counted = self.counted.lock();
+        counted.wire.quota_refusals += u64::from(is_throttled);
+        counted.round_trips.record(round_trip.as_nanos() as u64);
+    }
+
+    /// The broker has a batch.
+    pub fn taken(&self, batch: &ProducerBatch) {
+        let wire = &mut self.counted.lock().wire;
+        wire.raw_bytes += batch.payload_bytes as u64;
+        wire.body_bytes += batch.body_bytes as u64;
+        wire.sent_bytes += (batch.encoded.len() - HEADER_BYTES) as u64;
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Telemetry {
+        let mut counted = self.counted.lock();
+        let wire = std::mem::take(&mut counted.wire);
+        Telemetry {
+            queue_messages: Some(self.queued_messages.load(Ordering::Relaxed)),
+            queue_full_ns: self.queue_full_ns.swap(0, Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            connections_full_ns: self.connections_full_ns.swap(0, Ordering::Relaxed),
+            wire: Some(wire),
+            ..Telemetry::take_round_trips(&mut counted.round_trips)
+        }
     }
 }

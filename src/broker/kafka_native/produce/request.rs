@@ -1,16 +1,23 @@
-//! Produce requests: the batches of several partitions in one request, which refers to them where they are.
+//! Produce requests, and what becomes of their batches.
+//!
+//! The batches of several partitions go in one request, which refers to them where they are. Their messages are acknowledged, or fail, or the batch is
+//! sent again.
 //!
 //! Source: Kafka's `ProduceRequest.json`. Versions 3 to 8 are the same but for the response, and so are 9 to 12, which are flexible
 //! (KIP-482). A later one names topics by their ids.
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
-use super::super::codec::varint;
+use super::super::error::{CallError, condition, describe, failure_class, is_retriable, is_stale_metadata};
 use super::accumulator::Partition;
+use super::client::Client;
 use super::producer_batch::ProducerBatch;
+use crate::broker::{FailureClass, SubmitError};
 use crate::load::PayloadPool;
+use crate::measure::{AckBatch, AckRecorder};
 
 pub const KEY: i16 = 0;
 
@@ -152,11 +159,6 @@ impl Envelope {
         self.version >= FLEXIBLE_PRODUCED
     }
 
-    /// The version of the header of a response.
-    pub fn response_header(&self) -> i16 {
-        i16::from(self.is_flexible())
-    }
-
     /// What a request has before its topics, with room for its length.
     fn begin(&self, correlation: i32, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 4]);
@@ -185,10 +187,19 @@ fn put_text(out: &mut Vec<u8>, text: Option<&str>, is_flexible: bool) {
 /// The length of a list, a text or records.
 fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
     if is_flexible {
-        varint::append_unsigned(count as u32 + 1, out);
+        append_unsigned(count as u32 + 1, out);
     } else {
         out.extend_from_slice(&(count as i32).to_be_bytes());
     }
+}
+
+/// Appends a number of the protocol's flexible versions (KIP-482), which is not zigzag-encoded.
+fn append_unsigned(mut value: u32, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// The end of an element: in flexible versions, the number of fields that are optional.
@@ -196,6 +207,163 @@ fn end(out: &mut Vec<u8>, is_flexible: bool) {
     if is_flexible {
         out.push(0);
     }
+}
+
+/// Before a batch is sent again: `retry.backoff.ms` of both librdkafka and Kafka's own client.
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Error codes with a meaning of their own for a batch.
+const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
+const INVALID_PRODUCER_EPOCH: i16 = 47;
+/// The leader has nothing of the producer any more: all of it is older than the topic's retention (KIP-360).
+const UNKNOWN_PRODUCER_ID: i16 = 59;
+const PRODUCER_FENCED: i16 = 90;
+
+/// The broker's answer to a batch.
+pub struct Answer {
+    pub code: i16,
+    pub message: Option<String>,
+}
+
+impl Answer {
+    /// The answer to a batch that the broker acknowledges no further.
+    pub const WRITTEN: Answer = Answer { code: 0, message: None };
+    /// The response does not name the partition: as a network error.
+    pub const MISSING: Answer = Answer { code: 13, message: None };
+}
+
+/// Records the outcomes of batches whose answers came together.
+pub fn record(
+    client: &Arc<Client>,
+    recorder: &AckRecorder,
+    answers: impl Iterator<Item = (Arc<Partition>, ProducerBatch, Answer)>,
+) {
+    let mut acks = recorder.batch();
+    for (partition, batch, answer) in answers {
+        let is_written = matches!(answer.code, 0 | DUPLICATE_SEQUENCE_NUMBER);
+        if is_written {
+            match client.transactions() {
+                Some(transactions) => transactions.keep(&batch.sent),
+                None => {
+                    acks.to_partition(partition.counted_in(recorder));
+                    batch.sent.runs().iter().for_each(|run| acks.acknowledged_run(run))
+                }
+            }
+            partition.held_up().inspect(|held_up| held_up.end());
+            client.traffic.taken(&batch);
+            client.release(batch);
+            settle(client, &partition, false);
+        } else {
+            refused(client, &mut acks, &partition, batch, &answer);
+        }
+    }
+    drop(acks);
+    client.notify_capacity();
+}
+
+fn refused(
+    client: &Arc<Client>,
+    acks: &mut AckBatch<'_>,
+    partition: &Arc<Partition>,
+    batch: ProducerBatch,
+    answer: &Answer,
+) {
+    let Answer { code, message } = answer;
+    if let Some(kind) = condition(*code) {
+        let words = describe(*code, message.as_deref());
+        partition.hold_up(&client.connector.conditions, kind, &words);
+        client.note_refusal(words);
+    }
+    if is_stale_metadata(*code) {
+        client.refresh();
+    }
+    if matches!(*code, INVALID_PRODUCER_EPOCH | PRODUCER_FENCED) {
+        let reason = describe(*code, message.as_deref());
+        client.end(
+            failure_class(*code),
+            match client.transactions() {
+                Some(transactions) => format!(
+                    "transactional id '{}' was fenced by another producer, or its transaction timed out: {reason}",
+                    transactions.id
+                ),
+                None => reason,
+            },
+        );
+    }
+    // An earlier batch is missing, which is on its way again.
+    let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(batch.number);
+    // In a transaction, what was written before is missing.
+    let is_forgotten = *code == UNKNOWN_PRODUCER_ID && client.transactions().is_none() && batch.author.is_some();
+    let is_old = batch.created.elapsed() >= client.limits.delivery_timeout;
+    if (is_retriable(*code) || is_behind || is_forgotten) && !is_old {
+        client.traffic.retried();
+        let not_before = Instant::now() + RETRY_BACKOFF;
+        if partition.give_back(batch, not_before, is_forgotten) {
+            client.renew(partition);
+        }
+        return;
+    }
+    let failure = SubmitError { class: failure_class(*code), message: describe(*code, message.as_deref()) };
+    fail(client, acks, batch, &failure);
+    settle(client, partition, true);
+}
+
+fn settle(client: &Client, partition: &Arc<Partition>, is_gap: bool) {
+    if partition.settle(is_gap) {
+        client.renew(partition);
+    }
+}
+
+/// The connection was lost before the answer came.
+pub fn lost(
+    client: &Arc<Client>,
+    recorder: &AckRecorder,
+    partition: &Arc<Partition>,
+    batch: ProducerBatch,
+    error: &CallError,
+) {
+    if batch.created.elapsed() < client.limits.delivery_timeout {
+        client.traffic.retried();
+        if partition.give_back(batch, Instant::now() + RETRY_BACKOFF, false) {
+            client.renew(partition);
+        }
+        client.notify_capacity();
+        return;
+    }
+    let class = match error {
+        CallError::Timeout(_) => FailureClass::Timeout,
+        _ => FailureClass::ConnectionLost,
+    };
+    fail(client, &mut recorder.batch(), batch, &SubmitError { class, message: error.to_string() });
+    settle(client, partition, true);
+    client.notify_capacity();
+}
+
+/// Fails what has waited for too long to be sent.
+pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBatch>) {
+    if batches.is_empty() {
+        return;
+    }
+    let last = client.last_error().map(|last| format!(" (last error: {last})")).unwrap_or_default();
+    let message = format!("not acknowledged within {:?}{last}", client.limits.delivery_timeout);
+    let failure = SubmitError { class: FailureClass::Timeout, message };
+    let mut acks = recorder.batch();
+    for batch in batches {
+        fail(client, &mut acks, batch, &failure);
+    }
+    drop(acks);
+    client.notify_capacity();
+}
+
+fn fail(client: &Client, acks: &mut AckBatch<'_>, batch: ProducerBatch, failure: &SubmitError) {
+    if let Some(transactions) = client.transactions() {
+        transactions.fail(failure.class, failure.message.clone());
+    }
+    for send_tag in batch.sent.send_tags() {
+        acks.failed(send_tag, failure.class, || failure.message.clone());
+    }
+    client.release(batch);
 }
 
 #[cfg(test)]

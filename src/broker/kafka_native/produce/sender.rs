@@ -5,21 +5,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep_until;
 
+use super::super::codec::batch::TRANSACTIONAL;
 use super::super::codec::compression::{Compression, Compressor};
 use super::super::codec::responses;
 use super::super::error::CallError;
 use super::super::net::control::{ControlConnection, MAX_RESPONSE_BYTES, MAX_THROTTLE, take_header};
-use super::accumulator::{Node, Partition};
-use super::client::Client;
-use super::completion::{self, Answer};
-use super::producer_batch::{ProducerBatch, Sealing};
-use super::request::{self, Envelope, ProduceRequest};
+use super::accumulator::Partition;
+use super::client::{Client, Node};
+use super::producer_batch::ProducerBatch;
+use super::request::{self, Answer, Envelope, ProduceRequest};
 use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::{AckRecorder, ConditionKind, Subject};
@@ -29,10 +30,10 @@ use crate::net::backoff::Backoff;
 pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut backoff = Backoff::RECONNECT;
-    let mut address = node.address();
+    let mut address = node.address.lock().clone();
     let mut held_up = client.connector.node(&address);
     loop {
-        let newest = node.address();
+        let newest = node.address.lock().clone();
         if address != newest {
             held_up = client.connector.node(&newest);
             address = newest;
@@ -79,7 +80,8 @@ pub struct Connection<'a> {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     envelope: Envelope,
-    sealing: Sealing,
+    /// Attributes of its batches.
+    attributes: u8,
     compressor: Compressor,
     requests: Requests,
     inbox: BytesMut,
@@ -126,7 +128,7 @@ impl<'a> Connection<'a> {
             acks: options.acks as i16,
             timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
         };
-        let sealing = Sealing { compression: options.compression, is_transactional };
+        let attributes = options.compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
         let compressor = Compressor::new(options.compression)?;
         let ControlConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
@@ -137,7 +139,7 @@ impl<'a> Connection<'a> {
             reader,
             writer,
             envelope,
-            sealing,
+            attributes,
             compressor,
             requests,
             inbox,
@@ -161,13 +163,13 @@ impl<'a> Connection<'a> {
         };
         self.end_full();
         if self.has_sent {
-            self.client.traffic.disconnected();
+            self.client.traffic.connections.fetch_sub(1, Ordering::Relaxed);
         }
         let Requests { writing, waiting, .. } = self.requests;
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
         for (_, request) in lost {
             for (partition, batch) in request.batches {
-                completion::lost(self.client, self.recorder, &partition, batch, &error);
+                request::lost(self.client, self.recorder, &partition, batch, &error);
             }
         }
         error
@@ -211,18 +213,18 @@ impl<'a> Connection<'a> {
         }
         let mut expired = Vec::new();
         let mut batches = self.node.gather(&self.client.limits, &mut expired);
-        completion::expired(self.client, self.recorder, expired);
+        request::expired(self.client, self.recorder, expired);
         if batches.is_empty() {
             return Ok(());
         }
         let Client { buffers, payloads, checksums, .. } = &**self.client;
         let mut seal = |(_, batch): &mut (Arc<Partition>, ProducerBatch)| {
-            batch.seal(self.sealing, &mut self.compressor, buffers, payloads, checksums)
+            batch.seal(self.attributes, &mut self.compressor, buffers, payloads, checksums)
         };
         if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
             let error = CallError::from(error);
             for (partition, batch) in batches {
-                completion::lost(self.client, self.recorder, &partition, batch, &error);
+                request::lost(self.client, self.recorder, &partition, batch, &error);
             }
             return Err(error);
         }
@@ -230,7 +232,7 @@ impl<'a> Connection<'a> {
         requests.next_correlation = correlation.wrapping_add(1);
         self.client.traffic.sent();
         if !std::mem::replace(&mut self.has_sent, true) {
-            self.client.traffic.connected();
+            self.client.traffic.connections.fetch_add(1, Ordering::Relaxed);
         }
         requests.writing = Some((now, ProduceRequest::new(&self.envelope, correlation, batches)));
         Ok(())
@@ -251,7 +253,8 @@ impl<'a> Connection<'a> {
     /// Counts the time since [`Connection::begin_full`]. What the client itself does afterwards is not among it.
     fn end_full(&mut self) {
         if let Some(since) = self.full_since.take() {
-            self.client.traffic.full(since.elapsed());
+            let full_ns = since.elapsed().as_nanos() as u64;
+            self.client.traffic.connections_full_ns.fetch_add(full_ns, Ordering::Relaxed);
         }
     }
 
@@ -263,7 +266,7 @@ impl<'a> Connection<'a> {
             return;
         }
         let answers = request.batches.into_iter().map(|(partition, batch)| (partition, batch, Answer::WRITTEN));
-        completion::record(self.client, self.recorder, answers);
+        request::record(self.client, self.recorder, answers);
     }
 
     fn deadline(&self) -> Instant {
@@ -298,7 +301,7 @@ impl<'a> Connection<'a> {
             let unexpected = || CallError::Malformed("it answers no request".to_owned());
             let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
             // A response that cannot be read leaves the request unanswered.
-            let answers = take_header(&mut body, self.envelope.response_header(), request.correlation)
+            let answers = take_header(&mut body, i16::from(self.envelope.is_flexible()), request.correlation)
                 .and_then(|()| self.read_answers(&request, &body));
             match answers {
                 Ok(answers) => self.answered(sent, request, answers),
@@ -329,7 +332,7 @@ impl<'a> Connection<'a> {
             self.requests.throttled_until = Some(Instant::now() + throttled);
         }
         let answers = request.batches.into_iter().zip(answers);
-        completion::record(
+        request::record(
             self.client,
             self.recorder,
             answers.map(|((partition, batch), answer)| (partition, batch, answer)),

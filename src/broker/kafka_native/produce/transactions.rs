@@ -22,8 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::super::error::{CallError, is_retriable};
-use super::super::net::admin::name_of;
-use super::super::net::cluster::{Cluster, Coordinator};
+use super::super::net::cluster::{Cluster, Coordinator, name_of};
 use super::accumulator::Partition;
 use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{FailureClass, SubmitError};
@@ -36,17 +35,18 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub struct Transactions {
     pub id: String,
     pub options: TransactionOptions,
-    pub coordinator: TransactionCoordinator,
+    coordinator: Coordinator,
     state: Mutex<TransactionState>,
     /// Messages that the broker has written and whose transaction has not ended.
-    written: Mutex<SendRuns>,
+    pub written: Mutex<SendRuns>,
     /// Partitions that the open transaction has messages of, and that the coordinator does not know of yet.
-    new_partitions: Mutex<Vec<Arc<Partition>>>,
+    pub new_partitions: Mutex<Vec<Arc<Partition>>>,
     /// Signal for the task.
     changed: Notify,
     /// Signal for the producer: a transaction has begun.
     begun: Notify,
-    task: OnceLock<AbortHandle>,
+    /// The task that ends transactions, which ends with the client.
+    pub task: OnceLock<AbortHandle>,
 }
 
 #[derive(Default)]
@@ -90,14 +90,10 @@ impl Transactions {
         options: TransactionOptions,
     ) -> Result<(Self, (i64, i16)), CallError> {
         let limit = cluster.connector.timeout;
-        let coordinator = TransactionCoordinator::new(cluster, id);
-        // In half of the time, so that a refusal that does not pass is told and not the time that it took.
-        let identity = timeout(limit, coordinator.first_identity(limit / 2)).await;
-        let identity = identity.unwrap_or(Err(CallError::Timeout(limit)))?;
         let transactions = Transactions {
             id: id.to_owned(),
             options,
-            coordinator,
+            coordinator: Coordinator::for_transactions(cluster, id, limit),
             state: Mutex::default(),
             written: Mutex::default(),
             new_partitions: Mutex::default(),
@@ -105,12 +101,10 @@ impl Transactions {
             begun: Notify::new(),
             task: OnceLock::new(),
         };
+        // In half of the time, so that a refusal that does not pass is told and not the time that it took.
+        let identity = timeout(limit, transactions.first_identity(limit / 2)).await;
+        let identity = identity.unwrap_or(Err(CallError::Timeout(limit)))?;
         Ok((transactions, identity))
-    }
-
-    /// The task that ends transactions, which ends with the client.
-    pub fn ended_by(&self, task: AbortHandle) {
-        self.task.get_or_init(|| task);
     }
 
     /// Resolves when a transaction has begun after this call.
@@ -152,17 +146,9 @@ impl Transactions {
         self.changed.notify_one();
     }
 
-    pub fn take_new_partitions(&self) -> Vec<Arc<Partition>> {
-        std::mem::take(&mut *self.new_partitions.lock())
-    }
-
     /// The messages of a batch are written, or abandoned with their transaction.
     pub fn keep(&self, messages: &SendRuns) {
         self.written.lock().append(messages);
-    }
-
-    pub fn take_written(&self) -> SendRuns {
-        std::mem::take(&mut *self.written.lock())
     }
 
     /// The open transaction, which gets no more messages, is ended.
@@ -228,7 +214,7 @@ impl Transactions {
         let is_open = self.state.lock().messages > 0;
         if let Some(identity) = identity.filter(|_| is_open) {
             // The coordinator may have aborted it already.
-            let _ = timeout(CLOSE, self.coordinator.end(identity, false)).await;
+            let _ = timeout(CLOSE, self.end(identity, false)).await;
         }
     }
 }
@@ -257,17 +243,10 @@ const UNKNOWN_SERVER_ERROR: i16 = -1;
 /// `OPERATION_NOT_ATTEMPTED`: of a partition beside one that was refused.
 const NOT_ATTEMPTED: i16 = 55;
 
-/// The coordinator of the transactions with one id.
-pub struct TransactionCoordinator {
-    coordinator: Coordinator,
-    id: TransactionalId,
-}
-
-impl TransactionCoordinator {
-    pub fn new(cluster: Arc<Cluster>, id: &str) -> Self {
-        let timeout = cluster.connector.timeout;
-        let coordinator = Coordinator::for_transactions(cluster, id, timeout);
-        TransactionCoordinator { coordinator, id: TransactionalId(StrBytes::from_string(id.to_owned())) }
+/// Requests to the coordinator.
+impl Transactions {
+    fn transactional_id(&self) -> TransactionalId {
+        TransactionalId(StrBytes::from_string(self.id.clone()))
     }
 
     /// The id and the epoch with which the producer writes. A transaction that is open is aborted, and another producer that writes with
@@ -275,7 +254,7 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// When the coordinator refuses, or is not ready within `limit`.
-    pub async fn first_identity(&self, limit: Duration) -> Result<(i64, i16), CallError> {
+    async fn first_identity(&self, limit: Duration) -> Result<(i64, i16), CallError> {
         let refused = |error| match error {
             CallError::Refused(code, None) => {
                 CallError::Refused(code, Some("no producer id for transactions was given".to_owned()))
@@ -299,7 +278,7 @@ impl TransactionCoordinator {
 
     async fn identity_after(&self, (producer_id, epoch): (i64, i16), limit: Duration) -> Result<(i64, i16), CallError> {
         let request = InitProducerIdRequest::default()
-            .with_transactional_id(Some(self.id.clone()))
+            .with_transactional_id(Some(self.transactional_id()))
             .with_transaction_timeout_ms(TRANSACTION_TIMEOUT.as_millis() as i32)
             .with_producer_id(producer_id.into())
             .with_producer_epoch(epoch);
@@ -311,7 +290,11 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// When the coordinator refuses one, or does not answer in time.
-    pub async fn add(&self, (producer_id, epoch): (i64, i16), partitions: &[Arc<Partition>]) -> Result<(), CallError> {
+    pub async fn add_partitions(
+        &self,
+        (producer_id, epoch): (i64, i16),
+        partitions: &[Arc<Partition>],
+    ) -> Result<(), CallError> {
         let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
         for (topic, index) in partitions.iter().map(|partition| partition.name()) {
             topics.entry(topic).or_default().push(index);
@@ -320,7 +303,7 @@ impl TransactionCoordinator {
             AddPartitionsToTxnTopic::default().with_name(name_of(topic)).with_partitions(partitions)
         });
         let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(self.id.clone())
+            .with_v3_and_below_transactional_id(self.transactional_id())
             .with_v3_and_below_producer_id(producer_id.into())
             .with_v3_and_below_producer_epoch(epoch)
             .with_v3_and_below_topics(topics.collect());
@@ -333,7 +316,7 @@ impl TransactionCoordinator {
     /// When the coordinator refuses, or does not answer in time: whether the transaction is ended is not known then.
     pub async fn end(&self, (producer_id, epoch): (i64, i16), is_committed: bool) -> Result<(), CallError> {
         let request = EndTxnRequest::default()
-            .with_transactional_id(self.id.clone())
+            .with_transactional_id(self.transactional_id())
             .with_producer_id(producer_id.into())
             .with_producer_epoch(epoch)
             .with_committed(is_committed);

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::measure::host::ThreadTimes;
 
 /// Of the task at this place alone: others run in the tests' process.
 fn busy_since(begin: &TaskTimes, place: TaskPlace, elapsed: Duration) -> Option<BusiestTask> {
@@ -78,7 +79,7 @@ async fn polling_is_not_work_of_a_task() {
     let begin = TaskTimes::now();
     let polls = async {
         for _ in 0..MIN_TIMED {
-            polling::during(|| spin(Duration::from_millis(1)));
+            polling(|| spin(Duration::from_millis(1)));
             yield_now().await;
             spin(LONG);
         }
@@ -137,4 +138,24 @@ fn no_pattern_of_polls_is_in_step_with_the_choice() {
         assert!(spread < most_error, "{name}: {spread}");
         assert!(mean.abs() < 0.4 * most_error, "{name}: {mean}");
     }
+}
+
+#[test]
+fn polling_is_counted_and_is_no_work_of_its_thread() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let busy = |time: Duration| {
+        let until = thread_cpu() + time;
+        while thread_cpu() < until {}
+    };
+    let (polling, working) = (Duration::from_millis(200), Duration::from_millis(50));
+    let (begin, spent, started) = (ThreadTimes::now(), polled(), Instant::now());
+    super::polling(|| busy(polling));
+    assert!(polled() - spent >= polling);
+    busy(working);
+    let worked = ThreadTimes::now().time_since(&begin, thread_id());
+    // The kernel brings its account up to date at its ticks.
+    let slack = Duration::from_millis(20);
+    assert!(worked + slack >= working && worked < working + polling / 2, "{worked:?} of {:?}", started.elapsed());
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::scenario::{Content, Payload, Size};
 
 const ALL: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
@@ -58,4 +59,41 @@ proptest! {
             let _ = compression.decompress(&content, &mut Vec::new());
         }
     }
+}
+
+fn random(size: Size) -> PayloadPool {
+    let content = Content::Random { size, compressibility: 0.0 };
+    PayloadPool::build(&Payload { content, pool: 8, seed: 1, tombstones: 0.0 }, 0).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_is_that_of_all_bytes(before: Vec<u8>, size in 1..3000_usize, range in 1..3000_usize, index in 0..8_u64) {
+        for pool in [random(Size::Fixed(size)), random(Size::Uniform { min: size, max: size + range })] {
+            let payload = pool.get(index);
+            let place = pool.place(payload).unwrap();
+            let whole = crc_fast::crc32_iscsi(&[&before, payload].concat());
+            for least in [0, 1 << 20] {
+                let checksums = PayloadChecksums::new(&pool, least);
+                prop_assert_eq!(checksums.append(crc_fast::crc32_iscsi(&before), place, &pool), whole);
+            }
+            prop_assert_eq!(append_checksum(crc_fast::crc32_iscsi(&before), payload), whole);
+        }
+    }
+}
+
+/// The check value of CRC-32/ISCSI in the catalogue of parametrised CRC algorithms.
+#[test]
+fn the_polynomial_is_that_of_crc_32c() {
+    assert_eq!(append_checksum(crc_fast::crc32_iscsi(b"1234"), b"56789"), 0xe306_9283);
+}
+
+/// Equal payloads lie in one stretch.
+#[test]
+fn equal_payloads_have_one_checksum() {
+    let content = Content::Zeros { size: Size::Fixed(1024) };
+    let pool = PayloadPool::build(&Payload { content, pool: 8, seed: 1, tombstones: 0.0 }, 0).unwrap();
+    assert_eq!(PayloadChecksums::new(&pool, 512).of_payloads, [crc_fast::crc32_iscsi(&[0; 1024])]);
 }

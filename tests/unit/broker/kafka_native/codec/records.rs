@@ -1,9 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record};
-use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
-use crate::broker::kafka_native::codec::compression::Compressor;
+use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, append_varint, varint_size};
+use crate::broker::kafka_native::codec::compression::{Compressor, PayloadChecksums};
 use crate::broker::kafka_native::tests::payloads;
 use crate::limits::TRACE_HEADER_BYTES;
 
@@ -166,4 +165,43 @@ fn an_old_version_and_a_senseless_length_are_refused() {
     assert!(with(at::MAGIC, &[1]).contains("version"));
     assert!(with(at::BATCH_LENGTH, &(-1_i32).to_be_bytes()).contains("negative"));
     assert!(with(at::BATCH_LENGTH, &10_i32.to_be_bytes()).contains("shorter"));
+}
+
+#[test]
+fn integers_are_encoded_as_protocol_buffers_encode_them() {
+    for (value, bytes) in [
+        (0, &[0][..]),
+        (-1, &[1]),
+        (1, &[2]),
+        (63, &[0x7e]),
+        (-64, &[0x7f]),
+        (64, &[0x80, 1]),
+        (i64::MAX, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        (i64::MIN, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+    ] {
+        let mut out = Vec::new();
+        append_varint(value, &mut out);
+        assert_eq!((out.as_slice(), varint_size(value)), (bytes, bytes.len()), "{value}");
+    }
+}
+
+#[test]
+fn an_integer_that_does_not_end_is_refused() {
+    for bytes in [&[][..], &[0x80], &[0xff; 9], &[0xff; 11], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]]
+    {
+        assert!(read_varint(&mut &bytes[..]).is_err(), "{bytes:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn integer_that_is_written_is_read(value: i64, rest: Vec<u8>) {
+        let mut bytes = Vec::new();
+        append_varint(value, &mut bytes);
+        prop_assert_eq!(bytes.len(), varint_size(value));
+        bytes.extend_from_slice(&rest);
+        let mut left = &bytes[..];
+        prop_assert_eq!(read_varint(&mut left), Ok(value));
+        prop_assert_eq!(left, &rest[..]);
+    }
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
-use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
+use crate::broker::kafka_native::codec::compression::PayloadChecksums;
 use crate::broker::kafka_native::produce::producer_batch::BufferPool;
 use crate::broker::kafka_native::tests::payloads;
 use crate::measure::SendTag;

@@ -1,0 +1,92 @@
+use super::*;
+use crate::broker::Received;
+use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
+use crate::scenario::{Work, WorkLaw};
+
+/// Fails `failures` times, then reports that it was called again.
+struct Recovering {
+    failures: usize,
+    recovered: CancellationToken,
+}
+
+impl Consumer for Recovering {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(ReceiveError { class: FailureClass::ConnectionLost, message: "the broker is gone".to_owned() });
+        }
+        self.recovered.cancel();
+        std::future::pending().await
+    }
+
+    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn errors_are_counted_and_survived() {
+    let clock = Clock::start();
+    let arrivals = Arrivals::new(clock, 0, 1, None);
+    let stop = CancellationToken::new();
+    let consumer = Recovering { failures: 6, recovered: stop.clone() };
+    let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0), clock, stop).await;
+    let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
+    assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
+    assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
+    assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
+}
+
+const MS: u64 = 1_000_000;
+
+fn fixed(mean_ms: u64) -> Option<WorkTimes> {
+    let work = Work { mean: Duration::from_millis(mean_ms), law: WorkLaw::Fixed, seed: 1 };
+    Some(WorkTimes::new(&work, 0))
+}
+
+fn begun(pace: &mut Pace, messages: usize) -> Vec<u64> {
+    let mut beginning = pace.begin();
+    (0..messages).map(|_| beginning.next_message() / MS).collect()
+}
+
+#[test]
+fn work_follows_work_however_late_the_consumer_is_woken() {
+    let mut pace = Pace::new(fixed(2), None);
+    pace.waited_until(10 * MS);
+    assert_eq!((begun(&mut pace, 1), pace.next_ns()), (vec![10], 12 * MS));
+    // Woken 5 ms late: three messages would have been begun by then.
+    assert_eq!(pace.due_by(17 * MS), 3);
+    assert_eq!((begun(&mut pace, 3), pace.next_ns()), (vec![12, 14, 16], 18 * MS));
+}
+
+#[test]
+fn a_consumer_that_waited_for_a_message_makes_up_for_nothing() {
+    let mut pace = Pace::new(fixed(2), None);
+    pace.waited_until(10 * MS);
+    assert_eq!(begun(&mut pace, 1), [10]);
+    pace.waited_until(50 * MS);
+    assert_eq!((pace.due_by(50 * MS), begun(&mut pace, 2)), (1, vec![50, 52]));
+    // It comes while the consumer is at work.
+    pace.waited_until(51 * MS);
+    assert_eq!(pace.next_ns(), 54 * MS);
+}
+
+#[test]
+fn a_rate_is_shared_by_the_members_of_a_group_and_not_saved_up() {
+    let limit = Arc::new(RateLimit::new(100.0));
+    let mut members = [(); 2].map(|()| Pace::new(None, Some(limit.clone())));
+    members.iter_mut().for_each(|member| member.waited_until(1000 * MS));
+    assert_eq!(begun(&mut members[0], 2), [1000, 1010]);
+    assert_eq!(begun(&mut members[1], 2), [1020, 1030]);
+    assert_eq!((members[0].next_ns(), members[0].due_by(1065 * MS)), (1040 * MS, 3));
+    members[0].waited_until(2000 * MS);
+    assert_eq!(begun(&mut members[0], 2), [2000, 2010]);
+}
+
+#[test]
+fn the_slower_of_work_and_rate_decides() {
+    let mut pace = Pace::new(fixed(20), Some(Arc::new(RateLimit::new(100.0))));
+    assert_eq!(begun(&mut pace, 3), [0, 20, 40]);
+    let mut pace = Pace::new(fixed(2), Some(Arc::new(RateLimit::new(100.0))));
+    assert_eq!(begun(&mut pace, 3), [0, 10, 20]);
+}
