@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    brokermark::cli::execute(brokermark::cli::command_line::parse())
+    brokermark::cli::execute(brokermark::cli::parse())
 }

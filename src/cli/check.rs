@@ -1,15 +1,16 @@
 //! `brokermark check`: validates a scenario and prints its plan. It connects to nothing.
 
-use std::io::{self, Write};
+use std::fmt::{self, Write as _};
+use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
 
 use super::Exit;
 use super::scenario_source::ScenarioSource;
-use crate::notices::notice;
 use crate::printable::printable;
 use crate::record::point_values;
+use crate::record::readable::settings;
 use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
 
 #[derive(Debug, Args)]
@@ -22,25 +23,19 @@ pub struct CheckArguments {
 }
 
 /// Validates the scenario and prints its plan.
-pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
-    match arguments.source.load_with_notes(false) {
-        Ok(plan) => Exit::from_result(match arguments.json {
-            true => as_json(&plan, out),
-            false => {
-                let mut text = Vec::new();
-                // Values of the file are among it.
-                let written = as_text(&plan, &mut text);
-                written.and_then(|()| out.write_all(printable(&String::from_utf8_lossy(&text)).as_bytes()))
-            }
-        }),
-        Err(error) => {
-            notice!("{error}");
-            Exit::Usage
-        }
+pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Result<Exit, Exit> {
+    let plan = arguments.source.load_with_notes(false).map_err(Exit::usage)?;
+    if arguments.json {
+        return Ok(Exit::print(&as_json(&plan), out));
     }
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = as_text(&plan, &mut text);
+    // Values of the file are among it.
+    Ok(Exit::print(&printable(&text), out))
 }
 
-fn as_json(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn as_json(plan: &Plan) -> String {
     let trials: Vec<_> = plan
         .trials
         .iter()
@@ -53,10 +48,10 @@ fn as_json(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             })
         })
         .collect();
-    writeln!(out, "{}", json!({ "name": plan.name, "trials": trials }))
+    format!("{}\n", json!({ "name": plan.name, "trials": trials }))
 }
 
-fn as_text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn as_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let points = plan.trials.iter().map(|trial| trial.point_index).max().map_or(0, |last| last + 1);
     writeln!(out, "{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len())?;
     if let Some(first) = plan.trials.first() {
@@ -65,14 +60,13 @@ fn as_text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if points > 1 || plan.trials.len() > 1 {
         writeln!(out)?;
         for (position, trial) in plan.trials.iter().enumerate() {
-            let values: Vec<String> = trial.point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-            writeln!(out, "{:>5}  trial {}  {}", position + 1, trial.trial, values.join(", "))?;
+            writeln!(out, "{:>5}  trial {}  {}", position + 1, trial.trial, settings(&trial.point))?;
         }
     }
     Ok(())
 }
 
-fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
+fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
     let Scenario { broker, producers, run, .. } = scenario;
     let place = match broker.addresses.as_slice() {
         [] => "in this process".to_owned(),
@@ -119,7 +113,7 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn describe_topology(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
+fn describe_topology(scenario: &Scenario, out: &mut String) -> fmt::Result {
     let topology = &scenario.topology;
     let shape = match topology.existing {
         true => "taken as they are".to_owned(),

@@ -22,15 +22,29 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Prints why a command could not run, or failed.
+    pub fn failure(reason: impl Display) -> Self {
+        notice!("error: {reason}");
+        Exit::Failure
+    }
+
+    /// Prints what is wrong with the command line or the scenario. The errors of scenarios have heads of their own.
+    pub fn usage(reason: impl Display) -> Self {
+        notice!("{reason}");
+        Exit::Usage
+    }
+
+    /// Prints what a command answers.
+    pub fn print(text: &str, out: &mut dyn Write) -> Self {
+        Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    }
+
     /// Prints a failure to standard error. A reader that closed the pipe is not a failure.
     pub fn from_result<E: Display + IsBrokenPipe>(result: Result<(), E>) -> Self {
         match result {
             Ok(()) => Exit::Success,
             Err(error) if error.is_broken_pipe() => Exit::Success,
-            Err(error) => {
-                notice!("error: {error}");
-                Exit::Failure
-            }
+            Err(error) => Exit::failure(error),
         }
     }
 }
@@ -105,6 +119,10 @@ impl IsBrokenPipe for io::Error {
     }
 }
 
-impl IsBrokenPipe for super::show::ShowError {}
+impl IsBrokenPipe for super::show::ShowError {
+    fn is_broken_pipe(&self) -> bool {
+        matches!(self, super::show::ShowError::Print(error) if error.is_broken_pipe())
+    }
+}
 
 impl IsBrokenPipe for String {}

@@ -5,7 +5,6 @@
 use std::env;
 
 use super::Exit;
-use crate::notices::notice;
 
 /// Variables with the number of processes and the number of this one, from 0: of Open MPI's mpirun; of process managers with PMI, such as
 /// MPICH's; of MVAPICH's mpirun_rsh.
@@ -61,11 +60,9 @@ fn launched_by(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
 }
 
 /// Refuses a command that loads a broker and has no shares, if there are several of it.
-pub fn refused(command: &str) -> Option<Exit> {
-    launched().map(|launched| {
-        notice!("error: {}", launched.refusal_of(command));
-        Exit::Usage
-    })
+pub fn refuse(command: &str) -> Result<(), Exit> {
+    let refused = |launched: Launched| Err(Exit::usage(format!("error: {}", launched.refusal_of(command))));
+    launched().map_or(Ok(()), refused)
 }
 
 impl Launched {

@@ -1,16 +1,17 @@
 //! `brokermark list`: a line for each run in a directory, the newest last. It only reads.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use serde_json::json;
 
 use super::show::page::Page;
-use super::show::{ShowError, View};
+use super::show::{ShowError, View, print};
+use crate::present::sweep::judged;
 use crate::present::{Align, Column, Table, Tone};
 use crate::record::readable::{duration, rate};
-use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, runs_by_age};
+use crate::record::{Record, Status, begun_at, current_records, is_being_written, read_records, run_name, runs_by_age};
 use crate::scenario::DEFAULT_OUTPUT_DIRECTORY;
 use crate::statistics::median;
 
@@ -31,10 +32,7 @@ pub struct ListArguments {
 pub fn list(arguments: &ListArguments, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
     let runs: Vec<Listed> = runs_by_age(&arguments.directory)?.iter().map(|run| Listed::read(run)).collect();
     let text = if arguments.json { runs.iter().map(Listed::as_json).collect() } else { as_table(&runs, view) };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    print(&text, out)
 }
 
 /// What a line says of a run.
@@ -109,10 +107,10 @@ impl Listed {
             (Err(_), _) => (Tone::Bad, "unreadable".to_owned()),
             _ if self.is_running => (Tone::Doubtful, "runs".to_owned()),
             (Ok(_), _) if records.is_empty() => (Tone::Bad, "no trial has finished".to_owned()),
+            (Ok(_), _) if records.len() == 1 => judged(&records[0]),
             (Ok(_), valid) if valid == records.len() && missed => (Tone::Doubtful, "threshold missed".to_owned()),
             (Ok(_), valid) if valid == records.len() => (Tone::Good, "valid".to_owned()),
             _ if records.iter().all(Record::is_demonstration) => (Tone::Doubtful, "demonstration".to_owned()),
-            (Ok(_), 0) if records.len() == 1 => (Tone::Bad, reason(&records[0])),
             (Ok(_), valid) => (Tone::Bad, format!("{valid} of {} valid", records.len())),
         }
     }
@@ -137,22 +135,12 @@ impl Listed {
     }
 }
 
-/// The gravest reason against a trial's figures, or how it ended.
-fn reason(record: &Record) -> String {
-    match (record.status, record.verdict.reasons.first()) {
-        (Status::Failed, _) => "failed".to_owned(),
-        (_, Some(reason)) => reason.kind.to_string(),
-        (_, None) => "not valid".to_owned(),
-    }
-}
-
 fn as_table(runs: &[Listed], view: View) -> String {
     let column = |title: &str, align, rank, cell: &dyn Fn(&Listed) -> String| {
         Column::new(title, align, rank, runs.iter().map(cell))
     };
     let begun =
         |run: &Listed| run.begun.map_or("–".to_owned(), |begun| begun.strftime("%Y-%m-%d %H:%M:%S").to_string());
-    let name = |run: &Listed| run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let columns = vec![
         column("begun (UTC)", Align::Left, 5, &begun),
         column("scenario", Align::Left, 7, &Listed::scenario),
@@ -161,7 +149,7 @@ fn as_table(runs: &[Listed], view: View) -> String {
         column("messages/s", Align::Right, 9, &|run| shown(run.rate(), rate)),
         column("p99", Align::Right, 8, &|run| shown(run.p99_ns(), duration)),
         Column::toned("verdict", Align::Left, Column::KEEP, runs.iter().map(Listed::verdict)),
-        column("directory", Align::Left, 1, &name),
+        column("directory", Align::Left, 1, &|run| run_name(&run.path)),
     ];
     Page::write(view, |page| {
         page.table(&Table { columns, ..Table::default() });

@@ -13,11 +13,13 @@ use crate::scenario::{SchedulingPolicy, Threads};
 ///
 /// # Errors
 /// When the system starts no more threads.
-pub fn start(threads: Threads) -> io::Result<Runtime> {
+pub fn start(threads: Threads) -> Result<Runtime, String> {
     host::set_batch(threads.scheduling_policy == SchedulingPolicy::Batch);
     let count = threads.count.unwrap_or_else(host::cores_available);
-    try_to_start(count)?;
-    Builder::new_multi_thread().worker_threads(count).thread_name("brokermark-load").enable_all().build()
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(count).thread_name("brokermark-load").enable_all();
+    let started = try_to_start(count).and_then(|()| builder.build());
+    started.map_err(|error| format!("the threads of the load cannot be started: {error}"))
 }
 
 /// Starts so many threads, and ends them: where the system starts no more, tokio would panic.
@@ -41,7 +43,7 @@ impl LoadThreads {
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn of(&mut self, threads: Threads) -> io::Result<&Runtime> {
+    pub fn get(&mut self, threads: Threads) -> Result<&Runtime, String> {
         let started = match self.started.take_if(|(started, _)| *started == threads) {
             Some(started) => started,
             None => {
@@ -78,7 +80,7 @@ mod tests {
     fn a_trial_that_wants_other_threads_gets_them() {
         let mut threads = LoadThreads::default();
         let mut workers = |count: Option<usize>| {
-            let runtime = threads.of(wanted(count, SchedulingPolicy::Batch)).unwrap();
+            let runtime = threads.get(wanted(count, SchedulingPolicy::Batch)).unwrap();
             (runtime.handle().id(), runtime.metrics().num_workers())
         };
         let (three, again, one) = (workers(Some(3)), workers(Some(3)), workers(Some(1)));
@@ -92,7 +94,7 @@ mod tests {
     fn the_threads_of_a_trial_have_its_scheduling_policy() {
         let mut threads = LoadThreads::default();
         for policy in [SchedulingPolicy::Batch, SchedulingPolicy::Other, SchedulingPolicy::Batch] {
-            let runtime = threads.of(wanted(Some(1), policy)).unwrap();
+            let runtime = threads.get(wanted(Some(1), policy)).unwrap();
             let worker = runtime.block_on(async { tokio::spawn(async { host::scheduling_policy() }).await.unwrap() });
             // The main thread, and what is started from it: librdkafka's threads, the probe of pauses.
             assert_eq!((worker, host::scheduling_policy()), (Some(policy.name()), Some(policy.name())));

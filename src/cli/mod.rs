@@ -1,8 +1,8 @@
-//! The command line: its definition, and one file per subcommand.
+//! The command line: its definition, one file per subcommand, and what is printed of the program itself: completions, the manual page, and the
+//! JSON Schemas, which are generated from types and their documentation.
 
 mod brokers;
 mod check;
-pub mod command_line;
 mod compare;
 mod doctor;
 mod emulate;
@@ -10,23 +10,26 @@ mod exit;
 mod launcher;
 mod list;
 mod load_threads;
-mod merge;
-mod new;
-mod remove_topics;
-mod replaced_keys;
 mod report;
 mod run;
 mod scenario_source;
-pub mod schema;
 mod search;
+mod shares;
 mod show;
 
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Error, Parser, Subcommand};
+use serde::Serialize;
 
-use exit::{Exit, Output};
+use self::exit::{Exit, Output};
+use crate::engine;
+use crate::record::{Record, SeriesRow};
+use crate::scenario;
 
 /// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
@@ -67,9 +70,9 @@ pub enum Verb {
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
     /// Merge the results of a run that was split across processes
-    Merge(merge::MergeArguments),
+    Merge(shares::MergeArguments),
     /// Delete the topics that a split run left behind
-    RemoveTopics(remove_topics::RemoveTopicsArguments),
+    RemoveTopics(shares::RemoveTopicsArguments),
     /// Write a page with charts of a run, or of runs that are compared
     Report(report::ReportArguments),
     /// List the brokers of this build and what each can do
@@ -99,26 +102,98 @@ pub enum Verb {
 /// Executes the subcommand. Errors are printed to standard error. A command whose output cannot be written fails.
 pub fn execute(arguments: Arguments) -> ExitCode {
     let mut out = Output::new(io::stdout().lock());
-    let exit = match arguments.verb {
-        Verb::Run(arguments) => run::run(&arguments, &mut out),
-        Verb::Search(arguments) => search::search(&arguments, &mut out),
-        Verb::Ceiling(arguments) => run::ceiling::ceiling(&arguments, &mut out),
-        Verb::Doctor(arguments) => doctor::doctor(&arguments, &mut out),
-        Verb::Check(arguments) => check::check(&arguments, &mut out),
-        Verb::New { kind } => new::new(&kind, &mut out),
-        Verb::Show(arguments) => Exit::from_result(show::show(&arguments, show::View::for_stdout(), &mut out)),
-        Verb::List(arguments) => Exit::from_result(list::list(&arguments, show::View::for_stdout(), &mut out)),
-        Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
-        Verb::Merge(arguments) => merge::run(&arguments, &mut out),
-        Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),
-        Verb::Report(arguments) => report::report(&arguments, &mut out),
-        Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
-        Verb::Schema { scenario: true, .. } => Exit::from_result(schema::scenario_schema(&mut out)),
-        Verb::Schema { series: true, .. } => Exit::from_result(schema::series_schema(&mut out)),
-        Verb::Schema { .. } => Exit::from_result(schema::schema(&mut out)),
-        Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
-        Verb::Completions { shell } => Exit::from_result(command_line::completions(shell, &mut out)),
-        Verb::ManualPage => Exit::from_result(command_line::manual_page(&mut out)),
-    };
+    let (Ok(exit) | Err(exit)) = execute_verb(arguments.verb, &mut out);
     out.finish(exit).into()
+}
+
+/// # Errors
+/// When the command stopped early. It has said why.
+fn execute_verb(verb: Verb, out: &mut dyn Write) -> Result<Exit, Exit> {
+    match verb {
+        Verb::Run(arguments) => run::run(&arguments, out),
+        Verb::Search(arguments) => search::search(&arguments, out),
+        Verb::Ceiling(arguments) => run::ceiling::ceiling(&arguments, out),
+        Verb::Doctor(arguments) => doctor::doctor(&arguments, out),
+        Verb::Check(arguments) => check::check(&arguments, out),
+        Verb::New { kind } => brokers::new(&kind, out),
+        Verb::Show(arguments) => Ok(Exit::from_result(show::show(&arguments, show::View::for_stdout(), out))),
+        Verb::List(arguments) => Ok(Exit::from_result(list::list(&arguments, show::View::for_stdout(), out))),
+        Verb::Compare(arguments) => Ok(compare::compare(&arguments, out)),
+        Verb::Merge(arguments) => shares::merge(&arguments, out),
+        Verb::RemoveTopics(arguments) => shares::remove_topics(&arguments, out),
+        Verb::Report(arguments) => Ok(report::report(&arguments, out)),
+        Verb::Brokers { json } => Ok(Exit::from_result(brokers::brokers(json, out))),
+        Verb::Schema { scenario: true, .. } => Ok(Exit::from_result(scenario_schema(out))),
+        Verb::Schema { series: true, .. } => Ok(Exit::from_result(series_schema(out))),
+        Verb::Schema { .. } => Ok(Exit::from_result(record_schema(out))),
+        Verb::Emulate(arguments) => Ok(Exit::from_result(emulate::emulate(&arguments, out))),
+        Verb::Completions { shell } => Ok(Exit::from_result(completions(shell, out))),
+        Verb::ManualPage => Ok(Exit::from_result(manual_page(out))),
+    }
+}
+
+/// Parses the command line. A mistake is printed and ends the process, as do `--help` and `--version`.
+pub fn parse() -> Arguments {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    Arguments::try_parse_from(&words).unwrap_or_else(|error| with_hint(error, &words).exit())
+}
+
+/// `--rate 5 k/s` is three words, the last of which nothing takes.
+fn with_hint(mut error: Error, words: &[OsString]) -> Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_split = |three: &&[OsString]| {
+        let [option, number, unit] = [0, 1, 2].map(|index| three[index].to_string_lossy());
+        let is_number = number.starts_with(|first: char| first.is_ascii_digit());
+        option.starts_with("--") && is_number && unit == unknown.as_str() && unit.starts_with(char::is_alphabetic)
+    };
+    let Some([option, number, unit]) = words.windows(3).find(is_split) else { return error };
+    let [option, number, unit] = [option, number, unit].map(|word| word.to_string_lossy());
+    let hint = format!("write the value as one word: '{option} {number}{unit}'");
+    if error.kind() == ErrorKind::UnknownArgument {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
+    }
+    error
+}
+
+/// Prints a completion script.
+fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "brokermark", &mut script);
+    out.write_all(&script)
+}
+
+/// Prints the manual page in roff, the verbs' pages after it.
+fn manual_page(mut out: &mut dyn Write) -> io::Result<()> {
+    let command = Arguments::command();
+    clap_mangen::Man::new(command.clone()).render(&mut out)?;
+    for verb in command.get_subcommands() {
+        clap_mangen::Man::new(verb.clone()).title(format!("brokermark-{}", verb.get_name())).render(&mut out)?;
+    }
+    Ok(())
+}
+
+/// Prints the schema of a line of `records.jsonl`.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn record_schema(out: &mut dyn Write) -> io::Result<()> {
+    print_schema(&schemars::schema_for!(Record), out)
+}
+
+/// Prints the schema of a line of `series.jsonl`.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn series_schema(out: &mut dyn Write) -> io::Result<()> {
+    print_schema(&schemars::schema_for!(SeriesRow), out)
+}
+
+/// Prints the schema of a scenario, with the tables of the brokers and sinks of this build.
+fn scenario_schema(out: &mut dyn Write) -> io::Result<()> {
+    print_schema(&scenario::scenario_schema(engine::kinds()), out)
+}
+
+fn print_schema(schema: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, schema)?;
+    writeln!(out)
 }

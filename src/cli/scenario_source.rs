@@ -1,4 +1,4 @@
-//! The scenario of a command line: a file or a broker's URL, with the keys that options set.
+//! The scenario of a command line: a file or a broker's URL, with the keys that options set, and without those that a command decides itself.
 
 use std::path::Path;
 
@@ -12,114 +12,59 @@ use crate::scenario::{self, Origin, Plan, ScenarioError, Setting, Written};
 
 /// An option that stands for `--set` with a key of the scenario language.
 struct Shorthand {
-    option: &'static str,
-    /// Names of the same option in other tools.
-    aliases: &'static [&'static str],
+    /// The option, and what it is called in other tools.
+    names: &'static [&'static str],
     key: &'static str,
-    /// The name of its value in the help; for an option without one, the value that it sets.
-    value: Value,
+    /// The name of its value in the help; an option without one sets `true`.
+    value: Option<&'static str>,
     help: &'static str,
-}
-
-enum Value {
-    Named(&'static str),
-    Fixed(&'static str),
 }
 
 /// The keys that most runs set. The scenario language checks the values: nothing of it is repeated here.
 const SHORTHANDS: &[Shorthand] = &[
-    Shorthand {
-        option: "rate",
-        aliases: &["throughput"],
-        key: "load.rate",
-        value: Value::Named("RATE"),
-        help: "Send at this rate, as in 10k/s or 10MiB/s, whatever the broker does [default: as fast as answers come]",
-    },
-    Shorthand {
-        option: "size",
-        aliases: &["record-size", "message-size", "payload-size"],
-        key: "payload.size",
-        value: Value::Named("SIZE"),
-        help: "Size of a payload, as in 1KiB",
-    },
-    Shorthand {
-        option: "for",
-        aliases: &["duration", "test-duration", "time"],
-        key: "run.duration",
-        value: Value::Named("DURATION"),
-        help: "Measurement time, as in 30s",
-    },
-    Shorthand {
-        option: "messages",
-        aliases: &["num-records", "num-messages"],
-        key: "run.messages",
-        value: Value::Named("COUNT"),
-        help: "Messages to measure, as in 1M",
-    },
-    Shorthand {
-        option: "warm-up",
-        aliases: &[],
-        key: "run.warm_up",
-        value: Value::Named("DURATION"),
-        help: "Load for so long before measuring",
-    },
-    Shorthand {
-        option: "producers",
-        aliases: &["num-producers"],
-        key: "producers.count",
-        value: Value::Named("COUNT"),
-        help: "Producers at work",
-    },
-    Shorthand {
-        option: "batch",
-        aliases: &[],
-        key: "producers.batch",
-        value: Value::Named("COUNT"),
-        help: "Messages that a producer sends at once",
-    },
-    Shorthand {
-        option: "threads",
-        aliases: &[],
-        key: "run.threads",
-        value: Value::Named("COUNT"),
-        help: "Threads that carry the load [default: one for each core]",
-    },
-    Shorthand {
-        option: "topics",
-        aliases: &["num-topics"],
-        key: "topology.topics",
-        value: Value::Named("COUNT"),
-        help: "Topics",
-    },
-    Shorthand {
-        option: "partitions",
-        aliases: &[],
-        key: "topology.partitions",
-        value: Value::Named("COUNT"),
-        help: "Partitions of each topic",
-    },
-    Shorthand {
-        option: "verify",
-        aliases: &[],
-        key: "consumers.verify",
-        value: Value::Fixed("true"),
-        help: "Consume, and check that every message arrives once",
-    },
-    Shorthand {
-        option: "end-to-end",
-        aliases: &[],
-        key: "consumers.end_to_end",
-        value: Value::Fixed("true"),
-        help: "Consume, and measure latency to the consumer",
-    },
-    Shorthand {
-        option: "trials",
-        aliases: &[],
-        key: "sweep.trials",
-        value: Value::Named("COUNT"),
-        help: "Trials per point",
-    },
+    shorthand(
+        &["rate", "throughput"],
+        "load.rate",
+        Some("RATE"),
+        "Send at this rate, as in 10k/s or 10MiB/s, whatever the broker does [default: as fast as answers come]",
+    ),
+    shorthand(
+        &["size", "record-size", "message-size", "payload-size"],
+        "payload.size",
+        Some("SIZE"),
+        "Size of a payload, as in 1KiB",
+    ),
+    shorthand(
+        &["for", "duration", "test-duration", "time"],
+        "run.duration",
+        Some("DURATION"),
+        "Measurement time, as in 30s",
+    ),
+    shorthand(
+        &["messages", "num-records", "num-messages"],
+        "run.messages",
+        Some("COUNT"),
+        "Messages to measure, as in 1M",
+    ),
+    shorthand(&["warm-up"], "run.warm_up", Some("DURATION"), "Load for so long before measuring"),
+    shorthand(&["producers", "num-producers"], "producers.count", Some("COUNT"), "Producers at work"),
+    shorthand(&["batch"], "producers.batch", Some("COUNT"), "Messages that a producer sends at once"),
+    shorthand(&["threads"], "run.threads", Some("COUNT"), "Threads that carry the load [default: one for each core]"),
+    shorthand(&["topics", "num-topics"], "topology.topics", Some("COUNT"), "Topics"),
+    shorthand(&["partitions"], "topology.partitions", Some("COUNT"), "Partitions of each topic"),
+    shorthand(&["verify"], "consumers.verify", None, "Consume, and check that every message arrives once"),
+    shorthand(&["end-to-end"], "consumers.end_to_end", None, "Consume, and measure latency to the consumer"),
+    shorthand(&["trials"], "sweep.trials", Some("COUNT"), "Trials per point"),
 ];
+
+const fn shorthand(
+    names: &'static [&'static str],
+    key: &'static str,
+    value: Option<&'static str>,
+    help: &'static str,
+) -> Shorthand {
+    Shorthand { names, key, value, help }
+}
 
 /// What holds for a URL, which has no file that says it.
 struct Default {
@@ -300,19 +245,17 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
         .value_name("WORKLOAD")
         .value_hint(ValueHint::FilePath)
         .help("Run this workload file of OpenMessaging Benchmark; the scenario is then its driver's file");
-    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
+    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.names[0]));
     shorthands.fold(command.args([scenario, overrides, omb]), |command, shorthand| {
-        let arg = Arg::new(shorthand.option).long(shorthand.option).aliases(shorthand.aliases);
+        let arg = Arg::new(shorthand.names[0]).long(shorthand.names[0]).aliases(&shorthand.names[1..]);
         let arg = arg.help_heading("Keys of the scenario");
         command.arg(match shorthand.value {
             // The scenario language refuses a negative number, with the range.
-            Value::Named(name) => arg
+            Some(name) => arg
                 .value_name(name)
                 .allow_negative_numbers(true)
                 .help(format!("{} ({})", shorthand.help, shorthand.key)),
-            Value::Fixed(value) => {
-                arg.action(ArgAction::SetTrue).help(format!("{} ({} = {value})", shorthand.help, shorthand.key))
-            }
+            None => arg.action(ArgAction::SetTrue).help(format!("{} ({} = true)", shorthand.help, shorthand.key)),
         })
     })
 }
@@ -322,15 +265,15 @@ impl Shorthand {
     fn setting(&self, matches: &ArgMatches) -> Option<Setting> {
         let option = self.typed_option();
         match self.value {
-            Value::Named(_) => {
-                let value = matches.get_one::<String>(self.option)?;
+            Some(_) => {
+                let value = matches.get_one::<String>(self.names[0])?;
                 let quote = if value.contains(char::is_whitespace) { "'" } else { "" };
                 let typed = format!("--{option} {quote}{value}{quote}");
                 Some(Setting::typed_as(&typed, format!("{}={value}", self.key)))
             }
-            Value::Fixed(value) => {
-                let is_given = matches.get_flag(self.option);
-                is_given.then(|| Setting::typed_as(&format!("--{option}"), format!("{}={value}", self.key)))
+            None => {
+                let is_given = matches.get_flag(self.names[0]);
+                is_given.then(|| Setting::typed_as(&format!("--{option}"), format!("{}=true", self.key)))
             }
         }
     }
@@ -343,7 +286,7 @@ impl Shorthand {
                 word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(alias))
             })
         };
-        self.aliases.iter().copied().find(|alias| is_typed(alias)).unwrap_or(self.option)
+        self.names[1..].iter().copied().find(|alias| is_typed(alias)).unwrap_or(self.names[0])
     }
 }
 
@@ -360,7 +303,7 @@ impl FromArgMatches for ScenarioSource {
 
 fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, clap::Error> {
     let scenario = matches.get_one::<String>("scenario").cloned();
-    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
+    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.names[0]));
     let settings = shorthands.filter_map(|shorthand| shorthand.setting(matches));
     let written = matches.get_many::<String>("set").into_iter().flatten().map(|one| Setting::set(one));
     Ok(ScenarioSource {
@@ -369,3 +312,39 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
         settings: settings.chain(written).collect(),
     })
 }
+
+/// A command with the keys of a scenario that it decides itself. What a scenario says of them does not apply, so the command says that.
+pub struct ReplacedKeys {
+    pub command: &'static str,
+    /// Why it does.
+    pub reason: &'static str,
+    /// A table stands for all of its keys.
+    pub keys: &'static [&'static str],
+}
+
+impl ReplacedKeys {
+    /// Says which keys of this scenario do not apply; `None` where it has none of them. `text` is the scenario as TOML.
+    pub fn note(&self, text: &str) -> Option<String> {
+        let scenario: toml::Table = text.parse().ok()?;
+        let found: Vec<String> =
+            self.keys.iter().filter(|key| has(&scenario, key)).map(|key| format!("`{key}`")).collect();
+        (!found.is_empty()).then(|| {
+            format!(
+                "note: `{}` {}, so these keys of the scenario do not apply: {}",
+                self.command,
+                self.reason,
+                found.join(", ")
+            )
+        })
+    }
+}
+
+fn has(scenario: &toml::Table, key: &str) -> bool {
+    let mut steps = key.split('.');
+    let first = steps.next().and_then(|step| scenario.get(step));
+    steps.fold(first, |value, step| value.and_then(toml::Value::as_table).and_then(|table| table.get(step))).is_some()
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/cli/scenario_source.rs"]
+mod tests;

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{KeptShare, saturating_sum, sections};
+use super::{KeptShare, sections};
 use crate::evaluate;
 use crate::measure::host::CoreSet;
 use crate::record::ReasonKind::{ClientBound, HostContended};
+use crate::record::saturating_sum;
 use crate::record::{Client, HostLoad, Lateness, LimitedBy, Limiter, Pauses, Reason, Status, Verdict};
 use crate::scenario::Scenario;
 

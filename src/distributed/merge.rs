@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::client::{self, SharedMachine};
-use super::{KeptShare, MergeError, latencies, sections, series, verdict};
+use super::{KeptShare, MergeError, sections, series, verdict};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
 use crate::scenario::{Kinds, Scenario, parse_for};
@@ -42,7 +42,7 @@ pub fn merge(shares: Vec<KeptShare>, lost: Vec<LostRank>, kinds: Kinds<'_>) -> R
 fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
     let counts = sections::counts(shares);
     let mut throughput = sections::throughput(shares, &counts);
-    let latency = latencies::latencies(shares)?;
+    let latency = sections::latencies(shares)?;
     throughput.in_flight_by_littles_law = latency.service.as_ref().map(|service| throughput.in_flight(service.mean_ns));
     let acknowledged_inside = throughput.messages_per_second * throughput.window_ns as f64 / 1e9;
     let client = client::client(shares, acknowledged_inside);
@@ -55,15 +55,16 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
             .iter()
             .find_map(|share| Some(format!("share {}: {}", share.number(), share.record.error.as_ref()?))),
         started_at: shares.iter().map(|share| share.record.started_at).min().unwrap_or(Timestamp::UNIX_EPOCH),
-        parts: latencies::parts(shares)?,
+        parts: sections::parts(shares)?,
         outages: Vec::new(),
+        conditions: sections::conditions(shares),
         errors: sections::errors(shares, |record| &record.errors),
         receive_errors: sections::errors(shares, |record| &record.receive_errors),
         verification: sections::verification(shares)?,
         // Percentiles of shares do not give those of all.
         partitions: None,
-        consumers: latencies::consumers(shares),
-        transactions: latencies::transactions(shares)?,
+        consumers: sections::consumers(shares),
+        transactions: sections::transactions(shares)?,
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
         host_load: client::host_load(shares),
         start: shares.iter().filter_map(|share| share.record.start.clone()).max_by_key(|start| start.late_ns),
@@ -130,57 +131,9 @@ fn scenario(share: &KeptShare, kinds: Kinds<'_>) -> Result<Scenario, MergeError>
     Ok(trial.scenario)
 }
 
-/// Shares for tests.
 #[cfg(test)]
-pub(super) mod made_up {
-    use super::*;
-    use crate::record::{Share, Start, sample};
-
-    /// A scenario that shares might have run.
-    pub fn scenario() -> Scenario {
-        let mut share = share(1, 1, 0, 1, 1.0);
-        share.record.scenario = serde_json::json!({ "broker": { "kind": "null" }, "run": { "messages": 5 } });
-        super::scenario(&share, crate::engine::kinds()).unwrap()
-    }
-
-    /// A sound share of `count` whose window begins `begin_ns` after 1970 and lasts `window_ns`.
-    pub fn share(number: usize, count: usize, begin_ns: u64, window_ns: u64, messages_per_second: f64) -> KeptShare {
-        let mut record = sample::record();
-        let messages = (messages_per_second * window_ns as f64 / 1e9) as u64;
-        record.counts.acknowledged = messages;
-        record.counts.attempted = messages;
-        (record.counts.failed, record.counts.unresolved, record.counts.unsent) = (0, 0, 0);
-        (record.throughput.window_ns, record.throughput.messages_per_second) = (window_ns, messages_per_second);
-        let began_at = Timestamp::from_nanosecond(i128::from(begin_ns)).unwrap();
-        record.start = Some(Start { planned_at: began_at, began_at, late_ns: 0 });
-        record.share = Some(Share {
-            number,
-            count,
-            first_producer: (number - 1) * 2,
-            producers: 2,
-            consumers: 0,
-            window_begin_unix_ns: begin_ns,
-            first_sent_unix_ns: Some(begin_ns),
-            first_due_unix_ns: Some(begin_ns),
-            clock_shift_ns: None,
-            clock_error_ns: None,
-            boot_id: Some("machine".to_owned()),
-            before_intended: 0,
-            most_before_intended_ns: 0,
-        });
-        record.verdict.reasons.clear();
-        record.verdict.notes.clear();
-        (record.verdict.valid, record.verification) = (true, None);
-        KeptShare {
-            origin: format!("share-{number}"),
-            record,
-            series: sample::series(),
-            interval_log: String::new(),
-            messages: None,
-            clock: None,
-        }
-    }
-}
+#[path = "../../tests/unit/distributed/made_up.rs"]
+pub(super) mod made_up;
 
 /// Sorts the shares by their numbers.
 ///

@@ -1,7 +1,7 @@
 //! One scenario that several processes or machines ran at once, as one record.
 //!
-//! - `merge`: what the shares must have in common, and the record of all of them. `client`, `latencies`, `sections`: its parts.
-//! - `verdict`: what speaks against it. `together`: what only all shares together show.
+//! - `merge`: what the shares must have in common, and the record of all of them. `client`, `sections`: its parts.
+//! - `verdict`: what speaks against it.
 //! - `series`: the seconds and the interval logs, aligned by the wall clock.
 //!
 //! Counts are added, histograms are added bucket by bucket, so quantiles are those of one histogram of all values; nothing is
@@ -9,23 +9,21 @@
 //! says which.
 
 mod client;
-mod latencies;
 mod merge;
 mod sections;
 mod series;
-mod together;
 mod verdict;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 pub use merge::{Merged, merge};
 
 use crate::measure::MessageSets;
 use crate::record::{
-    DirectoryError, HLOG_FILE, RankClock, Record, SeriesRow, current_records, current_series, read_messages,
-    read_records, read_series,
+    DirectoryError, HLOG_FILE, RankClock, Record, SeriesRow, current_records, current_series, read_if_there,
+    read_messages, read_records, read_series,
 };
 
 /// What one process kept of its share.
@@ -92,11 +90,6 @@ impl KeptShare {
     }
 }
 
-/// The sum of counts; those of a damaged record may not fit.
-fn saturating_sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
 /// Shares cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
@@ -126,9 +119,7 @@ pub enum ShareError {
 /// # Errors
 /// When there is one and it cannot be read.
 pub fn read_text(path: &Path) -> Result<String, DirectoryError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(source) => Err(DirectoryError::Io { action: "read", path: path.to_owned(), source }),
-    }
+    let text = String::from_utf8(read_if_there(path)?.unwrap_or_default());
+    let unreadable = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text");
+    text.map_err(unreadable).map_err(|source| DirectoryError::Io { action: "read", path: path.to_owned(), source })
 }

@@ -1,14 +1,18 @@
-//! The sections of a merged record that are sums, or the worst of the shares; and what became of single messages over all shares.
+//! The sections of a merged record: those that are sums, or the worst of the shares; what became of single messages over all shares; latencies,
+//! whose histograms are added bucket by bucket; and what single consumers received: each ran in one of the shares.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{KeptShare, MergeError, saturating_sum};
+use super::{KeptShare, MergeError};
+use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
+use crate::record::saturating_sum;
 use crate::record::{
-    Completion, Counts, ErrorCount, GroupVerification, ProducerShares, Record, Throughput, Verification, WarmUpCounts,
-    Wire,
+    Completion, Condition, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, GroupVerification,
+    HistogramError, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput,
+    Transactions, Verification, Wire,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -37,6 +41,13 @@ pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     (begin_ns, begin_ns.saturating_add(share.record.throughput.window_ns))
 }
 
+/// The conditions of all shares, in the order in which they began by each one's own load.
+pub(super) fn conditions(shares: &[KeptShare]) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> = shares.iter().flat_map(|share| share.record.conditions.clone()).collect();
+    conditions.sort_by_key(|condition| condition.begin_ns);
+    conditions
+}
+
 /// The part of the stretch that all windows cover which lies in every one of them.
 pub(super) fn overlap(shares: &[KeptShare]) -> f64 {
     let (begin_ns, end_ns) = window(shares);
@@ -63,24 +74,7 @@ pub(super) fn start_skew_ns(shares: &[KeptShare]) -> Option<u64> {
 }
 
 pub(super) fn counts(shares: &[KeptShare]) -> Counts {
-    let sum = |count: fn(&Counts) -> u64| saturating_sum(shares.iter().map(|share| count(&share.record.counts)));
-    let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
-    Counts {
-        attempted: sum(|counts| counts.attempted),
-        acknowledged: sum(|counts| counts.acknowledged),
-        failed: sum(|counts| counts.failed),
-        unresolved: sum(|counts| counts.unresolved),
-        unsent: sum(|counts| counts.unsent),
-        producers_that_differ: sum(|counts| counts.producers_that_differ),
-        payload_bytes_acknowledged: sum(|counts| counts.payload_bytes_acknowledged),
-        consumed: consumed.reduce(u64::saturating_add),
-        warm_up: WarmUpCounts {
-            attempted: sum(|counts| counts.warm_up.attempted),
-            acknowledged: sum(|counts| counts.warm_up.acknowledged),
-            failed: sum(|counts| counts.warm_up.failed),
-            unresolved: sum(|counts| counts.warm_up.unresolved),
-        },
-    }
+    shares.iter().fold(Counts::default(), |sum, share| sum.plus(&share.record.counts))
 }
 
 /// Messages that all shares carried in their windows, over the stretch that the windows cover together: shares that began apart have
@@ -226,7 +220,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     };
     for (number, merged) in groups.iter().enumerate().take(first.groups.len()) {
         let found: Vec<&GroupVerification> = of_shares().filter_map(|found| found.groups.get(number)).collect();
-        add(&mut sum, group(&found, merged));
+        sum.add_group(group(&found, merged));
     }
     Ok(Some(sum))
 }
@@ -253,19 +247,135 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
     }
 }
 
-fn add(sum: &mut Verification, group: GroupVerification) {
-    sum.received = sum.received.saturating_add(group.received);
-    sum.lost = sum.lost.saturating_add(group.lost);
-    sum.unread = sum.unread.saturating_add(group.unread);
-    sum.undecided = sum.undecided.saturating_add(group.undecided);
-    sum.not_acknowledged_but_stored = sum.not_acknowledged_but_stored.saturating_add(group.not_acknowledged_but_stored);
-    sum.duplicated = sum.duplicated.saturating_add(group.duplicated);
-    sum.redelivered = sum.redelivered.saturating_add(group.redelivered);
-    sum.reordered = sum.reordered.saturating_add(group.reordered);
-    sum.corrupt = sum.corrupt.saturating_add(group.corrupt);
-    sum.groups.push(group);
+/// All four latencies.
+pub(super) fn latencies(shares: &[KeptShare]) -> Result<Latencies, MergeError> {
+    Ok(Latencies {
+        response: merged_latency(shares, |record| record.latency.response.as_ref())?,
+        service: merged_latency(shares, |record| record.latency.service.as_ref())?,
+        schedule_delay: merged_latency(shares, |record| record.latency.schedule_delay.as_ref())?,
+        end_to_end: merged_latency(shares, |record| record.latency.end_to_end.as_ref())?,
+    })
 }
 
+/// One latency of all shares that have it; `None`: none has.
+fn merged_latency<'a>(
+    shares: &'a [KeptShare],
+    choose: impl Fn(&'a Record) -> Option<&'a Latency>,
+) -> Result<Option<Latency>, MergeError> {
+    let found: Vec<(&str, &Latency)> =
+        shares.iter().filter_map(|share| Some((share.origin.as_str(), choose(&share.record)?))).collect();
+    sum(&found)
+}
+
+/// The latency of all values of several; each is named by where it comes from.
+fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
+    let Some(((origin, first), rest)) = latencies.split_first() else { return Ok(None) };
+    let damaged = |origin: &str, reason: String| MergeError::Damaged { origin: origin.to_owned(), reason };
+    let decode = |origin: &str, latency: &Latency| {
+        latency.decode_histogram().map_err(|error| damaged(origin, error.to_string()))
+    };
+    let mut histogram = decode(origin, first)?;
+    for (origin, latency) in rest {
+        let added = histogram.add(decode(origin, latency)?);
+        added.map_err(|error| damaged(origin, format!("its histogram has another range: {error}")))?;
+    }
+    let beyond_range = saturating_sum(latencies.iter().map(|(_, latency)| latency.beyond_range));
+    let independent = independent_of_all(latencies);
+    let latency = Latency::from_histogram(&histogram, beyond_range, independent);
+    // Where one share does not tell, nothing is known of all.
+    let slowest: Option<Vec<&SlowestMessages>> =
+        latencies.iter().map(|(_, latency)| latency.slowest.as_ref()).collect();
+    let tailed = |latency| with_tails(latency, &slowest.unwrap_or_default());
+    let latency = latency.map(tailed).transpose().map_err(|error| damaged(origin, error.to_string()))?;
+    // Its consumers fell behind in partitions of their own, which those of other shares do not make up for.
+    let has_fallen_behind = latencies.iter().any(|(_, latency)| latency.lag_grew);
+    Ok(if has_fallen_behind { latency.map(Latency::with_growing_lag) } else { latency })
+}
+
+/// A safe bound for how many values of all shares are independent of each other. A moment at which the broker answered is one moment, however
+/// many shares saw it, and records do not tell which moments of two shares are the same. So moments are not added: the share with the most
+/// counts, as in [`SlowestMessages::merged`]. `None` where no share counted them.
+fn independent_of_all(latencies: &[(&str, &Latency)]) -> Option<u64> {
+    latencies.iter().filter_map(|(_, latency)| latency.independent).max()
+}
+
+/// The latency with how many events made its tails, of all shares together.
+fn with_tails(latency: Latency, of_shares: &[&SlowestMessages]) -> Result<Latency, HistogramError> {
+    let Some(slowest) = SlowestMessages::merged(of_shares)? else { return Ok(latency) };
+    let tail = |(quantile, value_ns): (f64, u64)| {
+        let exceedances = slowest.exceedances(value_ns)?;
+        let (tenths, seconds) = (exceedances.tenths, exceedances.seconds);
+        Ok(Tail { percentile: quantile * 100.0, tenths, seconds, client_paused_tenths: None })
+    };
+    let tails = latency.high_percentiles().map(tail).collect::<Result<_, _>>()?;
+    Ok(Latency { tails, slowest: Some(slowest), ..latency })
+}
+
+/// The parts of the schedule, which all shares have at the same times.
+pub(super) fn parts(shares: &[KeptShare]) -> Result<Vec<SchedulePart>, MergeError> {
+    let most = shares.iter().map(|share| share.record.parts.len()).max().unwrap_or(0);
+    (0..most).filter_map(|index| part(shares, index).transpose()).collect()
+}
+
+fn part(shares: &[KeptShare], index: usize) -> Result<Option<SchedulePart>, MergeError> {
+    let of_shares = || shares.iter().filter_map(|share| share.record.parts.get(index));
+    let Some(first) = of_shares().next() else { return Ok(None) };
+    let duration_ns = of_shares().map(|part| part.duration_ns).max().unwrap_or(0);
+    let per_second = |rate: fn(&SchedulePart) -> f64| {
+        let messages: f64 = of_shares().map(|part| rate(part) * part.duration_ns as f64).sum();
+        if duration_ns == 0 { 0.0 } else { messages / duration_ns as f64 }
+    };
+    Ok(Some(SchedulePart {
+        kind: first.kind,
+        begin_ns: of_shares().map(|part| part.begin_ns).min().unwrap_or(0),
+        duration_ns,
+        target_per_second: per_second(|part| part.target_per_second),
+        sent_per_second: per_second(|part| part.sent_per_second),
+        messages_per_second: per_second(|part| part.messages_per_second),
+        response: merged_latency(shares, |record| record.parts.get(index)?.response.as_ref())?,
+    }))
+}
+
+/// The transactions of all shares.
+pub(super) fn transactions(shares: &[KeptShare]) -> Result<Option<Transactions>, MergeError> {
+    let of_shares = || shares.iter().filter_map(|share| share.record.transactions.as_ref());
+    if of_shares().next().is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Transactions {
+        committed: saturating_sum(of_shares().map(|found| found.committed)),
+        aborted: saturating_sum(of_shares().map(|found| found.aborted)),
+        commit: merged_latency(shares, |record| record.transactions.as_ref()?.commit.as_ref())?,
+    }))
+}
+
+/// `None`: no group had two of them.
+pub(super) fn consumers(shares: &[KeptShare]) -> Option<Consumers> {
+    let found = || shares.iter().filter_map(|share| share.record.consumers.as_ref());
+    let mut groups: BTreeMap<usize, ConsumerSpread> = BTreeMap::new();
+    for spread in found().flat_map(|consumers| &consumers.groups) {
+        groups.entry(spread.group).and_modify(|sum| *sum = both(sum, spread)).or_insert_with(|| spread.clone());
+    }
+    groups.retain(|_, spread| spread.consumers > 1);
+    let mut listed: Vec<ConsumerFigures> = found().flat_map(|consumers| consumers.listed.iter().cloned()).collect();
+    listed.sort_by(|one, other| (one.group, &one.topic, one.member).cmp(&(other.group, &other.topic, other.member)));
+    (!groups.is_empty()).then(|| Consumers { groups: groups.into_values().collect(), listed: listed_consumers(listed) })
+}
+
+fn both(one: &ConsumerSpread, other: &ConsumerSpread) -> ConsumerSpread {
+    let known = |of: fn(&ConsumerSpread) -> Option<Extent>| Some(of(one)?.plus(of(other)?));
+    ConsumerSpread {
+        group: one.group,
+        consumers: one.consumers.saturating_add(other.consumers),
+        consumed: one.consumed.plus(other.consumed),
+        end_to_end_p50_ns: known(|of| of.end_to_end_p50_ns),
+        end_to_end_p99_ns: known(|of| of.end_to_end_p99_ns),
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/distributed/latencies.rs"]
+mod latency_tests;
 #[cfg(test)]
 #[path = "../../tests/unit/distributed/sections.rs"]
 mod tests;

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-use super::{KeptShare, saturating_sum};
+use super::KeptShare;
+use crate::record::saturating_sum;
 use crate::record::{GroupRow, Phase, SeriesRow, decode_histogram};
 
 /// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
-type Place = (u64, u8, usize);
+type RowPlace = (u64, u8, usize);
 
 /// A share's row with the histogram of its headline latency, where that is known.
 type Found<'a> = (&'a SeriesRow, Option<Histogram<u64>>);
@@ -22,7 +23,7 @@ type Latest<'a> = BTreeMap<usize, &'a [GroupRow]>;
 pub(super) fn merged_series(shares: &[KeptShare]) -> Vec<SeriesRow> {
     let began = |share: &KeptShare| share.record.start.as_ref().map_or(0, |start| start.began_at.as_nanosecond());
     let first = shares.iter().map(began).min().unwrap_or(0);
-    let mut rows: BTreeMap<Place, Vec<(usize, Found<'_>)>> = BTreeMap::new();
+    let mut rows: BTreeMap<RowPlace, Vec<(usize, Found<'_>)>> = BTreeMap::new();
     for (index, share) in shares.iter().enumerate() {
         let later = ((began(share) - first) as f64 / 1e9).round() as u64;
         let mut last = None;

@@ -103,6 +103,7 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
+    record.conditions = super::sections::conditions(outcome);
 }
 
 fn durability(outcome: &Outcome) -> Durability {
@@ -167,6 +168,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         parts: Vec::new(),
         backlog: None,
         outages: Vec::new(),
+        conditions: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         durability: Durability::default(),
@@ -198,7 +200,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 pub fn evaluate(record: &mut Record, scenario: &Scenario, rows: &[SeriesRow]) {
-    record.verdict = judge(&Evidence::from_record(record, rows, LoadShape::from_scenario(scenario)));
+    record.verdict = judge(&Evidence { record, series: rows, shape: LoadShape::from_scenario(scenario) });
     if record.verdict.notes.iter().any(|note| note.kind == ReasonKind::LagGrew) {
         record.latency.end_to_end = record.latency.end_to_end.take().map(Latency::with_growing_lag);
         record.consumers = record.consumers.take().map(Consumers::without_latencies);
@@ -310,20 +312,11 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
             consumer_lag_at_load_end: *consumer_lag_at_load_end,
             catch_up_ns: caught_up.then(|| arrived.last_first_ns.saturating_sub(outcome.times.load_ended_ns)),
         };
-        sum.received += one.received;
-        sum.lost += one.lost;
-        sum.unread += one.unread;
-        sum.undecided += one.undecided;
-        sum.not_acknowledged_but_stored += one.not_acknowledged_but_stored;
-        sum.duplicated += one.duplicated;
-        sum.redelivered += one.redelivered;
-        sum.reordered += one.reordered;
         sum.unordered += arrived.unordered;
         sum.order_unchecked += arrived.order_unchecked;
-        sum.corrupt += one.corrupt;
         sum.foreign += arrived.foreign;
         sum.saturated |= account.saturated;
-        sum.groups.push(one);
+        sum.add_group(one);
     }
     Some(sum)
 }

@@ -17,6 +17,8 @@ use crate::secrets::mask_arguments;
 ///
 /// `arguments` are those of the process; secrets in them are masked.
 pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option<&BrokerInfo>) -> Environment {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
     Environment {
         brokermark_version: env!("CARGO_PKG_VERSION").to_owned(),
         brokermark_commit: option_env!("BROKERMARK_COMMIT").map(str::to_owned),
@@ -27,13 +29,10 @@ pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option
         embedded: identity.is_some_and(|identity| identity.embedded),
         operating_system: operating_system(),
         kernel: line("/proc/sys/kernel/osrelease"),
-        cpu_model: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cpu_model),
-        cores: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cores).unwrap_or_else(cores_available),
+        cpu_model: cpu_model(&cpuinfo),
+        cores: cores(&cpuinfo).unwrap_or_else(cores_available),
         physical_cores: physical_cores(Path::new("/sys/devices/system/cpu")),
-        memory_bytes: fs::read_to_string("/proc/meminfo")
-            .ok()
-            .and_then(|text| kibibytes(&text, "MemTotal:"))
-            .map(|kibibytes| kibibytes * 1024),
+        memory_bytes: kibibytes(&read("/proc/meminfo"), "MemTotal:").map(|kibibytes| kibibytes * 1024),
         hostname: line("/proc/sys/kernel/hostname").or_else(|| std::env::var("HOSTNAME").ok()),
         command_line: mask_arguments(arguments),
     }

@@ -13,7 +13,6 @@ mod sections;
 mod simulation;
 mod spread;
 mod threshold;
-mod until;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};
@@ -22,4 +21,4 @@ pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use sections::series_row;
 pub use spread::listed_consumers;
-pub use until::{is_enough, not_known};
+pub use threshold::{is_enough, not_known};

@@ -101,7 +101,7 @@ fn stages(config: &scenario::Pipeline, figures: &Figures, names: &[String], work
     };
     let instances_ns = working_ns as f64 * config.instances as f64;
     let writers_ns = instances_ns * config.writers as f64;
-    let in_sinks_ns: u64 = figures.sinks.iter().map(|sink| sink.time.total_ns).sum();
+    let in_sinks_ns = record::saturating_sum(figures.sinks.iter().map(|sink| sink.time.total_ns));
     let mut stages = vec![
         time("fetch", &figures.fetch, instances_ns),
         time("parse", &figures.parse, instances_ns),

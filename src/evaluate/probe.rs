@@ -7,8 +7,8 @@ use super::verdict::limits::MAX_OWN_DELAY_SHARE;
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{GroupRow, Limiter, Phase, ReasonKind, Record, SeriesRow, Status, Tail, ThresholdOutcome};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric, Threshold};
-use crate::statistics::corrected_errors;
 use crate::statistics::search::ProbeOutcome;
+use crate::statistics::{corrected_errors, mean};
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
 const MAX_GROWTH: f64 = 0.003;
@@ -137,7 +137,6 @@ fn growth(backlog: &[f64], backlogs: usize) -> Option<f64> {
     if first.len() < MIN_ROWS {
         return None;
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // What neighbours differ by contains no trend.
     let steps: Vec<f64> = backlog.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let trend = mean(&steps);

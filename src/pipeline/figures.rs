@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::batch::Batch;
-use super::parse::Unparsable;
+use super::batch::{Batch, Unparsable};
 use crate::measure::{Distribution, ErrorTally, Errors};
 
 /// How many of the latest messages the published benchmark computes its figures from.

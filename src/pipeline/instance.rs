@@ -9,9 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::batch::{Batch, Row};
+use super::batch::{Batch, Parser, Row, Unparsable};
 use super::commit::{Commits, InstanceProgress};
-use super::parse::{Parser, Unparsable};
 use super::writer::{Delivery, Done, SinkConnection, Writers};
 use super::{Order, PipelineShared};
 use crate::broker::{CLOSE_TIMEOUT, Consumer, Offsets, ReceiveError, UNORDERED_PARTITION};

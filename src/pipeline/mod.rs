@@ -2,7 +2,7 @@
 //!
 //! - `instance`: a member of the group. It receives, fills batches and commits.
 //! - `writer`: the instance's writers, each with a connection to every sink. A batch is written again until the sink has it, or the run ends.
-//! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
+//! - `batch`: messages side by side, with the fields that sinks need of them.
 //! - `commit`: which instance has which partition, and up to which offset it is done, while batches end in any order.
 //! - [`sink`]: the databases, and whether one can be written to, before any row.
 //! - `figures`: what is measured.
@@ -14,7 +14,6 @@ mod batch;
 mod commit;
 mod figures;
 mod instance;
-mod parse;
 pub mod sink;
 mod writer;
 
@@ -23,17 +22,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-pub use batch::{Batch, Field, Row};
+pub use batch::{Batch, Field, Parser, Row, Unparsable};
 use commit::Assignment;
 pub use figures::{Figures, Latest, SinkFigures, Stage};
-pub use parse::{Parser, Unparsable};
 use sink::{Database, ReadBack, RowCount, Sink, SinkError};
-pub use sink::{ExaminedSink, Refusal, examine};
+pub use sink::{ExaminedSink, SinkRefusal, examine};
 use writer::SinkConnection;
 
 use crate::broker::Consumer;
@@ -46,6 +44,9 @@ const ASK: Duration = Duration::from_secs(60);
 
 /// The row count of a sink's database, if it can count the rows, or why it is not known.
 pub type Counted = Result<Option<RowCount>, String>;
+
+/// What a database is asked.
+type Question<T> = for<'a> fn(&'a mut (dyn Sink + 'static)) -> BoxFuture<'a, Result<T, SinkError>>;
 
 /// What the instances are to do.
 #[derive(Debug, Clone, Copy)]
@@ -139,8 +140,9 @@ impl Pipeline {
         if !config.wait_for_sinks {
             pipeline.prove().await?;
         }
-        pipeline.row_counts_before = pipeline.row_counts().await;
-        pipeline.durability = pipeline.durability().await;
+        pipeline.row_counts_before = pipeline.ask(|sink| sink.row_count()).await;
+        let durability = pipeline.ask(|sink| sink.durability()).await;
+        pipeline.durability = durability.into_iter().map(Result::unwrap_or_default).collect();
         Ok(pipeline)
     }
 
@@ -149,7 +151,7 @@ impl Pipeline {
         let removes = self.shared.config.remove_rows;
         let proofs = self.shared.databases.iter().map(|database| async move {
             sink::prove(&**database, removes).await.map_err(|refusal| match refusal {
-                Refusal::HoldsRows => refusal.to_string(),
+                SinkRefusal::HoldsRows => refusal.to_string(),
                 _ => {
                     format!("{refusal}; correct the sink, or set `pipeline.wait_for_sinks = true` to begin without it")
                 }
@@ -184,41 +186,19 @@ impl Pipeline {
         self.sinks().map(|sink| SinkConnection { sink, connected: false }).collect()
     }
 
-    /// The row count of each sink's database.
-    async fn row_counts(&self) -> Vec<Counted> {
-        let ask = |mut sink: Box<dyn Sink>| async move {
-            within_limit(async {
+    /// What each sink's database answers, on a connection of its own, or why there is no answer.
+    async fn ask<T>(&self, ask: Question<T>) -> Vec<Result<T, String>> {
+        let answers = self.sinks().map(|mut sink| async move {
+            let asked = async {
                 sink.connect().await?;
-                sink.row_count().await
-            })
-            .await
-        };
-        join_all(self.sinks().map(ask)).await
-    }
-
-    /// What each sink's database says of its acknowledgements.
-    async fn durability(&self) -> Vec<BTreeMap<String, String>> {
-        let ask = |mut sink: Box<dyn Sink>| async move {
-            within_limit(async {
-                sink.connect().await?;
-                sink.durability().await
-            })
-            .await
-            .unwrap_or_default()
-        };
-        join_all(self.sinks().map(ask)).await
-    }
-
-    /// A sample of each sink's rows.
-    async fn read_back(&self) -> Vec<Result<Option<ReadBack>, String>> {
-        let ask = |mut sink: Box<dyn Sink>| async move {
-            within_limit(async {
-                sink.connect().await?;
-                sink.read_back().await
-            })
-            .await
-        };
-        join_all(self.sinks().map(ask)).await
+                ask(&mut *sink).await
+            };
+            match timeout(ASK, asked).await {
+                Ok(answer) => answer.map_err(|error| error.message),
+                Err(_) => Err(format!("no answer within {ASK:?}")),
+            }
+        });
+        join_all(answers).await
     }
 
     /// Removes the rows, if the scenario wants it; returns why some are left.
@@ -226,18 +206,11 @@ impl Pipeline {
         if !self.shared.config.remove_rows {
             return Vec::new();
         }
-        let remove = |database: &dyn Database| {
-            let (place, mut sink) = (database.place(), database.connection());
-            async move {
-                let removed = within_limit(async {
-                    sink.connect().await?;
-                    sink.remove_rows().await
-                });
-                removed.await.err().map(|error| format!("the rows in {place} are not removed: {error}"))
-            }
+        let removed = self.ask(|sink| sink.remove_rows()).await;
+        let left = |(database, removed): (&Box<dyn Database>, Result<(), String>)| {
+            Some(format!("the rows in {} are not removed: {}", database.place(), removed.err()?))
         };
-        let each = self.shared.databases.iter().map(|database| remove(&**database));
-        join_all(each).await.into_iter().flatten().collect()
+        self.shared.databases.iter().zip(removed).filter_map(left).collect()
     }
 
     /// A connection to each sink, not established.
@@ -283,8 +256,11 @@ impl Pipeline {
     ) -> Outcome {
         let usage = ProcessUsage::now().since(self.usage);
         let asked = async {
-            let (after, read_back) = (self.row_counts().await, self.read_back().await);
-            DatabasesAfter { row_counts: after, read_back, removal_errors: self.remove_rows().await }
+            DatabasesAfter {
+                row_counts: self.ask(|sink| sink.row_count()).await,
+                read_back: self.ask(|sink| sink.read_back()).await,
+                removal_errors: self.remove_rows().await,
+            }
         };
         let after = tokio::select! {
             after = asked => after,
@@ -348,12 +324,4 @@ struct DatabasesAfter {
     row_counts: Vec<Counted>,
     read_back: Vec<Result<Option<ReadBack>, String>>,
     removal_errors: Vec<String>,
-}
-
-/// What a database answers, or why there is no answer.
-async fn within_limit<T>(asked: impl Future<Output = Result<T, SinkError>>) -> Result<T, String> {
-    match timeout(ASK, asked).await {
-        Ok(answer) => answer.map_err(|error| error.message),
-        Err(_) => Err(format!("no answer within {ASK:?}")),
-    }
 }

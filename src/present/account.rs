@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Fact, above_zero, duration_or_dash, known};
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
-    Backlog, BacklogPhase, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask, GroupVerification,
-    MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
+    Backlog, BacklogPhase, Condition, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask,
+    GroupVerification, MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
@@ -50,6 +50,10 @@ pub fn load(record: &Record) -> Vec<Fact> {
         Some(Fact::list("consumers", consumers(record))),
         transactions,
         Some(Fact { most: MAX_OUTAGES, ..Fact::list("outages", record.outages.iter().map(outage).collect()) }),
+        Some(Fact {
+            most: MAX_OUTAGES,
+            ..Fact::list("held up", record.conditions.iter().map(Condition::told_in_full).collect())
+        }),
     ];
     known(facts.into_iter().flatten())
 }
@@ -66,38 +70,12 @@ pub fn outcome(record: &Record) -> Vec<Fact> {
 
 /// The messages of several trials together.
 pub fn all_messages(records: &[&Record]) -> Vec<Fact> {
-    let sum =
-        |number: fn(&Counts) -> u64| records.iter().map(|record| number(&record.counts)).fold(0, u64::saturating_add);
-    let counts = Counts {
-        attempted: sum(|of| of.attempted),
-        acknowledged: sum(|of| of.acknowledged),
-        failed: sum(|of| of.failed),
-        unresolved: sum(|of| of.unresolved),
-        unsent: sum(|of| of.unsent),
-        payload_bytes_acknowledged: sum(|of| of.payload_bytes_acknowledged),
-        producers_that_differ: sum(|of| u64::from(!of.balances())),
-        ..Counts::default()
-    };
-    let found: Vec<&Verification> = records.iter().filter_map(|record| record.verification.as_ref()).collect();
-    let sum = |number: fn(&Verification) -> u64| found.iter().map(|one| number(one)).fold(0, u64::saturating_add);
-    let verification = Verification {
-        received: sum(|of| of.received),
-        lost: sum(|of| of.lost),
-        unread: sum(|of| of.unread),
-        undecided: sum(|of| of.undecided),
-        not_acknowledged_but_stored: sum(|of| of.not_acknowledged_but_stored),
-        duplicated: sum(|of| of.duplicated),
-        redelivered: sum(|of| of.redelivered),
-        reordered: sum(|of| of.reordered),
-        unordered: sum(|of| of.unordered),
-        order_unchecked: sum(|of| of.order_unchecked),
-        corrupt: sum(|of| of.corrupt),
-        foreign: sum(|of| of.foreign),
-        saturated: found.iter().any(|of| of.saturated),
-        groups: Vec::new(),
-    };
+    let mut counts = records.iter().fold(Counts::default(), |sum, record| sum.plus(&record.counts));
+    counts.producers_that_differ += records.iter().filter(|record| !record.counts.balances()).count() as u64;
+    let found = records.iter().filter_map(|record| record.verification.clone());
+    let verification = found.reduce(|sum, found| sum.plus(&found));
+    let verified = verification.map(|sum| verified(&Verification { groups: Vec::new(), ..sum })).unwrap_or_default();
     let payload = format!("{} acknowledged", bytes(counts.payload_bytes_acknowledged as f64));
-    let verified = if found.is_empty() { Vec::new() } else { verified(&verification) };
     known([Fact::list("messages", messages(&counts)), Fact::new("payload", payload), Fact::list("verified", verified)])
 }
 

@@ -8,8 +8,9 @@ use crate::evaluate::comparison::{
     Centre, Comparison, Count, CountComparison, Difference, FigureComparison, FigureKind, Outcome, PointComparison,
     Verdict,
 };
-use crate::record::readable::{duration, percent, plain, rate};
+use crate::record::readable::{duration, percent, plain, rate, settings};
 use crate::record::{Limiter, Record};
+use crate::statistics::extent;
 
 /// Differences that are named beside A and B, and the longest text of one, in letters.
 const MAX_NAMED: usize = 2;
@@ -177,7 +178,7 @@ fn sentence(comparison: &Comparison) -> String {
     }
     let all = comparison.points.iter().flat_map(|point| &point.figures);
     let ratios = all.filter(|found| found.figure == FigureKind::MessagesPerSecond).map(|found| found.ratio);
-    let (low, high) = ratios.fold((f64::INFINITY, 0.0f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
+    let (low, high) = extent(ratios);
     format!(
         "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}.",
         several(comparison.points.len(), "point")
@@ -224,18 +225,17 @@ pub fn amount(figure: &FigureComparison, value: f64) -> String {
 pub fn differences(comparison: &Comparison) -> Vec<Finding> {
     let finding = |difference: &Difference| Finding {
         tone: if difference.refused { Tone::Bad } else { Tone::Plain },
-        id: String::new(),
         title: difference.what.clone(),
-        trials: String::new(),
         evidence: format!("differs: {} in A, {} in B", difference.a, difference.b),
         advice: if difference.refused { "Compare with --unequal nevertheless.".to_owned() } else { String::new() },
+        ..Finding::default()
     };
     comparison.differences.iter().map(finding).collect()
 }
 
 /// The values of a compared point.
 pub fn point_name(point: &PointComparison) -> String {
-    point.point.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect::<Vec<_>>().join(", ")
+    settings(point.point.iter().map(|(key, value)| (key, plain(value))))
 }
 
 /// The trials of a point.
@@ -247,14 +247,7 @@ pub fn point_heading(point: &PointComparison) -> String {
 
 /// What went wrong on at least one side of a point.
 pub fn counts(point: &PointComparison) -> Vec<Finding> {
-    let finding = |tone, title: String, evidence: String| Finding {
-        tone,
-        id: String::new(),
-        title,
-        trials: String::new(),
-        evidence,
-        advice: String::new(),
-    };
+    let finding = |tone, title: String, evidence: String| Finding { tone, title, evidence, ..Finding::default() };
     let mut found = Vec::new();
     let sides = [("A", &point.trials_of_a), ("B", &point.trials_of_b)];
     let invalid = sides.into_iter().filter(|(_, trials)| trials.valid == 0 && trials.completed > 0);

@@ -135,11 +135,7 @@ fn addresses(broker: &Value) -> Vec<String> {
 
 fn databases(record: &Record) -> Option<String> {
     let sinks = &record.pipeline.as_ref()?.sinks;
-    let settings = |sink: &SinkRecord| {
-        let settings: Vec<String> = sink.durability.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        format!("{}: {}", sink.name, if settings.is_empty() { "unknown".to_owned() } else { settings.join(", ") })
-    };
-    Some(sinks.iter().map(settings).collect::<Vec<_>>().join("; "))
+    Some(sinks.iter().map(SinkRecord::durability).collect::<Vec<_>>().join("; "))
 }
 
 fn load(record: &Record) -> String {

@@ -18,11 +18,13 @@ pub mod trial;
 pub mod verdict;
 
 use crate::record::Latency;
+pub use crate::record::readable::capital;
 use crate::record::readable::{count, duration};
 
 /// What a piece of text is, which decides its colour and its mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
+    #[default]
     Plain,
     Strong,
     Faint,
@@ -67,7 +69,7 @@ pub const TRUST: &str = "Can it be trusted?";
 pub const LIMIT: &str = "What limited it?";
 
 /// A reason against figures, a note, or what went wrong: with its evidence and what to do.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Finding {
     pub tone: Tone,
     /// The name by which the documentation has its exact condition; empty where there is none.
@@ -179,12 +181,6 @@ impl Table {
 /// `1 trial`, `2 trials`.
 pub fn several(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{} {thing}s", count(number as u64)) }
-}
-
-/// With a capital letter at its begin.
-pub fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// With a small first letter.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::verdict;
 use crate::record::readable::plain;
 use crate::record::{Record, Status};
-use crate::statistics::{Quartiles, centre, median, quartiles};
+use crate::statistics::{Quartiles, centre, extent, median, quartiles};
 
 /// A point with its trials, in the order in which they are numbered.
 pub struct Point<'a> {
@@ -200,9 +200,7 @@ pub fn amount(value: &Value) -> Option<f64> {
 pub fn places(points: &[Point<'_>], key: &str) -> Option<Vec<f64>> {
     let amounts: Option<Vec<f64>> = points.iter().map(|point| amount(point.values.get(key)?)).collect();
     let amounts = amounts?;
-    let (low, high) = amounts
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+    let (low, high) = extent(amounts.iter().copied());
     if high <= low {
         return None;
     }

@@ -2,9 +2,12 @@
 
 use super::trial::{begun, broker_kind};
 use super::verdict::limiter_name;
-use super::{Align, Answer, Column, Fact, LIMIT, Summary, TRUST, Table, Tone, duration_or_dash, known};
+use super::{Align, Answer, Column, Fact, LIMIT, Summary, TRUST, Table, Tone, capital, duration_or_dash, known};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{Limiter, ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
+
+/// One probe of so many that the client limited is more than an accident.
+const MANY: usize = 4;
 
 pub fn summary(search: &SearchRecord, records: &[&Record]) -> Summary {
     let first = records.first();
@@ -53,9 +56,74 @@ fn verdict(search: &SearchRecord) -> Answer {
     } else {
         format!(" Against the probe that confirmed it: {}.", found.doubts.join(", "))
     };
-    let change = search.change().map(|change| format!(" {change}")).unwrap_or_default();
-    let evidence = format!("{}{change}{doubts}", search.conclusion());
+    let change = change(search).map(|change| format!(" {change}")).unwrap_or_default();
+    let evidence = format!("{}{change}{doubts}", conclusion(search));
     Answer { question: TRUST, tone, word: word.to_owned(), evidence }
+}
+
+/// The answer in words, and what to do next.
+pub fn conclusion(search: &SearchRecord) -> String {
+    let found = &search.answer;
+    let held = match (found.rate_per_second, found.unconfirmed_per_second) {
+        (Some(confirmed), _) => format!("{} messages/s held, and held for longer as well", rate(confirmed)),
+        (None, Some(short)) => {
+            format!("no rate was confirmed: {} messages/s held in short probes, and in no long one", rate(short))
+        }
+        (None, None) => "no rate was confirmed: not one held".to_owned(),
+    };
+    let words = match found.end {
+        SearchEnd::Found => format!("{held}."),
+        SearchEnd::NothingHeld => format!(
+            "No rate was confirmed: not even {} messages/s held. Search below it with --between, or require less.",
+            rate(search.least_per_second)
+        ),
+        SearchEnd::NothingMissed => format!(
+            "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
+        ),
+        SearchEnd::LimitedByClient => {
+            format!("{held}. {}", limited_by_client(search))
+        }
+        SearchEnd::OutOfTime => {
+            let up = format!("Time was up after {}: {held}.", duration(search.within_ns as f64));
+            format!("{up} {}", limited_often(search).unwrap_or("Search for longer with --within.".to_owned()))
+        }
+        SearchEnd::WriteLimit => {
+            let advice = "Raise --write-limit, search below the rates that missed with --between, or shorten --probe.";
+            format!("No more may be written: {held}. {}", limited_often(search).unwrap_or(advice.to_owned()))
+        }
+        SearchEnd::Interrupted => format!("Interrupted: {held}."),
+        SearchEnd::Failed => format!("A probe could not run: {held}."),
+    };
+    capital(&words)
+}
+
+/// That late probes contradict early ones.
+fn change(search: &SearchRecord) -> Option<String> {
+    let (early, late) = search.answer.early_capacity_per_second.zip(search.answer.late_capacity_per_second)?;
+    Some(format!(
+        "The capacity changed during the search: about {} messages/s in its first half, {} in its second. Find out what changed, and \
+         search again.",
+        rate(early),
+        rate(late)
+    ))
+}
+
+fn limited_probes(search: &SearchRecord) -> usize {
+    search.probes.iter().filter(|probe| probe.outcome == ProbeResult::LimitedByClient).count()
+}
+
+fn limited_by_client(search: &SearchRecord) -> String {
+    format!(
+        "The load generator or its machine was the limit in {} of {} probes, so the broker's limit is not known: run the load from a \
+         machine of its own, batch more, use more connections, or raise `producers.in_flight` where the window was full.",
+        limited_probes(search),
+        search.probes.len()
+    )
+}
+
+/// Where longer would not help.
+fn limited_often(search: &SearchRecord) -> Option<String> {
+    (limited_probes(search) * MANY >= search.probes.len().max(1)).then(|| limited_by_client(search))
 }
 
 /// What limited the slowest rate above the answer that was missed (or of all, where no rate above it was missed): the requirement that did

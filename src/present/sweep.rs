@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::points::{self, Axes, Point, Spread, by_point};
 use super::trial::{begun, broker_kind};
 use super::{Align, Column, Finding, Summary, Table, Tone, or_dash, several, stated, verdict};
-use crate::record::readable::{bytes, count, duration, percent, plain, rate};
+use crate::record::readable::{bytes, count, duration, percent, plain, rate, settings};
 use crate::record::{Latency, Record, Status};
 
 /// A throughput that spreads less is that of a rate that was wanted and held.
@@ -77,8 +77,7 @@ fn value(keys: &[String], point: &Point<'_>) -> String {
 
 fn short<'a>(values: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let last = |key: &'a str| key.rsplit('.').next().unwrap_or(key);
-    let texts: Vec<String> = values.map(|(key, value)| format!("{} = {}", last(key), plain(value))).collect();
-    texts.join(", ")
+    settings(values.map(|(key, value)| (last(key), plain(value))))
 }
 
 /// The values of a point: of one key with its whole name, of two with the last part of each one's.
@@ -118,11 +117,9 @@ fn mixtures(records: &[&Record]) -> impl Iterator<Item = Finding> {
     ];
     mixtures.into_iter().flatten().map(|evidence| Finding {
         tone: Tone::Bad,
-        id: String::new(),
         title: "mixed".to_owned(),
-        trials: String::new(),
         evidence,
-        advice: String::new(),
+        ..Finding::default()
     })
 }
 
@@ -165,7 +162,7 @@ pub fn trials_table(records: &[&Record]) -> Table {
 }
 
 /// The verdict of a trial in a word or two.
-fn judged(record: &Record) -> (Tone, String) {
+pub fn judged(record: &Record) -> (Tone, String) {
     match (record.status, record.verdict.valid) {
         (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
         (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "threshold missed".to_owned()),

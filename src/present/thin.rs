@@ -38,7 +38,7 @@ pub fn folded(points: &[Point], until: f64, columns: usize, fold: Fold) -> Vec<P
         let known: Vec<f64> = column.iter().filter_map(|point| point.1).collect();
         let value = match fold {
             _ if known.is_empty() => None,
-            Fold::Mean => Some(known.iter().sum::<f64>() / known.len() as f64),
+            Fold::Mean => Some(crate::statistics::mean(&known)),
             Fold::Largest => known.iter().copied().reduce(f64::max),
         };
         Some((column.first()?.0, value))

@@ -2,18 +2,18 @@
 
 use super::verdict::{cause, is_demonstration, limit, trust};
 use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, stated, uncapital};
-use crate::record::readable::{count, duration, plain, rate};
+use crate::record::readable::{count, duration, plain, rate, settings};
 use crate::record::{Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status};
 
 /// What a reader is to find within seconds.
 pub fn summary(record: &Record) -> Summary {
-    let point: Vec<String> = record.point.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
+    let point = settings(record.point.iter().map(|(key, value)| (key, plain(value))));
     let model = match record.load_model {
         LoadModel::Open => "open loop",
         LoadModel::Closed => "closed loop",
     };
     let context = [
-        (!point.is_empty()).then(|| point.join(", ")),
+        (!point.is_empty()).then_some(point),
         Some(format!("trial {}", record.trial)),
         broker_kind(record),
         Some(model.to_owned()),

@@ -259,7 +259,7 @@ fn failures(records: &[&Record]) -> Vec<Finding> {
         title: reason_title(ReasonKind::Failed).to_owned(),
         trials: several(trials, "trial"),
         evidence: cause.to_owned(),
-        advice: String::new(),
+        ..Finding::default()
     };
     causes.into_iter().map(finding).collect()
 }

@@ -30,7 +30,7 @@ pub fn is_launched() -> bool {
 
 /// The processes that MPI started together.
 pub struct Job {
-    pub place: Place,
+    pub place: RankPlace,
     message: Sender<Vec<u8>>,
     received: Receiver<Vec<u8>>,
     left: Receiver<()>,
@@ -80,7 +80,7 @@ fn within<T>(patience: Duration, from: &Receiver<T>, otherwise: &'static str) ->
 
 /// Where a rank is among the others.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RankPlace {
     /// Which of them this is, from 0.
     pub rank: usize,
     /// How many they are.
@@ -93,7 +93,7 @@ pub struct Place {
     pub is_bound: bool,
 }
 
-impl Place {
+impl RankPlace {
     /// How many cores this rank has: its own, where MPI binds each rank of the host to some, else its part of those that all may use.
     /// `available`: how many this one may use, of which `allowed` tells the numbers. A quota below those is that of all.
     pub fn cores(&self, available: usize, allowed: Option<CoreSet>) -> usize {
@@ -107,7 +107,7 @@ impl Place {
 }
 
 /// The thread's part.
-fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>, left: &Sender<()>) {
+fn take_part(joined: &Sender<RankPlace>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>, left: &Sender<()>) {
     let Some(place) = mpi::join() else { return };
     let rank = place.rank;
     if joined.send(place).is_err() {
@@ -132,7 +132,7 @@ fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Send
 
 /// What `job.c` makes of MPI. One thread calls it, in this order.
 mod mpi {
-    use super::{CoreSet, HostShare, Place, c_int};
+    use super::{CoreSet, HostShare, RankPlace, c_int};
 
     unsafe extern "C" {
         fn brokermark_mpi_join(
@@ -149,7 +149,7 @@ mod mpi {
     }
 
     /// `None` where MPI cannot be used.
-    pub(super) fn join() -> Option<Place> {
+    pub(super) fn join() -> Option<RankPlace> {
         let (mut rank, mut size, mut local_rank, mut local_size) = (0, 0, 0, 0);
         let mut host_cores = CoreSet::allowed().unwrap_or_default();
         let mut core_count = c_int::try_from(host_cores.count()).ok()?;
@@ -174,7 +174,7 @@ mod mpi {
             [rank, size, local_rank, local_size].map(|number| usize::try_from(number).ok());
         let host_share = HostShare { number: number?, count: count?.max(1) };
         let is_bound = usize::try_from(core_count).is_ok_and(|count| count > 0 && count == host_cores.count());
-        Some(Place { rank: rank?, size: size?, host_share, host_cores, is_bound })
+        Some(RankPlace { rank: rank?, size: size?, host_share, host_cores, is_bound })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.

@@ -18,7 +18,7 @@ mod message;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use hub::{Event, Hub, JointSecond, addresses};
-pub use job::{Job, Place, is_launched};
+pub use job::{Job, RankPlace, is_launched};
 pub use member::Member;
 pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
 

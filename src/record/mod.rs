@@ -4,19 +4,20 @@
 //! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. This module does
 //! not measure: `evaluate` fills records with merged histograms and final counts.
 
-mod ceiling;
+mod answers;
 mod directory;
 pub mod export;
 mod hlog;
 pub mod readable;
 #[cfg(test)]
+#[path = "../../tests/unit/record/sample.rs"]
 pub mod sample;
 mod schema;
-mod search;
 
-pub use ceiling::{CEILING_SCHEMA, CEILINGS_FILE, Ceiling};
-use directory::Appender;
+pub use answers::{
+    CEILING_SCHEMA, CEILINGS_FILE, Ceiling, ProbeRecord, ProbeResult, SEARCH_SCHEMA, SearchAnswer, SearchEnd,
+    SearchRecord,
+};
 pub use directory::*;
 pub use hlog::{HlogInterval, HlogLines};
 pub use schema::*;
-pub use search::{ProbeRecord, ProbeResult, SEARCH_SCHEMA, SearchAnswer, SearchEnd, SearchRecord};

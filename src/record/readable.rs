@@ -2,6 +2,8 @@
 //!
 //! Records keep plain numbers in base units; only sentences and the terminal use these.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
@@ -102,6 +104,17 @@ fn three_digits(value: f64) -> String {
 /// A JSON value without the quotation marks of a text.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Keys with their values: "acks = all, min.insync.replicas = 2".
+pub fn settings<K: Display, V: Display>(settings: impl IntoIterator<Item = (K, V)>) -> String {
+    settings.into_iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// With a capital letter at its begin.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

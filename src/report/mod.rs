@@ -1,30 +1,93 @@
 //! The report: one page of HTML with charts, made of records. It only reads, asks no network for anything, and is complete without
 //! its script. The same records give the same bytes.
 //!
-//! - `read`: runs from their directories. `section`: the charts of a page, from records. `tiles`: the largest figures.
-//! - `html`: what [`present`] says, as HTML. `svg`: charts as text. `figure`: a chart with its sentence and its table.
-//! - `page`: the document. `theme`: its colours.
+//! - here: runs from their directories, and which sections their pages have. `section`: the charts of a page, from records. `tiles`: the largest
+//!   figures.
+//! - `html`: the document, and what [`present`] says, as HTML. `theme`: its colours.
+//! - `svg`: charts as text. `figure`: a chart with its sentence and its table.
 
 mod figure;
 mod html;
-mod page;
-mod read;
 mod section;
 mod svg;
 mod theme;
 mod tiles;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use section::{Section, comparison, course, heat, latency, pipeline, search, spread, sweep};
 use tiles::Tile;
-
-pub use read::{ReadError, Run, read};
 
 use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
 use crate::present::comparison::Side;
 use crate::present::conditions::{conditions, trial_conditions};
 use crate::present::search::probe_of_the_answer;
 use crate::present::{self, Summary, account, trial, verdict};
-use crate::record::{Record, SearchRecord, Status};
+use crate::record::{
+    DirectoryError, Record, SCENARIO_FILE, SearchRecord, Status, current_records, current_series, directory_of,
+    read_checkpoint, read_records, read_search, read_series, run_name, runs_at,
+};
+
+/// A run, or several runs of the same scenario that count as one.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Run {
+    /// The name of its directory.
+    pub name: String,
+    pub trials: Vec<KeptTrial>,
+    /// Where the latencies of each trial's seconds may lie.
+    pub directories: Vec<PathBuf>,
+    /// The scenario as it was run.
+    pub scenario: Option<String>,
+    /// What it found, where it was a search.
+    pub search: Option<SearchRecord>,
+}
+
+impl Run {
+    pub fn records(&self) -> Vec<&Record> {
+        self.trials.iter().map(|trial| &trial.record).collect()
+    }
+}
+
+/// A run cannot be reported.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error("{} has no record yet: wait for the first trial to end, or for its first checkpoint after a minute", path.display())]
+    Empty { path: PathBuf },
+}
+
+/// Reads the run at `path`, or all runs below it.
+///
+/// # Errors
+/// When no run is there, one cannot be read, or no run has a record.
+pub fn read(path: &Path) -> Result<Run, ReadError> {
+    let mut run = Run { name: run_name(path), ..Run::default() };
+    let all = runs_at(path)?;
+    if let [only] = all.as_slice() {
+        run.search = if only.is_dir() { read_search(only)? } else { None };
+    }
+    for one in all {
+        let directory = directory_of(&one).to_owned();
+        let read = read_records(&one)?;
+        read.tell_passed_over(&one);
+        let mut records = read.records;
+        if one.is_dir() {
+            records.extend(read_checkpoint(&one, &records)?);
+        }
+        let series = read_series(&directory)?;
+        for record in current_records(&records) {
+            let series = current_series(&series, record.point_index, record.trial);
+            run.trials.push(KeptTrial { record: record.clone(), series });
+            run.directories.push(directory.clone());
+        }
+        if run.scenario.is_none() {
+            run.scenario = fs::read_to_string(directory.join(SCENARIO_FILE)).ok();
+        }
+    }
+    if run.trials.is_empty() { Err(ReadError::Empty { path: path.to_owned() }) } else { Ok(run) }
+}
 
 /// What is to be reported of a run with several points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,7 +177,7 @@ impl Report {
 
     /// The page.
     pub fn html(&self) -> String {
-        page::html(&self.title, &self.summary, &self.tiles, &self.sections)
+        html::page(&self.title, &self.summary, &self.tiles, &self.sections)
     }
 
     /// Each chart as a file of its own: its name without an ending, and the drawing.

@@ -7,7 +7,7 @@ use crate::present::points::by_point;
 use crate::present::search::probe_of_the_answer;
 use crate::present::verdict;
 use crate::record::readable::{self, bytes, count, duration, percent, rate};
-use crate::record::{Latency, Pipeline, Record, SearchRecord, Status};
+use crate::record::{Latency, Pipeline, Record, SearchRecord, Status, saturating_sum};
 
 /// Figures of a comparison that have a tile.
 const MAX_COMPARED: usize = 5;
@@ -73,11 +73,7 @@ pub fn sweep_tiles(records: &[&Record]) -> Vec<Tile> {
     let rate_of = |record: &&&Record| record.throughput.messages_per_second;
     let fastest = trusted().max_by(|one, other| rate_of(one).total_cmp(&rate_of(other)));
     let latency = fastest.and_then(|record| Some((record.headline_latency()?.p99_ns?, record.headline.to_string())));
-    let lost = records
-        .iter()
-        .filter_map(|record| record.verification.as_ref())
-        .map(|found| found.lost)
-        .fold(0, u64::saturating_add);
+    let lost = saturating_sum(records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost));
     let trials = crate::present::several(records.len(), "trial");
     let payload = trusted().map(|record| record.throughput.payload_bytes_per_second).fold(0.0, f64::max);
     let mut tiles = vec![

@@ -44,6 +44,12 @@ impl Interval {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
+/// Not a number where there are no values.
+pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The lowest and the highest; without values, the lowest is infinite and the highest less than all.
+pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use brokermark::cli::schema::{schema, series_schema};
+use brokermark::cli::{record_schema, series_schema};
 use brokermark::engine;
 use brokermark::record::{GroupRow, Phase, Record, SeriesRow};
 use brokermark::scenario::units::parse_duration;
@@ -22,7 +22,7 @@ fn record() -> Value {
 
 fn validator() -> Validator {
     let mut text = Vec::new();
-    schema(&mut text).unwrap();
+    record_schema(&mut text).unwrap();
     let schema: Value = serde_json::from_slice(&text).unwrap();
     jsonschema::meta::validate(&schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
@@ -78,7 +78,7 @@ fn every_alteration_is_refused() {
 #[test]
 fn every_field_is_described() {
     let mut text = Vec::new();
-    schema(&mut text).unwrap();
+    record_schema(&mut text).unwrap();
     let schema: Value = serde_json::from_slice(&text).unwrap();
     let definitions = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     for definition in definitions {

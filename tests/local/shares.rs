@@ -57,7 +57,7 @@ fn producers_of_four_processes_begin_at_partitions_of_their_own() {
 /// The schema that the program prints accepts the record.
 fn assert_valid(record: &Record) {
     let mut text = Vec::new();
-    brokermark::cli::schema::schema(&mut text).unwrap();
+    brokermark::cli::record_schema(&mut text).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_slice(&text).unwrap()).unwrap();
     let document: Value = serde_json::from_str(&record.to_line()).unwrap();
     assert_eq!(validator.validate(&document).map_err(|error| error.to_string()), Ok(()));

@@ -11,7 +11,9 @@ use super::show::page::Page;
 use crate::evaluate::comparison::{self, Bounds, Comparison, KeptTrial, Verdict};
 use crate::notices::notice;
 use crate::present::comparison::{self as present, Side};
-use crate::record::{DirectoryError, Record, current_records, current_series, read_records, read_series, runs_at};
+use crate::record::{
+    DirectoryError, Record, current_records, current_series, directory_of, read_records, read_series, run_name, runs_at,
+};
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
@@ -60,11 +62,8 @@ pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
 /// Compares what lies at two paths and prints the result.
 pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Exit {
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
-        Ok((a_trials, b_trials)) => judge((&name(a), &a_trials), (&name(b), &b_trials), options, out),
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
+        Ok((a_trials, b_trials)) => judge((&run_name(a), &a_trials), (&run_name(b), &b_trials), options, out),
+        Err(error) => Exit::failure(error),
     }
 }
 
@@ -97,29 +96,20 @@ pub(super) fn bounds_of_run(tolerance: Option<f64>) -> Bounds {
 /// A set of trials with its name.
 type Named<'a> = (&'a str, &'a [KeptTrial]);
 
-fn name(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
-}
-
 /// Compares two sets that were read, and prints the result.
 fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Exit {
     let comparison = match comparison::compare(a.1, b.1, options.bounds) {
         Ok(comparison) => comparison,
-        Err(error) => {
-            notice!("error: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
     if !options.unequal && comparison.refusals().next().is_some() {
         for refusal in comparison.refusals() {
             notice!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
         }
-        notice!("error: such figures cannot be compared; --unequal compares them nevertheless");
-        return Exit::Failure;
+        return Exit::failure("such figures cannot be compared; --unequal compares them nevertheless");
     }
     let text = if options.json { as_json(&comparison) } else { text(a, b, &comparison, options.view) };
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    match Exit::from_result(printed) {
+    match Exit::print(&text, out) {
         Exit::Success if comparison.verdict != Verdict::NoRegressionFound => Exit::ThresholdMissed,
         exit => exit,
     }
@@ -161,8 +151,7 @@ fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
 fn read_run(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
     let read = read_records(path)?;
     read.tell_passed_over(path);
-    let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
-    let series = read_series(directory)?;
+    let series = read_series(directory_of(path))?;
     let kept = current_records(&read.records).into_iter().map(|record| KeptTrial {
         series: current_series(&series, record.point_index, record.trial),
         record: record.clone(),

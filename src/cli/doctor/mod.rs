@@ -1,16 +1,17 @@
 //! `brokermark doctor`: what would keep a scenario from running, or its records from being valid. Nothing is loaded.
 //!
-//! - `plan`: the scenario itself, and which points of a sweep are examined. `machine`: file limits, processor, clock, and the directory of results.
-//! - `broker`: addresses, login, topics, rights, and what an acknowledgement means. `sinks`: the databases of a pipeline.
+//! - here: whether results can be kept on this machine, how many files it may open, whether its processor saves power, whether its clock is right.
+//! - `plan`: the scenario itself, and which points of a sweep are examined.
+//! - `servers`: the broker (addresses, login, topics, rights, and what an acknowledgement means) and the databases of a pipeline.
 //! - `remedies`: what helps against a refusal.
 
-mod broker;
-mod machine;
 mod plan;
 mod remedies;
-mod sinks;
+mod servers;
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 
 use clap::Args;
 
@@ -20,9 +21,10 @@ use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
 use super::show::page::Page;
-use crate::notices::notice;
+use crate::measure::host::{clock_is_synchronised, cores_available};
 use crate::present::Tone;
-use crate::scenario::Threads;
+use crate::record::probe;
+use crate::scenario::{Plan, Scenario, Threads};
 
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
@@ -30,20 +32,17 @@ pub struct DoctorArguments {
     pub source: ScenarioSource,
 }
 
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Health {
-    Good,
-    /// The run will work; its figures may suffer.
-    Doubtful,
-    /// The run will fail, or its record will not be valid.
-    Bad,
-}
+/// Files that are open besides connections: the journal, libraries, the event loop.
+const OTHER_FILES: u64 = 256;
+
+/// Busy processes for each core from which others are in the way.
+const LOADED: f64 = 0.5;
 
 /// One line of the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
-    health: Health,
+    /// Good; doubtful: the run will work, its figures may suffer; bad: the run will fail, or its record will not be valid.
+    tone: Tone,
     subject: &'static str,
     found: String,
     /// A command or a change that helps.
@@ -52,73 +51,132 @@ struct Finding {
 
 impl Finding {
     fn is_bad(&self) -> bool {
-        self.health == Health::Bad
+        self.tone == Tone::Bad
     }
 }
 
 fn good(subject: &'static str, found: impl Into<String>) -> Finding {
-    Finding { health: Health::Good, subject, found: found.into(), remedy: None }
+    Finding { tone: Tone::Good, subject, found: found.into(), remedy: None }
 }
 
 fn doubtful(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { health: Health::Doubtful, subject, found: found.into(), remedy: Some(remedy.into()) }
+    Finding { tone: Tone::Doubtful, subject, found: found.into(), remedy: Some(remedy.into()) }
 }
 
 fn bad(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { health: Health::Bad, subject, found: found.into(), remedy: Some(remedy.into()) }
+    Finding { tone: Tone::Bad, subject, found: found.into(), remedy: Some(remedy.into()) }
 }
 
 /// Examines scenario, machine and broker.
-pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
-    let plan = match arguments.source.load() {
-        Ok(plan) => plan,
-        Err(error) => {
-            notice!("{error}");
-            return Exit::Usage;
-        }
-    };
+pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Result<Exit, Exit> {
+    let plan = arguments.source.load().map_err(Exit::usage)?;
     let mut findings = plan::findings(&plan);
-    let runtime = match load_threads::start(Threads::default()) {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            notice!("error: the threads that connect cannot be started: {error}");
-            return Exit::Failure;
-        }
-    };
+    let runtime = load_threads::start(Threads::default()).map_err(Exit::failure)?;
     let targets = DoctorTargets::new(&plan);
-    findings.extend(machine::findings(&plan));
+    findings.extend(machine_findings(&plan));
     findings.extend(targets.finding());
-    findings.extend(runtime.block_on(broker::findings(&targets)));
-    findings.extend(runtime.block_on(sinks::findings(&targets)));
+    findings.extend(runtime.block_on(servers::broker_findings(&targets)));
+    findings.extend(runtime.block_on(servers::sink_findings(&targets)));
     runtime.shutdown_background();
-    let text = page(&findings, View::for_stdout());
-    match Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush())) {
+    Ok(match Exit::print(&page(&findings, View::for_stdout()), out) {
         Exit::Success if findings.iter().any(Finding::is_bad) => Exit::Failure,
         exit => exit,
-    }
+    })
 }
 
 fn page(findings: &[Finding], view: View) -> String {
     Page::write(view, |page| {
-        for Finding { health, subject, found, remedy } in findings {
-            let (sign, tone) = match health {
-                Health::Good => ("✓", Tone::Good),
-                Health::Doubtful => ("!", Tone::Doubtful),
-                Health::Bad => ("✗", Tone::Bad),
-            };
-            page.led(&format!("{sign} {subject:13}"), tone, found);
+        for Finding { tone, subject, found, remedy } in findings {
+            page.led(&format!("{} {subject:13}", tone.mark()), *tone, found);
             if let Some(remedy) = remedy {
                 page.led("                → ", Tone::Faint, remedy);
             }
         }
         page.blank();
-        let count = |health| findings.iter().filter(|finding| finding.health == health).count();
-        page.line(&match (count(Health::Bad), count(Health::Doubtful)) {
+        let count = |tone| findings.iter().filter(|finding| finding.tone == tone).count();
+        page.line(&match (count(Tone::Bad), count(Tone::Doubtful)) {
             (0, 0) => "Nothing speaks against a run.".to_owned(),
             (0, doubts) => format!("A run will work; {doubts} finding(s) may spoil its figures."),
             (faults, doubts) => format!("{faults} fault(s), {doubts} doubt(s): a run would fail, or not be valid."),
         });
     })
+}
+
+fn machine_findings(plan: &Plan) -> Vec<Finding> {
+    let mut found = vec![directory(&plan.output.directory)];
+    found.extend([files(plan), governor(), clock(), other_load()].into_iter().flatten());
+    found
+}
+
+/// Whether records can be kept. A directory that is not there yet is not left behind.
+fn directory(results: &Path) -> Finding {
+    let is_there = results.exists();
+    let probed = probe(results);
+    if !is_there {
+        let _ = fs::remove_dir(results);
+    }
+    match probed {
+        Ok(()) => good("results", format!("{} can be written to", results.display())),
+        Err(error) => bad("results", error.to_string(), "--set output.directory=/a/directory/of/yours"),
+    }
+}
+
+/// Those of the trial that opens most.
+fn files(plan: &Plan) -> Option<Finding> {
+    let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
+    let limit = open_files()?;
+    if limit >= needed {
+        return Some(good("open files", format!("{limit} may be open, about {needed} are needed")));
+    }
+    let text = format!("{limit} may be open, and about {needed} are needed");
+    Some(doubtful("open files", text, format!("ulimit -n {}", needed.next_power_of_two())))
+}
+
+/// Consumers have connections of their own, to every broker.
+fn connections(scenario: &Scenario) -> usize {
+    let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
+    let clients = scenario.broker.connections + members * scenario.topology.topics;
+    clients * scenario.broker.addresses.len().max(1)
+}
+
+/// The soft limit.
+fn open_files() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn governor() -> Option<Finding> {
+    let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok()?;
+    Some(match governor.trim() {
+        "performance" => good("governor", "the processor runs at its full frequency"),
+        other => doubtful(
+            "governor",
+            format!("the processor's governor is `{other}`: its frequency changes with the load"),
+            "cpupower frequency-set --governor performance",
+        ),
+    })
+}
+
+/// Of consequence for latencies between machines, and for comparing records by time.
+fn clock() -> Option<Finding> {
+    if clock_is_synchronised()? {
+        return Some(good("clock", "synchronised"));
+    }
+    let text = "it is not synchronised: times of records and other machines' logs may differ";
+    Some(doubtful("clock", text, "timedatectl set-ntp true"))
+}
+
+fn other_load() -> Option<Finding> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = load.split_whitespace().next()?.parse().ok()?;
+    let cores = cores_available();
+    let text = format!("{load:.1} processes want one of {cores} cores");
+    if load / cores as f64 <= LOADED {
+        return Some(good("other load", text));
+    }
+    let remedy = "top -o %CPU shows them: end them, or use a quiet machine";
+    Some(doubtful("other load", text + ": they will be in the figures", remedy))
 }
 
 #[cfg(test)]
@@ -133,5 +191,11 @@ mod tests {
             bad("address", "b:9092 refuses connections", "nc -vz b 9092"),
         ];
         insta::assert_snapshot!(page(&findings, View { width: 90, colour: false, charts: false }));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_limit_of_open_files_is_known() {
+        assert!(open_files().is_some_and(|limit| limit > 0));
     }
 }

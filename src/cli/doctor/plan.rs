@@ -4,7 +4,7 @@
 use super::{Finding, bad, doubtful, good};
 use crate::engine;
 use crate::evaluate::verdict::limits::MIN_DURATION_NS;
-use crate::record::readable::duration;
+use crate::record::readable::{duration, settings};
 use crate::scenario::{Load, Plan, Trial};
 
 /// From this many trials on, intervals can be compared.
@@ -109,25 +109,19 @@ impl<'a> DoctorTargets<'a> {
             let text = format!("the {points} points have the same broker and topics, which are examined once");
             return Some(good("points", text));
         }
-        match self.all.get(MAX_TARGETS) {
-            None => {
-                let text =
-                    format!("{distinct} of {points} differ in their broker, topics or pipeline: each is examined");
-                Some(good("points", text))
-            }
+        let differ = format!("{distinct} of {points} differ in their broker, topics or pipeline");
+        Some(match self.all.get(MAX_TARGETS) {
+            None => good("points", differ + ": each is examined"),
             Some(left) => {
-                let text = format!(
-                    "{distinct} of {points} differ in their broker, topics or pipeline: {MAX_TARGETS} are examined"
-                );
-                Some(doubtful("points", text, format!("to examine another one: {}", overrides(left))))
+                let remedy = format!("to examine another one: {}", overrides(left));
+                doubtful("points", format!("{differ}: {MAX_TARGETS} are examined"), remedy)
             }
-        }
+        })
     }
 }
 
 fn values(trial: &Trial) -> String {
-    let values = trial.point.iter().map(|(key, value)| format!("{key} = {value}"));
-    values.collect::<Vec<_>>().join(", ")
+    settings(&trial.point)
 }
 
 /// The overrides that leave only the point of this trial.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-use super::identity::{identity, new_run_id};
 use super::interrupt::SignalThread;
 use super::progress::Progress;
 use super::recording::{Recording, Run};
+use super::{identity, new_run_id};
 use crate::cli::load_threads::LoadThreads;
-use crate::cli::scenario_source::ScenarioSource;
-use crate::cli::{Exit, launcher, replaced_keys};
+use crate::cli::scenario_source::{ReplacedKeys, ScenarioSource};
+use crate::cli::{Exit, launcher};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
 use crate::notices::notice;
@@ -27,6 +27,31 @@ pub(super) const WINDOW: Duration = Duration::from_secs(5);
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+
+/// The keys that a ceiling does not go by.
+pub const REPLACED_KEYS: ReplacedKeys = ReplacedKeys {
+    command: "ceiling",
+    reason: "measures the load generator alone: without the broker and without a rate, once for each shape",
+    keys: &[
+        "topology.replication",
+        "topology.name",
+        "topology.existing",
+        "topology.config",
+        "run.warm_up",
+        "run.messages",
+        "run.payload_bytes",
+        "run.scheduling_policy",
+        "pipeline",
+        "sweep.trials",
+        "sweep.trials_at_most",
+        "sweep.until",
+        "sweep.order",
+        "sweep.seed",
+        "sweep.pause",
+        "thresholds",
+        "distribution",
+    ],
+};
 
 #[derive(Debug, Args)]
 pub struct CeilingArguments {
@@ -47,41 +72,21 @@ pub struct CeilingArguments {
 }
 
 /// Measures the ceiling of each shape of the scenario, keeps and prints it.
-pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
-    if let Some(exit) = launcher::refused("ceiling") {
-        return exit;
-    }
-    let plan = match arguments.source.load_with_notes(arguments.quiet) {
-        Ok(plan) => plan,
-        Err(error) => {
-            notice!("{error}");
-            return Exit::Usage;
-        }
-    };
-    if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_producers(1).err()) {
-        notice!("error: {reason}");
-        return Exit::Usage;
-    }
-    if let Some(note) = replaced_keys::CEILING.note(&plan.text).filter(|_| !arguments.quiet) {
+pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Result<Exit, Exit> {
+    launcher::refuse("ceiling")?;
+    let plan = arguments.source.load_with_notes(arguments.quiet).map_err(Exit::usage)?;
+    let checked = plan.trials.iter().try_for_each(|trial| trial.scenario.check_producers(1));
+    checked.map_err(|reason| Exit::usage(format!("error: {reason}")))?;
+    if let Some(note) = REPLACED_KEYS.note(&plan.text).filter(|_| !arguments.quiet) {
         notice!("{note}");
     }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
-    let measured =
-        SignalThread::start().map_err(|error| format!("cannot listen for signals: {error}")).and_then(|signals| {
-            let threads = &mut LoadThreads::default();
-            measure(&plan, &base, arguments.measure, arguments.quiet, &signals.interruption, threads)
-        });
-    match measured {
-        Ok(ceilings) => {
-            let json = |ceiling: &Ceiling| serde_json::to_string(ceiling).unwrap_or_default() + "\n";
-            let lines: String = ceilings.iter().map(|one| if arguments.json { json(one) } else { text(one) }).collect();
-            Exit::from_result(out.write_all(lines.as_bytes()).and_then(|()| out.flush()))
-        }
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
-    }
+    let signals = SignalThread::start().map_err(Exit::failure)?;
+    let threads = &mut LoadThreads::default();
+    let ceilings = measure(&plan, &base, arguments.measure, arguments.quiet, &signals.interruption, threads);
+    let json = |ceiling: &Ceiling| serde_json::to_string(ceiling).unwrap_or_default() + "\n";
+    let line = |ceiling: &Ceiling| if arguments.json { json(ceiling) } else { text(ceiling) };
+    Ok(Exit::print(&ceilings.map_err(Exit::failure)?.iter().map(line).collect::<String>(), out))
 }
 
 /// Measures and keeps the ceiling of each shape of the plan.
@@ -114,8 +119,7 @@ pub(super) fn measure(
             ..trial.scenario.run.clone()
         };
         let trial = ceiling_trial(trial, limits);
-        let runtime =
-            threads.of(trial.scenario.threads).map_err(|error| format!("no threads can be started: {error}"))?;
+        let runtime = threads.get(trial.scenario.threads)?;
         let record = runtime.block_on(carried(&trial, &run_id, shapes.len(), &mut directory, quiet, interruption))?;
         let ceiling = of_record(&record, shape.clone());
         ceiling.keep(base).map_err(|error| error.to_string())?;
@@ -139,7 +143,7 @@ async fn carried(
     let progress = Progress::of(quiet, "ceiling ".to_owned(), trial.scenario.run.clone(), Duration::ZERO);
     let mut recording = Recording::new(trial, run, directory, progress, None);
     let result = run_scenario(&trial.scenario, &identity(run_id, position), interruption, &mut recording).await;
-    let kept = recording.finish();
+    let kept = recording.finish(None);
     result.map_err(|error| format!("the null broker cannot carry this scenario's shape: {error}"))?;
     let (record, kept) = kept.ok_or("the ceiling was not measured to its end")?;
     kept.map_err(|error| error.to_string())?;

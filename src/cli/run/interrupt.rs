@@ -24,8 +24,8 @@ const RESTORE_TIMEOUT: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When the signals cannot be listened for.
-pub fn watch() -> io::Result<Interruption> {
-    let mut signals = Signals::listen()?;
+pub fn watch() -> Result<Interruption, String> {
+    let mut signals = Signals::listen().map_err(cannot_listen)?;
     let (sender, receiver) = watch::channel(0);
     // A signal is counted before it is told, and told where a terminal that was stopped holds up nothing but the telling.
     tokio::spawn(async move {
@@ -54,6 +54,10 @@ pub fn watch() -> io::Result<Interruption> {
     Ok(Interruption::new(receiver))
 }
 
+fn cannot_listen(error: io::Error) -> String {
+    format!("cannot listen for signals: {error}")
+}
+
 /// A thread that listens for signals, whatever those of the load do.
 pub struct SignalThread {
     runtime: Runtime,
@@ -63,9 +67,10 @@ pub struct SignalThread {
 impl SignalThread {
     /// # Errors
     /// When the signals cannot be listened for, or the system starts no more threads.
-    pub fn start() -> io::Result<Self> {
+    pub fn start() -> Result<Self, String> {
         let mut builder = Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).thread_name("brokermark-signals").enable_all().build()?;
+        let runtime = builder.worker_threads(1).thread_name("brokermark-signals").enable_all().build();
+        let runtime = runtime.map_err(cannot_listen)?;
         let interruption = runtime.block_on(async { watch() })?;
         Ok(SignalThread { runtime, interruption })
     }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::engine::{Phase, Second};
-use crate::measure::{Interval, Reception};
+use crate::measure::{Condition, Interval, Reception};
 use crate::record::export::open_metrics::{Buckets, Labels, Text};
 use crate::scenario::Trial;
 
@@ -118,6 +118,8 @@ pub struct Figures {
     service: Buckets,
     end_to_end: Buckets,
     last: Option<Last>,
+    /// What holds messages up at the last sample.
+    pub conditions: Vec<Condition>,
 }
 
 /// The last sample.
@@ -172,40 +174,23 @@ impl Figures {
         if self.phase.is_none() {
             return text.finish();
         }
-        self.counters(&mut text, &labels);
-        self.gauges(&mut text, &labels);
-        let histograms = [
-            ("brokermark_response_seconds", "From when a message was due to its acknowledgement.", &self.response),
-            ("brokermark_service_seconds", "From sending a message to its acknowledgement.", &self.service),
-            ("brokermark_end_to_end_seconds", "From when a message was due to its arrival.", &self.end_to_end),
+        let counters = [
+            ("brokermark_messages_due", self.due),
+            ("brokermark_messages_attempted", Some(self.attempted)),
+            ("brokermark_messages_acknowledged", Some(self.acknowledged)),
+            ("brokermark_messages_failed", Some(self.failed)),
+            ("brokermark_messages_consumed", Some(self.consumed)),
+            ("brokermark_payload_acknowledged_bytes", Some(self.payload_bytes)),
         ];
-        for (name, help, buckets) in histograms.into_iter().filter(|(.., buckets)| **buckets != Buckets::default()) {
-            text.metric(name, "histogram", "seconds", help);
-            text.buckets(name, &labels, buckets);
+        for (name, value) in counters {
+            text.figure(name, &labels, value.map(|value| value as f64));
+        }
+        self.gauges(&mut text, &labels);
+        let histograms = [("response", &self.response), ("service", &self.service), ("end_to_end", &self.end_to_end)];
+        for (name, buckets) in histograms.into_iter().filter(|(_, buckets)| **buckets != Buckets::default()) {
+            text.latency(name, &labels, buckets);
         }
         text.finish()
-    }
-
-    fn counters(&self, text: &mut Text, labels: &Labels<'_>) {
-        let counters = [
-            ("brokermark_messages_due", "", "Messages that the schedule had due.", self.due),
-            ("brokermark_messages_attempted", "", "Messages handed to the client.", Some(self.attempted)),
-            ("brokermark_messages_acknowledged", "", "Messages that the broker acknowledged.", Some(self.acknowledged)),
-            ("brokermark_messages_failed", "", "Messages that failed.", Some(self.failed)),
-            ("brokermark_messages_consumed", "", "Messages received.", Some(self.consumed)),
-            (
-                "brokermark_payload_acknowledged_bytes",
-                "bytes",
-                "Payload of acknowledged messages.",
-                Some(self.payload_bytes),
-            ),
-        ];
-        for (name, unit, help, value) in counters {
-            if let Some(value) = value {
-                text.metric(name, "counter", unit, help);
-                text.sample(name, "_total", labels, value);
-            }
-        }
     }
 
     /// Of the last sample.
@@ -213,34 +198,23 @@ impl Figures {
         let phase = self.phase.map_or("", name);
         text.metric("brokermark_phase", "gauge", "", "1 for the phase that the trial is in.");
         text.sample("brokermark_phase", "", &[labels, &[("phase", phase)]].concat(), 1);
+        text.metric("brokermark_condition", "gauge", "", "Subjects that a condition holds up, while it lasts.");
+        for condition in &self.conditions {
+            let (kind, subject) = (condition.kind.to_string(), condition.subject.to_string());
+            let of = [("condition", kind.as_str()), ("subject", subject.as_str())];
+            text.sample("brokermark_condition", "", &[labels, &of[..]].concat(), condition.now);
+        }
         let Some(Last { second, quantiles }) = &self.last else { return };
         let seconds = (second.end_ns - second.begin_ns).max(1) as f64 / 1e9;
         let gauges = [
-            (
-                "brokermark_expected_messages_per_second",
-                "Rate of the schedule.",
-                second.due.map(|due| due as f64 / seconds),
-            ),
-            (
-                "brokermark_achieved_messages_per_second",
-                "Messages acknowledged, per second.",
-                Some(second.acknowledged as f64 / seconds),
-            ),
-            ("brokermark_messages_in_flight", "Messages without an outcome.", Some(second.in_flight as f64)),
-            ("brokermark_client_cores", "Cores busy with the load generator.", Some(second.cpu_cores)),
-            ("brokermark_broker_cores", "Cores busy with the broker's processes.", second.broker_cores),
-            (
-                "brokermark_broker_memory_bytes",
-                "Resident memory of the broker's processes.",
-                second.broker_memory_bytes.map(|bytes| bytes as f64),
-            ),
+            ("brokermark_expected_messages_per_second", second.due.map(|due| due as f64 / seconds)),
+            ("brokermark_achieved_messages_per_second", Some(second.acknowledged as f64 / seconds)),
+            ("brokermark_messages_in_flight", Some(second.in_flight as f64)),
+            ("brokermark_client_cores", Some(second.cpu_cores)),
+            ("brokermark_broker_cores", second.broker_cores),
+            ("brokermark_broker_memory_bytes", second.broker_memory_bytes.map(|bytes| bytes as f64)),
         ];
-        for (name, help, value) in gauges {
-            if let Some(value) = value {
-                text.metric(name, "gauge", "", help);
-                text.sample(name, "", labels, value);
-            }
-        }
+        gauges.into_iter().for_each(|(name, value)| text.figure(name, labels, value));
         text.metric("brokermark_latency_seconds", "gauge", "seconds", "Quantiles of the last sample.");
         for (latency, values) in quantiles {
             for ((_, quantile), value_ns) in QUANTILES.iter().zip(values) {

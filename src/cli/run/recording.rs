@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::metrics::SharedFigures;
 use super::progress::Progress;
-use crate::engine::{Observer, Outcome, Phase, Second, TopicProgress};
-use crate::evaluate::{assemble, mention_ceiling, series_row};
-use crate::measure::{Interval, Reception};
+use crate::engine::{EngineError, Observer, Outcome, Phase, Second, TopicProgress};
+use crate::evaluate::{assemble, assemble_failed, mention_ceiling, series_row};
+use crate::measure::{Condition, Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
 
@@ -65,7 +65,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Brings the trial's record to disk.
-    pub fn keep(&mut self, record: Record) {
+    fn keep(&mut self, record: Record) {
         let written = self.directory.append_record(&record);
         self.kept = Some((record, written));
     }
@@ -92,8 +92,11 @@ impl<'a> Recording<'a> {
         histogram
     }
 
-    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it.
-    pub fn finish(self) -> Option<(Record, Result<(), DirectoryError>)> {
+    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it. `error`: why the trial failed.
+    pub fn finish(mut self, error: Option<&EngineError>) -> Option<(Record, Result<(), DirectoryError>)> {
+        if let Some(error) = error {
+            self.keep(assemble_failed(self.trial, self.run.id, self.run.command_line, error));
+        }
         self.progress.finish();
         self.kept
     }
@@ -135,6 +138,13 @@ impl Observer for Recording<'_> {
 
     fn warning(&mut self, sentence: &str) {
         self.progress.notice(&format!("warning: {sentence}"));
+    }
+
+    fn conditions(&mut self, lasting: &[Condition]) {
+        self.progress.conditions(lasting);
+        if let Some(figures) = &self.figures {
+            figures.lock().conditions = lasting.to_vec();
+        }
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {

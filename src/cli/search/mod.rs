@@ -14,9 +14,8 @@ use self::shape::Shape;
 use super::Exit;
 use super::launcher;
 use super::load_threads;
-use super::replaced_keys;
 use super::run::{interrupt, untrusted};
-use super::scenario_source::ProbedSource;
+use super::scenario_source::{ProbedSource, ReplacedKeys};
 use super::show::{self, View};
 use crate::notices::notice;
 use crate::record::readable::{bytes, duration};
@@ -38,6 +37,22 @@ const WRITE_LIMIT: &str = "100GiB";
 const PROBES_OF_A_SEARCH: u32 = 60;
 const MIN_PROBE: Duration = Duration::from_secs(5);
 const MAX_PROBE: Duration = Duration::from_secs(30);
+
+/// The keys that a search does not go by.
+pub(super) const REPLACED_KEYS: ReplacedKeys = ReplacedKeys {
+    command: "search",
+    reason: "decides how long a probe lasts and how often it is repeated",
+    keys: &[
+        "run.messages",
+        "run.payload_bytes",
+        "sweep.trials",
+        "sweep.trials_at_most",
+        "sweep.until",
+        "sweep.order",
+        "sweep.combine",
+        "sweep.seed",
+    ],
+};
 
 #[derive(Debug, Args)]
 pub struct SearchArguments {
@@ -216,44 +231,24 @@ impl SearchArguments {
 }
 
 /// Searches, and prints the answer.
-pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
-    if let Some(exit) = launcher::refused("search") {
-        return exit;
-    }
-    let planned = match arguments.plan() {
-        Ok(planned) => planned,
-        Err(reason) => {
-            notice!("{reason}");
-            return Exit::Usage;
-        }
-    };
+pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Result<Exit, Exit> {
+    launcher::refuse("search")?;
+    let planned = arguments.plan().map_err(Exit::usage)?;
     if !arguments.quiet {
         notice!("{}", arguments.announcement(&planned));
-        for note in arguments.source.notes().into_iter().chain(replaced_keys::SEARCH.note(&planned.plan.text)) {
+        for note in arguments.source.notes().into_iter().chain(REPLACED_KEYS.note(&planned.plan.text)) {
             notice!("{note}");
         }
     }
     let threads = planned.plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
-    let runtime = match load_threads::start(threads) {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            notice!("error: the threads of the load cannot be started: {error}");
-            return Exit::Failure;
-        }
-    };
+    let runtime = load_threads::start(threads).map_err(Exit::failure)?;
     let searched = runtime.block_on(async {
-        let interruption = interrupt::watch().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        let interruption = interrupt::watch()?;
         let probing = Probing::open(arguments, &planned).map_err(|error| error.to_string())?;
         probing.run(&interruption).await.map_err(|error| error.to_string())
     });
     runtime.shutdown_background();
-    match searched {
-        Ok(searched) => conclude(arguments, &planned.plan, &searched, out),
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
-    }
+    Ok(conclude(arguments, &planned.plan, &searched.map_err(Exit::failure)?, out))
 }
 
 fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: &mut dyn Write) -> Exit {
@@ -262,7 +257,7 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
         Format::Text => show::search_text(record, searched.confirmation.as_slice(), View::for_stdout()),
         Format::Json => record.to_line(),
     };
-    let printed = Exit::from_result(out.write_all(printed.as_bytes()).and_then(|()| out.flush()));
+    let printed = Exit::print(&printed, out);
     notice!("records: {}", searched.directory.display());
     if printed != Exit::Success {
         return printed;

@@ -12,7 +12,7 @@ use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
 use crate::engine::{Interruption, run_scenario};
-use crate::evaluate::{ProbeJudgement, assemble_failed, judge_probe};
+use crate::evaluate::{ProbeJudgement, judge_probe};
 use crate::notices::notice;
 use crate::present::search::progress_line;
 use crate::record::{
@@ -242,9 +242,8 @@ impl<'a> Probing<'a> {
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
         if let Err(error) = &result {
             notice!("error: {error}");
-            recording.keep(assemble_failed(&trial, run.id, run.command_line, error));
         }
-        let Some((record, kept)) = recording.finish() else { return Ok(Status::Failed) };
+        let Some((record, kept)) = recording.finish(result.as_ref().err()) else { return Ok(Status::Failed) };
         kept?;
         let measured = self.warm_up() + self.window(length);
         self.overhead = self.overhead.max(began.elapsed().saturating_sub(measured));

@@ -5,6 +5,7 @@ use crate::present::Tone;
 use crate::present::thin::{Fold, Point, folded};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{Phase, Record, SeriesRow, current_series};
+use crate::statistics::extent;
 
 /// Columns of a row of blocks in a table.
 const TABLE_WIDTH: usize = 16;
@@ -27,8 +28,8 @@ pub(super) fn each_second(page: &mut Page, record: &Record, series: &[SeriesRow]
     let throughput: Vec<Option<f64>> = rows.iter().map(|row| Some(row.acknowledged_per_second())).collect();
     let slowest: Vec<Option<f64>> = rows.iter().map(|row| row.p99_ns.map(|value| value as f64)).collect();
     let range = |figures: &[Option<f64>], text: fn(f64) -> String| {
-        let known = || figures.iter().flatten().copied();
-        format!("{} … {}", text(known().fold(f64::INFINITY, f64::min)), text(known().fold(0.0, f64::max)))
+        let (low, high) = extent(figures.iter().flatten().copied());
+        format!("{} … {}", text(low), text(high))
     };
     page.blank();
     let blocks = |page: &Page, figures: &[Option<f64>], fold| {

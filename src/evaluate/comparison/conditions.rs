@@ -143,11 +143,7 @@ pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
 /// Of each database of the pipeline, the settings that decide it.
 fn databases(record: &Record) -> String {
     let sinks = record.pipeline.iter().flat_map(|pipeline| &pipeline.sinks);
-    let of = |sink: &SinkRecord| {
-        let settings: Vec<String> = sink.durability.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        format!("{}: {}", sink.name, if settings.is_empty() { "unknown".to_owned() } else { settings.join(", ") })
-    };
-    sinks.map(of).collect::<Vec<_>>().join("; ")
+    sinks.map(SinkRecord::durability).collect::<Vec<_>>().join("; ")
 }
 
 fn known(text: &Option<String>) -> String {

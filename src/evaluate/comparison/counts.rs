@@ -11,7 +11,7 @@ use super::conditions::Design;
 use super::side::{Fault, Outcome, Side, by_run, consumer_groups, fault};
 use crate::record::readable::{count, percent};
 use crate::record::{Record, Verification};
-use crate::statistics::permutation_p;
+use crate::statistics::{mean, permutation_p};
 
 /// More of one side than of the other only if chance makes it less often than this.
 const LEVEL: f64 = 0.05;
@@ -222,7 +222,7 @@ impl<'a> Counted<'a> {
     /// The mean share of each run.
     fn shares_of_runs(&self) -> Vec<f64> {
         let runs = by_run(self.trials.iter().copied());
-        runs.into_iter().map(|shares| shares.iter().sum::<f64>() / shares.len() as f64).collect()
+        runs.iter().map(|shares| mean(shares)).collect()
     }
 
     fn sum(&self) -> Option<Count> {

@@ -4,8 +4,8 @@
 use super::{Evidence, Finding, against, limits, note};
 use crate::measure::FailureClass;
 use crate::record::ReasonKind::*;
-use crate::record::Status;
 use crate::record::readable::{count, duration, percent};
+use crate::record::{Condition, Status, saturating_sum};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -15,10 +15,10 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
     findings.extend(crashes(evidence));
-    if let Some(verification) = evidence.verification {
+    if let Some(verification) = evidence.verification() {
         findings.extend(super::verification::findings(verification, evidence));
     }
-    if evidence.embedded {
+    if evidence.record.environment.embedded {
         findings.push(against(
             Embedded,
             "The broker ran inside this process: it wrote nothing to disk, sent nothing over a network and shared the client's CPU.".to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         ));
     }
     findings.extend(topic_not_empty(evidence));
-    if evidence.debug_build {
+    if evidence.record.environment.debug_build {
         findings.push(note(
             DebugBuild,
             "brokermark was built without optimisation, so its own cost per message is many times higher than in a release build.".to_owned(),
@@ -39,7 +39,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 }
 
 fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
-    let messages = evidence.messages_before.filter(|messages| *messages > 0)?;
+    let messages = evidence.record.messages_before.filter(|messages| *messages > 0)?;
     Some(note(
         TopicNotEmpty,
         format!("The topics had been written to before: their end offsets added up to {}.", count(messages)),
@@ -49,7 +49,7 @@ fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
-    let counts = evidence.counts;
+    let counts = evidence.record.counts;
     if counts.balances() {
         return None;
     }
@@ -82,7 +82,7 @@ fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn status(evidence: &Evidence<'_>) -> Option<Finding> {
-    match evidence.status {
+    match evidence.record.status {
         Status::Completed => None,
         Status::Interrupted => Some(against(
             Interrupted,
@@ -100,36 +100,31 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
             Unfinished,
             format!(
                 "The trial had not ended when this was written: it is what had been measured after {}.",
-                duration(evidence.throughput.window_ns as f64)
+                duration(evidence.record.throughput.window_ns as f64)
             ),
             "Let the trial finish. After a kill, `brokermark run --resume` repeats it and continues.",
             &[],
         )),
         Status::Failed => Some(against(
             Failed,
-            format!("The trial failed: {}.", evidence.error.unwrap_or("no cause was recorded").trim_end_matches('.')),
+            format!("The trial failed: {}.", evidence.record.error.as_deref().unwrap_or("no cause was recorded").trim_end_matches('.')),
             "Remove the cause: `brokermark run --resume` then repeats this trial and continues.",
             &[],
         )),
     }
 }
 
-/// A record that was not made by brokermark may have counts that are too large for their sum.
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
 /// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
 fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
-    if evidence.status == Status::Running {
+    if evidence.record.status == Status::Running {
         // They are still on their way.
         return None;
     }
-    let counts = evidence.counts;
+    let counts = evidence.record.counts;
     // Acknowledged messages that were lost are a reason of their own, however few.
-    let failed = counts.failed.saturating_sub(evidence.aborted_on_purpose);
+    let failed = counts.failed.saturating_sub(evidence.record.aborted_on_purpose());
     let kinds = [("failed", failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
-    let messages = sum(kinds.iter().map(|(_, messages)| *messages));
+    let messages = saturating_sum(kinds.iter().map(|(_, messages)| *messages));
     if messages == 0 {
         return None;
     }
@@ -141,14 +136,17 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
         .filter(|(_, messages)| *messages > 0)
         .map(|(kind, messages)| format!("{} {kind}", count(*messages)))
         .collect();
+    let cause = last_condition(evidence);
+    let held_up = cause.map(|cause| format!(" What held them up: {}.", cause.told_in_full())).unwrap_or_default();
     let evidence = format!(
-        "{} of {} messages ({}) are in no percentile, where they would be the slowest: {}.",
+        "{} of {} messages ({}) are in no percentile, where they would be the slowest: {}.{held_up}",
         count(messages),
         count(all),
         percent(share),
         listed.join(", ")
     );
     let advice = match (failed > 0, counts.unresolved > 0, counts.unsent > 0) {
+        _ if cause.is_some() => "Remove what held them up: `conditions` has all of it, with the broker's own words.",
         (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
         (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker answers later.",
         (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
@@ -165,8 +163,13 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
+/// The condition that messages without an acknowledgement have met: one that lasted until the end, or else the longest.
+fn last_condition<'a>(evidence: &Evidence<'a>) -> Option<&'a Condition> {
+    evidence.record.conditions.iter().max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
+}
+
 fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
-    let latency = evidence.latency;
+    let latency = &evidence.record.latency;
     let all = [
         ("response", &latency.response),
         ("service", &latency.service),
@@ -182,7 +185,7 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let listed: Vec<String> = beyond.iter().map(|(name, values)| format!("{} of {name}", count(*values))).collect();
-    let total = sum(beyond.iter().map(|(_, values)| *values));
+    let total = saturating_sum(beyond.iter().map(|(_, values)| *values));
     Some(against(
         BeyondRange,
         format!(
@@ -195,9 +198,9 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
-    let retried = || evidence.receive_errors.iter().filter(|error| error.class != FailureClass::Crashed);
+    let retried = || evidence.record.receive_errors.iter().filter(|error| error.class != FailureClass::Crashed);
     let most = retried().next()?;
-    let errors = sum(retried().map(|error| error.count));
+    let errors = saturating_sum(retried().map(|error| error.count));
     Some(note(
         ReceiveErrors,
         format!(
@@ -212,7 +215,7 @@ fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
-    let crashed = evidence.receive_errors.iter().find(|error| error.class == FailureClass::Crashed)?;
+    let crashed = evidence.record.receive_errors.iter().find(|error| error.class == FailureClass::Crashed)?;
     Some(against(
         ConsumerCrashed,
         format!(
@@ -226,7 +229,7 @@ fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 pub(super) fn share_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let late = evidence.start.filter(|start| start.late_ns > limits::LATE_START_NS).map(|start| {
+    let late = evidence.record.start.as_ref().filter(|start| start.late_ns > limits::LATE_START_NS).map(|start| {
         let late = duration(start.late_ns as f64);
         note(
             LateStart,
@@ -235,7 +238,7 @@ pub(super) fn share_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
             &[("late_ns", start.late_ns as f64)],
         )
     });
-    let one_share = evidence.share.map(|share| {
+    let one_share = evidence.record.share.as_ref().map(|share| {
         note(
             OneShare,
             format!("This is share {} of {}: the figures are of its producers and consumers only.", share.number, share.count),

@@ -26,12 +26,12 @@ impl Found {
 
 /// What the load generator itself added to the latency that it reports, or to an outage.
 fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
-    let client = evidence.client;
-    let is_open = evidence.load_model == LoadModel::Open;
+    let client = &evidence.record.client;
+    let is_open = evidence.record.load_model == LoadModel::Open;
     let wake_up = client.wake_up_delay.or(client.timer_lateness).filter(|_| is_open).unwrap_or_default();
     let timers = client.timer_lateness.unwrap_or_default();
     let pauses = client.pauses.unwrap_or_default();
-    let reported_ns = evidence.headline().and_then(|latency| latency.p99_ns).unwrap_or(0);
+    let reported_ns = evidence.record.headline_latency().and_then(|latency| latency.p99_ns).unwrap_or(0);
     let late = is_much(wake_up.p99_ns, reported_ns);
     let paused = pauses.p99_ns > limits::MAX_PAUSE_P99_NS
         || pauses.p99_ns > limits::MIN_PAUSE_P99_NS && is_much(pauses.p99_ns, reported_ns);
@@ -46,13 +46,13 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
         let long = pauses.p99_ns > limits::MAX_PAUSE_P99_NS;
         found.add(format!("{text} {} late or later", duration(pauses.p99_ns as f64)), is_open || long);
     }
-    let pressure = evidence.host_load.and_then(|load| load.cpu_pressure_share);
+    let pressure = evidence.record.host_load.and_then(|load| load.cpu_pressure_share);
     if let Some(pressure) = pressure.filter(|_| paused) {
         found.add(format!("tasks waited for a core for {} of the time", percent(pressure)), false);
     }
     let delay_ns = late.then_some(wake_up.p99_ns).max(paused.then_some(pauses.p99_ns));
     let lead = delay_ns.map(|delay_ns| share_of_headline(evidence, delay_ns, reported_ns));
-    if !late && is_much(wake_up.p50_ns, evidence.headline().map_or(0, |latency| latency.p50_ns)) {
+    if !late && is_much(wake_up.p50_ns, evidence.record.headline_latency().map_or(0, |latency| latency.p50_ns)) {
         found.add(late_wake_ups("half of the messages", wake_up.p50_ns, timers.p50_ns), false);
     }
     beyond_p99(evidence, &mut found);
@@ -101,7 +101,7 @@ fn share_of_headline(evidence: &Evidence<'_>, delay_ns: u64, reported_ns: u64) -
     format!(
         "The tool's own delay is {} of the {} p99 it reports, {}",
         percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
-        evidence.load_model.headline(),
+        evidence.record.load_model.headline(),
         duration(reported_ns as f64)
     )
 }
@@ -109,7 +109,7 @@ fn share_of_headline(evidence: &Evidence<'_>, delay_ns: u64, reported_ns: u64) -
 /// The percentiles above p99 that the record states. Where answers came late while a thread of the client was not woken, that is known; else
 /// pauses as long as a good part of the latency are worth a note.
 fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
-    let Some(latency) = evidence.headline() else { return };
+    let Some(latency) = evidence.record.headline_latency() else { return };
     let beyond = || latency.high_percentiles().filter(|(quantile, _)| *quantile > 0.99);
     let tails = || beyond().filter_map(|(quantile, value_ns)| Some((quantile, value_ns, latency.tail(quantile)?)));
     if let Some((quantile, value_ns, tail)) = tails().find(|(_, _, tail)| tail.is_the_clients()) {
@@ -121,10 +121,10 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
             duration(value_ns as f64),
         );
         // `compare` and the page show p99.9; one pause of 20 ms may make a p99.99.
-        return found.add(part, evidence.load_model == LoadModel::Open && quantile <= 0.999);
+        return found.add(part, evidence.record.load_model == LoadModel::Open && quantile <= 0.999);
     }
     let Some((quantile, value_ns)) = beyond().last() else { return };
-    let pauses = evidence.client.pauses.unwrap_or_default();
+    let pauses = evidence.record.client.pauses.unwrap_or_default();
     let pause_ns = if quantile > 0.999 { pauses.p99_99_ns } else { pauses.p99_9_ns };
     if pause_ns > limits::MIN_PAUSE_P99_NS && is_much(pause_ns, value_ns) {
         let name = percentile(quantile);
@@ -133,7 +133,7 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
                 "the {name} of the pauses of a thread that only sleeps, {}, is {} of the reported {} {name}",
                 duration(pause_ns as f64),
                 percent((pause_ns as f64 / value_ns as f64).min(1.0)),
-                evidence.load_model.headline()
+                evidence.record.load_model.headline()
             ),
             false,
         );
@@ -147,7 +147,7 @@ fn percentile(quantile: f64) -> String {
 
 /// How long a thread of the client was not woken in outages: of those that would not be one without that, or else of the one with the longest pause.
 fn outages(evidence: &Evidence<'_>, found: &mut Found) {
-    let paused = || evidence.outages.iter().filter(|outage| outage.client_paused_ns > 0);
+    let paused = || evidence.record.outages.iter().filter(|outage| outage.client_paused_ns > 0);
     let longest =
         |outages: &mut dyn Iterator<Item = &'_ Outage>| outages.max_by_key(|outage| outage.client_paused_ns).copied();
     let own = paused().filter(|outage| outage.caused_by_client).count();
@@ -174,11 +174,14 @@ fn outages(evidence: &Evidence<'_>, found: &mut Found) {
 /// High percentiles that another run may not have, for they come from one event or a few. What the client itself made is said as that.
 fn few_events(evidence: &Evidence<'_>) -> Option<Finding> {
     // A window that is too short has few seconds anyhow.
-    if evidence.throughput.window_ns < limits::MIN_WINDOW_NS {
+    if evidence.record.throughput.window_ns < limits::MIN_WINDOW_NS {
         return None;
     }
-    let headline = evidence.load_model.headline().to_string();
-    let latencies = [(headline.as_str(), evidence.headline()), ("end-to-end", evidence.latency.end_to_end.as_ref())];
+    let headline = evidence.record.load_model.headline().to_string();
+    let latencies = [
+        (headline.as_str(), evidence.record.headline_latency()),
+        ("end-to-end", evidence.record.latency.end_to_end.as_ref()),
+    ];
     let found: Vec<(String, &Tail)> =
         latencies.into_iter().filter_map(|(name, latency)| tail_of_few_events(name, latency?)).collect();
     let (_, first) = found.first()?;

@@ -67,7 +67,7 @@ fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Gr
         rows.iter().copied().skip_while(|row| group_row(row, group).is_none_or(|of| of.consumed == 0)).collect();
     // A share does not know what others sent, but it sees how long its consumers' messages took.
     let lags: Option<Vec<i64>> = rows.iter().map(|row| lag(row, group)).collect();
-    let lags = lags.filter(|_| evidence.share.is_none());
+    let lags = lags.filter(|_| evidence.record.share.is_none());
     let medians: Vec<Option<f64>> =
         rows.iter().map(|row| group_row(row, group)?.end_to_end_p50_ns.map(|ns| ns as f64)).collect();
     let waits = lags.as_ref().map_or(medians.clone(), |lags| waits_of(evidence, &rows, lags));
@@ -105,7 +105,7 @@ fn waits_of(evidence: &Evidence<'_>, rows: &[&SeriesRow], lags: &[i64]) -> Vec<O
     let seconds: f64 = rows.iter().map(|row| row.seconds()).sum();
     let all = rows.iter().map(|row| row.acknowledged as f64).sum::<f64>() / seconds;
     let rate = |row: &SeriesRow| match row.acknowledged_per_second() {
-        own if own > 0.0 && evidence.period_ns.is_none() => own,
+        own if own > 0.0 && evidence.shape.period_ns.is_none() => own,
         _ => all,
     };
     let wait =
@@ -130,9 +130,9 @@ fn stretches(rows: &[&SeriesRow]) -> Vec<Range<usize>> {
 
 /// Messages that a group lacked when the wait for it ended. What is verified has an account of its own.
 fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
-    let has_ended = matches!(evidence.status, Status::Completed | Status::Interrupted | Status::Stalled);
-    let is_judged_elsewhere = evidence.verification.is_some() || evidence.pipeline.is_some();
-    if !has_ended || is_judged_elsewhere || evidence.share.is_some() {
+    let has_ended = matches!(evidence.record.status, Status::Completed | Status::Interrupted | Status::Stalled);
+    let is_judged_elsewhere = evidence.verification().is_some() || evidence.record.pipeline.is_some();
+    if !has_ended || is_judged_elsewhere || evidence.record.share.is_some() {
         return None;
     }
     let lacking = || {
@@ -140,7 +140,8 @@ fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
         last.filter_map(|of| Some((of.group, of.consumer_lag.filter(|lag| *lag > 0)? as u64)))
     };
     let groups = lacking().count();
-    let acknowledged = count(evidence.counts.acknowledged.saturating_add(evidence.counts.warm_up.acknowledged));
+    let acknowledged =
+        count(evidence.record.counts.acknowledged.saturating_add(evidence.record.counts.warm_up.acknowledged));
     let mut described: Vec<String> = lacking()
         .take(NAMED)
         .map(|(group, lag)| format!("group {group} lacks {} of {acknowledged} acknowledged messages", count(lag)))

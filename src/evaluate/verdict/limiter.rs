@@ -1,18 +1,19 @@
 //! What limited the throughput, as far as the evidence shows.
 //!
-//! The first limit that applies is reported, in this order: a schedule that was kept; a broker that refuses many requests
-//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a full queue, full connections or a full
-//! window; then answers that are late for another reason.
+//! The first limit that applies is reported, in this order: a schedule that was kept without a long stop; a broker that refuses many requests
+//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a condition that the client saw hold messages
+//! up; a full queue, full connections or a full window; a stop of the acknowledgements; then answers that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
-use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{BrokerUsage, LimitedBy, Limiter, Status};
+use crate::record::readable::{bytes, capital, count, duration, percent, rate};
+use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Status, saturating_sum};
+use crate::statistics::mean;
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
     let (limiter, mut sentence) = limit(evidence);
     // Where the client or the schedule is the limit, the broker is not.
     let is_of_interest = matches!(limiter, Limiter::Machine | Limiter::Broker | Limiter::Window | Limiter::Unknown);
-    let used = evidence.broker_usage.filter(|_| is_of_interest).and_then(BrokerUsage::cores);
+    let used = evidence.record.broker_usage.as_ref().filter(|_| is_of_interest).and_then(BrokerUsage::cores);
     if let Some(used) = used {
         sentence += &format!(" The broker's processes used {used}.");
     }
@@ -24,8 +25,8 @@ pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
 
 fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
     // Without producers, or when it fell behind them, the pipeline is what was measured.
-    let alone = evidence.pipeline.filter(|pipeline| {
-        evidence.status != Status::Failed
+    let alone = evidence.record.pipeline.as_ref().filter(|pipeline| {
+        evidence.record.status != Status::Failed
             && pipeline.consumed > 0
             && pipeline.consumer_kept_up.is_none_or(|kept_up| !kept_up.held)
     });
@@ -34,24 +35,73 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         let lead = stage.map(|stage| format!("The pipeline's stage `{stage}`. ")).unwrap_or_default();
         return (Limiter::Pipeline, lead + &pipeline.bottleneck.evidence);
     }
-    if evidence.status == Status::Failed || evidence.counts.acknowledged == 0 {
-        return (Limiter::Unknown, "No message was measured.".to_owned());
+    if evidence.record.status == Status::Failed || evidence.record.counts.acknowledged == 0 {
+        let unmeasured = (Limiter::Unknown, "No message was measured.".to_owned());
+        return held_up(evidence).filter(|_| evidence.record.status != Status::Failed).unwrap_or(unmeasured);
     }
     let missed = pace::rate_missed(evidence).is_some();
     let behind = is_behind(evidence);
-    if let (false, false, Some(target)) = (missed, behind, evidence.throughput.target_per_second) {
-        let sent = rate(evidence.throughput.sent_per_second);
+    let stopped = stopped(evidence);
+    if let (false, false, None, Some(target)) = (missed, behind, &stopped, evidence.record.throughput.target_per_second)
+    {
+        let sent = rate(evidence.record.throughput.sent_per_second);
         return (
             Limiter::Schedule,
             format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
-    cpu_or_quota(evidence).unwrap_or_else(|| queue_or_window(evidence, missed || behind))
+    if let (false, false, Some(stopped)) = (missed, behind, &stopped) {
+        return held_up(evidence).unwrap_or_else(|| stopped.clone());
+    }
+    let caused = cpu_or_quota(evidence).or_else(|| held_up(evidence));
+    caused.unwrap_or_else(|| match queue_or_window(evidence, missed || behind) {
+        (Limiter::Unknown, sentence) => stopped.unwrap_or((Limiter::Unknown, sentence)),
+        found => found,
+    })
+}
+
+/// The condition that held messages up for the largest part of the window, if that is a good part of it.
+fn held_up(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
+    let longest = evidence.record.conditions.iter().max_by_key(|condition| condition.in_window_ns)?;
+    let window_ns = evidence.record.throughput.window_ns;
+    if longest.in_window_ns == 0 || (longest.in_window_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
+        return None;
+    }
+    let Condition { in_window_ns, words, .. } = longest;
+    let words =
+        if words.is_empty() { String::new() } else { format!(" The broker said: {}.", words.trim_end_matches('.')) };
+    let sentence = format!(
+        "{}, for {} of the {} that were measured.{words}",
+        capital(&longest.told()),
+        duration(*in_window_ns as f64),
+        duration(window_ns as f64)
+    );
+    Some((Limiter::Broker, sentence))
+}
+
+/// That nothing was acknowledged for a good part of the window, although messages were due: a rate that is caught up with afterwards was not
+/// held. What the load generator's own pauses explain is left out.
+fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
+    let outages = || evidence.record.outages.iter().filter(|outage| !outage.caused_by_client);
+    let stopped_ns =
+        saturating_sum(outages().map(|outage| outage.longest_gap_ns.saturating_sub(outage.client_paused_ns)));
+    let window_ns = evidence.record.throughput.window_ns;
+    if stopped_ns == 0 || (stopped_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
+        return None;
+    }
+    let first_ns = outages().map(|outage| outage.begin_ns).min().unwrap_or(0);
+    let sentence = format!(
+        "No message was acknowledged for {} of the {} that were measured, first at {}, although messages were due: the broker stopped, or could not be reached. The client reported no cause.",
+        duration(stopped_ns as f64),
+        duration(window_ns as f64),
+        duration(first_ns as f64)
+    );
+    Some((Limiter::Broker, sentence))
 }
 
 /// Whether answers did not come inside the window at the rate of the schedule.
 fn is_behind(evidence: &Evidence<'_>) -> bool {
-    let throughput = evidence.throughput;
+    let throughput = &evidence.record.throughput;
     let wanted = throughput.target_per_second.map(|target| target * limits::MIN_ANSWERED_SHARE);
     wanted.is_some_and(|wanted| throughput.messages_per_second < wanted)
 }
@@ -74,7 +124,7 @@ fn cpu_or_quota(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
 fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     let others =
         resources::cores_of_others(evidence).map(|cores| format!(" and other programs {cores:.2} of the machine's"));
-    let idle = format!("the client used {}{}", evidence.client.cores(), others.unwrap_or_default());
+    let idle = format!("the client used {}{}", evidence.record.client.cores(), others.unwrap_or_default());
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
         let sentence = format!(
@@ -83,7 +133,9 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         );
         return (Limiter::Broker, sentence);
     }
-    if let Some(full) = evidence.client.connections_full_share.filter(|full| *full >= limits::FULL_CONNECTIONS_SHARE) {
+    if let Some(full) =
+        evidence.record.client.connections_full_share.filter(|full| *full >= limits::FULL_CONNECTIONS_SHARE)
+    {
         let sentence = format!(
             "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections`, of which each needs a producer, or a larger `max_in_flight` may carry more.",
             percent(full)
@@ -93,11 +145,11 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     if let Some(in_flight) =
         InFlight::from_evidence(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE)
     {
-        let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
+        let service = evidence.record.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
             "On average, {} of the {} messages that may be in flight were in flight ({}; {}), and half of the answers took {} or longer, while {idle}",
             count(in_flight.messages.round() as u64),
-            count(evidence.window),
+            count(evidence.shape.window),
             percent(in_flight.share),
             in_flight.sources,
             duration(service as f64),
@@ -112,10 +164,10 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     if pace::rate_missed(evidence).is_none() && is_behind(evidence) {
         return (Limiter::Broker, answers_are_behind(evidence, &idle));
     }
-    let late = match evidence.throughput.target_per_second {
+    let late = match evidence.record.throughput.target_per_second {
         Some(target)
             if pace::rate_missed(evidence).is_some()
-                && evidence.throughput.sent_per_second >= target * limits::MIN_RATE_SHARE =>
+                && evidence.record.throughput.sent_per_second >= target * limits::MIN_RATE_SHARE =>
         {
             " The wanted rate was sent, but not in time.".to_owned()
         }
@@ -126,7 +178,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
 
 /// Of messages that were sent in time by a client with CPU left: their answers are what was late.
 fn answers_are_behind(evidence: &Evidence<'_>, idle: &str) -> String {
-    let throughput = evidence.throughput;
+    let throughput = &evidence.record.throughput;
     format!(
         "{}/s were sent in time, and {}/s were answered inside the window, while {idle} and neither its window nor its queue was full: answers take long, or the broker falls behind.",
         rate(throughput.sent_per_second),
@@ -136,7 +188,7 @@ fn answers_are_behind(evidence: &Evidence<'_>, idle: &str) -> String {
 
 /// The share of requests that a quota refused and the sentence on it; `None` where few were refused.
 fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
-    let wire = evidence.wire.filter(|wire| wire.requests > 0)?;
+    let wire = evidence.record.wire.filter(|wire| wire.requests > 0)?;
     let share = wire.quota_refusals as f64 / wire.requests as f64;
     (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
         let sentence = format!(
@@ -153,7 +205,7 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
 
 /// The sentence on consumers that a quota delays, beside whatever limits the throughput; `None` where few fetches were delayed.
 fn throttled_fetches(evidence: &Evidence<'_>) -> Option<String> {
-    let wire = evidence.wire.filter(|wire| wire.fetches > 0)?;
+    let wire = evidence.record.wire.filter(|wire| wire.fetches > 0)?;
     let share = wire.throttled_fetches as f64 / wire.fetches as f64;
     (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
         format!(
@@ -167,8 +219,8 @@ fn throttled_fetches(evidence: &Evidence<'_>) -> Option<String> {
 
 /// Share of their time that producers waited for the full queue of the client.
 fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
-    let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
-    if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
+    let all = evidence.record.throughput.window_ns as f64 * evidence.shape.producers as f64;
+    if all > 0.0 { (evidence.record.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
 }
 
 /// Messages in flight on average.
@@ -185,14 +237,14 @@ impl InFlight {
     /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
     /// acknowledged too, so they are believed where such are many.
     fn from_evidence(evidence: &Evidence<'_>) -> Option<Self> {
-        if evidence.window == 0 {
+        if evidence.shape.window == 0 {
             return None;
         }
         let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
-        let counted = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
-        let service = evidence.latency.service.as_ref();
-        let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
-        let counts = evidence.counts;
+        let counted = (!seconds.is_empty()).then(|| mean(&seconds));
+        let service = evidence.record.latency.service.as_ref();
+        let by_law = service.map(|service| evidence.record.throughput.in_flight(service.mean_ns));
+        let counts = evidence.record.counts;
         let missing = counts.without_acknowledgement() as f64
             > limits::MAX_MISSING_SHARE * counts.acknowledged.saturating_add(counts.without_acknowledgement()) as f64;
         let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
@@ -201,7 +253,7 @@ impl InFlight {
             |messages: Option<f64>| messages.map_or("unknown".to_owned(), |messages| count(messages.round() as u64));
         Some(InFlight {
             messages,
-            share: messages / evidence.window as f64,
+            share: messages / evidence.shape.window as f64,
             sources: format!("{} by Little's law, {} at the rows' ends", shown(by_law), shown(counted)),
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{Evidence, Finding, against, limits, note, steadiness, warm_up};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration, duration_at_least, percent, rate};
+use crate::record::readable::{capital, count, duration, duration_at_least, percent, rate};
 use crate::record::{Latency, LimitedBy, Limiter, Reason};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -12,10 +12,11 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
     // Without producers, the pipeline is what is measured.
-    let (duration_ns, messages, what) = match evidence.pipeline.filter(|_| evidence.counts.attempted == 0) {
-        Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
-        None => (evidence.throughput.window_ns, evidence.counts.acknowledged, "acknowledged"),
-    };
+    let (duration_ns, messages, what) =
+        match evidence.record.pipeline.as_ref().filter(|_| evidence.record.counts.attempted == 0) {
+            Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
+            None => (evidence.record.throughput.window_ns, evidence.record.counts.acknowledged, "acknowledged"),
+        };
     let advice = match (duration_ns < limits::MIN_WINDOW_NS, messages < limits::MIN_MESSAGES) {
         (false, false) => return None,
         (true, _) => {
@@ -42,13 +43,13 @@ fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Three things miss it: messages that were due and never sent, messages that left late, and fewer messages sent inside the
 /// window than were due in it. The last leaves out what may be under way at the window's end without being late.
 pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
-    let target = evidence.throughput.target_per_second?;
-    let sent = evidence.throughput.sent_per_second;
-    let unsent = evidence.counts.unsent;
-    let due = evidence.counts.attempted.saturating_add(unsent);
+    let target = evidence.record.throughput.target_per_second?;
+    let sent = evidence.record.throughput.sent_per_second;
+    let unsent = evidence.record.counts.unsent;
+    let due = evidence.record.counts.attempted.saturating_add(unsent);
     let unsent_share = if due > 0 { unsent as f64 / due as f64 } else { 0.0 };
-    let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
-    let seconds = evidence.throughput.window_ns as f64 / 1e9;
+    let delay_ns = evidence.record.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
+    let seconds = evidence.record.throughput.window_ns as f64 / 1e9;
     let not_late = target * limits::MAX_SCHEDULE_DELAY_P99_NS as f64 / 1e9;
     let short = sent * seconds + not_late < limits::MIN_RATE_SHARE * target * seconds;
     let mut found = Vec::new();
@@ -77,7 +78,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     Some(against(
         RateMissed,
-        sentence(&found),
+        capital(&found.join("; ")) + ".",
         "Response times are correct for the messages that were sent, but grow with the length of the run: lower the rate, raise `producers.in_flight`, or remove what `limited_by` names.",
         &[
             ("target_per_second", target),
@@ -107,7 +108,7 @@ fn p99_of_all(latency: &Latency) -> u64 {
 /// compiled when it is first used. The first row of the series counts as the tail if its 99th percentile is the highest of all
 /// rows, and not by chance.
 fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
-    if evidence.period_ns.is_some() || evidence.counts.warm_up.attempted > 0 {
+    if evidence.shape.period_ns.is_some() || evidence.record.counts.warm_up.attempted > 0 {
         return None;
     }
     let begin = evidence.measured_rows().next()?;
@@ -138,14 +139,14 @@ fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
 /// The rate inside the window and the rate of all that was measured part where a few messages are answered long after the
 /// load has ended.
 fn rates_differ(evidence: &Evidence<'_>) -> Option<Finding> {
-    let inside = evidence.throughput.messages_per_second;
-    let whole = evidence.throughput.until_last_acknowledgement?;
+    let inside = evidence.record.throughput.messages_per_second;
+    let whole = evidence.record.throughput.until_last_acknowledgement?;
     let larger = inside.max(whole.messages_per_second);
     let difference = (inside - whole.messages_per_second).abs();
     if larger == 0.0 || difference / larger <= limits::MAX_RATE_DIFFERENCE {
         return None;
     }
-    let (of_warm_up, advice) = match evidence.throughput.warm_up_messages {
+    let (of_warm_up, advice) = match evidence.record.throughput.warm_up_messages {
         // The answers to a backlog of the warm-up are more than the window's own.
         messages if inside > whole.messages_per_second && messages > 0 => (
             format!(" Of those inside the window, {} were due in the warm-up and answered late.", count(messages)),
@@ -161,7 +162,7 @@ fn rates_differ(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "{} messages/s were acknowledged inside the window of {}; all of the measured messages took {}, which is {}/s.{of_warm_up}",
             rate(inside),
-            duration(evidence.throughput.window_ns as f64),
+            duration(evidence.record.throughput.window_ns as f64),
             duration(whole.duration_ns as f64),
             rate(whole.messages_per_second)
         ),
@@ -170,18 +171,9 @@ fn rates_differ(evidence: &Evidence<'_>) -> Option<Finding> {
             ("messages_per_second", inside),
             ("messages_per_second_until_last_acknowledgement", whole.messages_per_second),
             ("duration_until_last_acknowledgement_ns", whole.duration_ns as f64),
-            ("warm_up_messages", evidence.throughput.warm_up_messages as f64),
+            ("warm_up_messages", evidence.record.throughput.warm_up_messages as f64),
         ],
     ))
-}
-
-/// Findings as one sentence.
-fn sentence(found: &[String]) -> String {
-    let mut text = found.join("; ");
-    if let Some(first) = text.get(..1).map(str::to_uppercase) {
-        text.replace_range(..1, &first);
-    }
-    text + "."
 }
 
 #[cfg(test)]

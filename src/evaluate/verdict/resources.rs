@@ -12,7 +12,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// The client used up what CPU it could have: all of it, or one thread or task all of a core, or so much of a full machine that
 /// its own timers came late. A full queue does not count: the broker fills it by taking no messages.
 fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
-    let client = evidence.client;
+    let client = &evidence.record.client;
     let available = client.cores_available;
     // A polling thread could have worked instead.
     let worked = client.cores_used - client.cores_polling();
@@ -64,7 +64,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
 /// machine, or if the whole client worked for less than a core.
 fn full_task(evidence: &Evidence<'_>, worked: f64) -> Option<f64> {
     let can_tell = !machine_is_full(evidence) && worked >= limits::FULL_THREAD_CORES;
-    evidence.client.busiest_task_cores.filter(|cores| can_tell && *cores >= limits::FULL_THREAD_CORES)
+    evidence.record.client.busiest_task_cores.filter(|cores| can_tell && *cores >= limits::FULL_THREAD_CORES)
 }
 
 /// The evidence of [`client_bound`], if the client was the limit.
@@ -75,7 +75,7 @@ pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
 /// Time that was withheld from this process or from the whole machine, as the system counts it. Every latency contains
 /// it, and it cannot be separated from the broker's time.
 fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
-    let load = evidence.host_load?;
+    let load = evidence.record.host_load?;
     let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
     let causes = [
         (load.steal > limits::MAX_STEAL_SHARE)
@@ -99,7 +99,7 @@ fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// What else ran or waited on the machine: the client's figures are right, but others had a part in them.
 fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
-    let load = evidence.host_load?;
+    let load = evidence.record.host_load?;
     let waiting = load.io_pressure_share.unwrap_or(0.0);
     let mut found = Vec::new();
     if machine_is_full(evidence) && client_share_of_busy(evidence) <= 0.5 {
@@ -125,9 +125,11 @@ fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Hardware threads that share a physical core do less than cores of their own, so that a machine with half of its threads idle may have
 /// little left.
 fn shared_cores(evidence: &Evidence<'_>) -> Option<Finding> {
-    let load = evidence.host_load?;
-    let physical = evidence.physical_cores.filter(|physical| *physical < evidence.machine_cores)? as f64;
-    let busy = (load.system_cpu_busy + load.steal) * evidence.machine_cores as f64;
+    let load = evidence.record.host_load?;
+    let physical =
+        evidence.record.environment.physical_cores.filter(|physical| *physical < evidence.record.environment.cores)?
+            as f64;
+    let busy = (load.system_cpu_busy + load.steal) * evidence.record.environment.cores as f64;
     if machine_is_full(evidence) || busy < limits::FULL_MACHINE_SHARE * physical {
         return None;
     }
@@ -135,7 +137,7 @@ fn shared_cores(evidence: &Evidence<'_>) -> Option<Finding> {
         SharedCores,
         format!(
             "{busy:.1} of {} hardware threads were busy, and they share {physical} physical cores: what is idle is worth less than it seems.",
-            evidence.machine_cores
+            evidence.record.environment.cores
         ),
         "A second thread on a physical core adds a part of what the first one does: take the machine for nearly full, or run client and broker on cores of their own.",
         &[("busy_hardware_threads", busy), ("physical_cores", physical)],
@@ -144,16 +146,17 @@ fn shared_cores(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// Cores that processes other than the client kept busy.
 pub(super) fn cores_of_others(evidence: &Evidence<'_>) -> Option<f64> {
-    let busy = evidence.host_load?.system_cpu_busy * evidence.machine_cores as f64;
-    Some((busy - evidence.client.cores_used).max(0.0))
+    let busy = evidence.record.host_load?.system_cpu_busy * evidence.record.environment.cores as f64;
+    Some((busy - evidence.record.client.cores_used).max(0.0))
 }
 
 /// Where the scenario watches the broker's processes, and some of them told nothing or not always.
 fn broker_unwatched(evidence: &Evidence<'_>) -> Option<Finding> {
-    let failed = || evidence.broker_usage.iter().flat_map(|usage| &usage.sources).filter(|source| source.failures > 0);
+    let failed =
+        || evidence.record.broker_usage.iter().flat_map(|usage| &usage.sources).filter(|source| source.failures > 0);
     let first = failed().next()?;
     let reason = first.first_failure.as_deref().unwrap_or("unknown");
-    let failures: u64 = failed().map(|source| source.failures).sum();
+    let failures = crate::record::saturating_sum(failed().map(|source| source.failures));
     Some(note(
         BrokerUnwatched,
         format!("What {} used was not read {failures} times, first because: {reason}.", first.name),
@@ -164,7 +167,7 @@ fn broker_unwatched(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// How the cores of a machine were used that had none left; `None` where some were idle.
 pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
-    let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
+    let load = evidence.record.host_load.filter(|_| machine_is_full(evidence))?;
     let withheld = if load.steal > 0.0 {
         format!(" and {} withheld by the hypervisor", percent(load.steal))
     } else {
@@ -175,21 +178,21 @@ pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
         "The machine's cores were {} busy{withheld}: {} of the busy time was the client's ({}), {} other processes'. A broker on this machine is among those and has the same cores: run it on another machine to see what it can carry.",
         percent(load.system_cpu_busy),
         percent(client_share),
-        evidence.client.cores(),
+        evidence.record.client.cores(),
         percent(1.0 - client_share),
     ))
 }
 
 /// Withheld time counts as the machine's: the cores were wanted.
 fn machine_is_full(evidence: &Evidence<'_>) -> bool {
-    evidence.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
+    evidence.record.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
 }
 
 /// The client's part of all CPU time spent.
 fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
-    let Some(load) = evidence.host_load else { return 0.0 };
-    let busy_cores = load.system_cpu_busy * evidence.machine_cores as f64;
-    if busy_cores > 0.0 { (evidence.client.cores_used / busy_cores).min(1.0) } else { 0.0 }
+    let Some(load) = evidence.record.host_load else { return 0.0 };
+    let busy_cores = load.system_cpu_busy * evidence.record.environment.cores as f64;
+    if busy_cores > 0.0 { (evidence.record.client.cores_used / busy_cores).min(1.0) } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ use super::{Evidence, Finding, against, limits};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{SLEEPER, count, duration, percent, rate};
 use crate::record::{LoadModel, SeriesRow};
+use crate::statistics;
 
 pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
     let rows: Vec<&SeriesRow> = evidence.measured_rows().collect();
-    let bins = bins(&rows, evidence.period_ns);
+    let bins = bins(&rows, evidence.shape.period_ns);
     let mut found = Vec::new();
     let mut figures = vec![("bins", bins.len() as f64)];
     if bins.len() >= limits::MIN_BINS_FOR_STEADINESS {
         throughput(&bins, &mut found, &mut figures);
     }
-    if evidence.load_model == LoadModel::Open {
+    if evidence.record.load_model == LoadModel::Open {
         for (name, percentile, largest) in [
             ("median", median_of as fn(&SeriesRow) -> Option<u64>, limits::MAX_LATENCY_DRIFT),
             ("99th percentile", |row| row.p99_ns, limits::MAX_TAIL_DRIFT),
@@ -148,10 +149,10 @@ fn drift(
 /// Whether the broker stood still for a good part of the window: then all that was due meanwhile waited, the first for as long as
 /// it lasted and half of it for half as long. A single late message does not look like that.
 fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -> Option<String> {
-    let target = evidence.throughput.target_per_second?;
-    let response = evidence.latency.response.as_ref()?;
+    let target = evidence.record.throughput.target_per_second?;
+    let response = evidence.record.latency.response.as_ref()?;
     let longest_ns = response.max_ns as f64;
-    if longest_ns <= limits::MAX_STANDSTILL_SHARE * evidence.throughput.window_ns as f64 {
+    if longest_ns <= limits::MAX_STANDSTILL_SHARE * evidence.record.throughput.window_ns as f64 {
         return None;
     }
     let histogram = response.decode_histogram().ok()?;
@@ -162,7 +163,7 @@ fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -
     }
     figures.push(("standstill_ns", longest_ns));
     // When it was is known where no other gap is as long.
-    let mut gaps = evidence.outages.iter().filter(|outage| outage.longest_gap_ns as f64 >= longest_ns / 2.0);
+    let mut gaps = evidence.record.outages.iter().filter(|outage| outage.longest_gap_ns as f64 >= longest_ns / 2.0);
     let paused_ns = match (gaps.next(), gaps.next()) {
         (Some(gap), None) => gap.client_paused_ns as f64,
         _ => 0.0,
@@ -190,16 +191,15 @@ struct Steadiness {
 
 impl Steadiness {
     fn new(relative: &[f64]) -> Self {
-        let mean_of = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let mean = mean_of(relative);
+        let mean = statistics::mean(relative);
         let squares: f64 = relative.iter().map(|value| (value - mean).powi(2)).sum();
         let deviation = (squares / (relative.len() - 1) as f64).sqrt();
         // Of an odd number of bins, the middle one is in neither half.
         let half = relative.len() / 2;
         Steadiness {
             variation: if mean > 0.0 { deviation / mean } else { 0.0 },
-            first_half: mean_of(&relative[..half]),
-            second_half: mean_of(&relative[relative.len() - half..]),
+            first_half: statistics::mean(&relative[..half]),
+            second_half: statistics::mean(&relative[relative.len() - half..]),
         }
     }
 

@@ -60,7 +60,7 @@ impl Segment {
     /// Of many figures, neighbours are taken together.
     fn new(values: &[f64]) -> Option<Self> {
         let together = values.chunks(values.len().div_ceil(MAX_FIGURES).max(1));
-        let values: Vec<f64> = together.map(|few| few.iter().sum::<f64>() / few.len() as f64).collect();
+        let values: Vec<f64> = together.map(statistics::mean).collect();
         let median = statistics::median(&values).filter(|median| *median > 0.0)?;
         let n = values.len() as f64;
         let pairs = || (0..values.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
@@ -75,7 +75,7 @@ impl Segment {
             })
             .sum();
         let rest: Vec<f64> = values.iter().enumerate().map(|(index, value)| value - slope * index as f64).collect();
-        let mean = rest.iter().sum::<f64>() / n;
+        let mean = statistics::mean(&rest);
         let rest: Vec<f64> = rest.iter().map(|value| (value - mean) / median).collect();
         Some(Segment {
             median,

@@ -3,11 +3,11 @@
 
 use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration, percent};
-use crate::record::{GroupVerification, Pipeline, ReadBack, Verification};
+use crate::record::readable::{capital, count, duration, percent};
+use crate::record::{GroupVerification, Pipeline, ReadBack, Verification, saturating_sum};
 
 pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> Vec<Finding> {
-    let acknowledged = evidence.counts.acknowledged.saturating_add(evidence.counts.warm_up.acknowledged);
+    let acknowledged = evidence.record.counts.acknowledged.saturating_add(evidence.record.counts.warm_up.acknowledged);
     let findings = [
         losses(verification, acknowledged),
         unread(verification, acknowledged),
@@ -19,7 +19,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
     findings.into_iter().flatten().collect()
 }
 
-/// Describes the groups that `concerns` chooses by `each`, the first few in full.
+/// A sentence on the groups that `concerns` chooses: each by `each`, the first few in full.
 fn describe_groups(
     verification: &Verification,
     concerns: impl Fn(&GroupVerification) -> bool,
@@ -34,13 +34,7 @@ fn describe_groups(
     if concerned.len() > NAMED {
         described.push(format!("and so on in {} more groups", concerned.len() - NAMED));
     }
-    Some(described.join("; "))
-}
-
-/// Capitalises a sentence that begins with a group.
-fn sentence(text: String) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).chain(['.']).collect()).unwrap_or_default()
+    Some(capital(&described.join("; ")) + ".")
 }
 
 fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
@@ -58,7 +52,7 @@ fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     })?;
     Some(against(
         Losses,
-        sentence(described),
+        described,
         "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, retention and idempotence.",
         &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
     ))
@@ -79,7 +73,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     )?;
     Some(against(
         Unread,
-        sentence(described),
+        described,
         "The consumers were too slow, or found their partitions late, or were cut off; this does not show whether the broker kept the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
         &[("unread", verification.unread as f64), ("acknowledged", acknowledged as f64)],
     ))
@@ -102,7 +96,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
     let longest = verification.groups.iter().filter_map(late).max().unwrap_or(0);
     Some(note(
         ConsumersBehind,
-        sentence(described),
+        described,
         "The consumers did not keep up with the producers, so end-to-end latency grew as long as the load lasted: add members, or lower the load.",
         &[("catch_up_ns", longest as f64)],
     ))
@@ -120,7 +114,7 @@ fn stored(verification: &Verification) -> Option<Finding> {
     )?;
     Some(note(
         NotAcknowledgedButStored,
-        sentence(described),
+        described,
         "A failure does not mean that the broker has not stored the message: a producer that sends it again makes a duplicate, unless it is idempotent.",
         &[("not_acknowledged_but_stored", stored as f64)],
     ))
@@ -163,7 +157,7 @@ fn incomplete(verification: &Verification) -> Option<Finding> {
 }
 
 pub(super) fn pipeline_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let Some(pipeline) = evidence.pipeline else { return Vec::new() };
+    let Some(pipeline) = &evidence.record.pipeline else { return Vec::new() };
     [not_written(pipeline), written_twice(pipeline), sink_errors(pipeline), unparsable(pipeline), fell_behind(pipeline)]
         .into_iter()
         .flatten()
@@ -197,7 +191,7 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     if found.is_empty() {
         return None;
     }
-    let sum = |figure: fn(&crate::record::SinkRecord) -> u64| pipeline.sinks.iter().map(figure).sum::<u64>() as f64;
+    let sum = |figure: fn(&crate::record::SinkRecord) -> u64| saturating_sum(pipeline.sinks.iter().map(figure)) as f64;
     Some(against(
         NotReconciled,
         format!("Not every row is in every database exactly once: {}.", found.join("; ")),
@@ -207,8 +201,8 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
 }
 
 fn written_twice(pipeline: &Pipeline) -> Option<Finding> {
-    let duplicates: u64 = pipeline.sinks.iter().map(|sink| sink.duplicates).sum();
-    let repeated: u64 = pipeline.sinks.iter().map(|sink| sink.repeated).sum();
+    let duplicates = saturating_sum(pipeline.sinks.iter().map(|sink| sink.duplicates));
+    let repeated = saturating_sum(pipeline.sinks.iter().map(|sink| sink.repeated));
     let all = duplicates.max(repeated);
     (all > 0).then(|| {
         note(
@@ -223,7 +217,7 @@ fn written_twice(pipeline: &Pipeline) -> Option<Finding> {
 fn sink_errors(pipeline: &Pipeline) -> Option<Finding> {
     let errors = || pipeline.sinks.iter().flat_map(|sink| sink.errors.iter().map(move |error| (&sink.name, error)));
     let (name, most) = errors().max_by_key(|(_, error)| error.count)?;
-    let all: u64 = errors().map(|(_, error)| error.count).sum();
+    let all = saturating_sum(errors().map(|(_, error)| error.count));
     Some(note(
         SinkErrors,
         format!(

@@ -5,7 +5,7 @@ use super::{Evidence, Finding, limits, note};
 use crate::record::ReasonKind::WarmUpTooShort;
 use crate::record::readable::{duration, rate};
 use crate::record::{LoadModel, SeriesRow};
-use crate::statistics::steady_from;
+use crate::statistics::{mean, steady_from};
 
 /// A figure of each second, and by how much its begin may differ from the rest.
 struct SteadySeries {
@@ -40,8 +40,9 @@ const SERIES: [SteadySeries; 3] = [
 /// changes its rate or has bursts is not judged here.
 pub(super) fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
     let rows: Vec<&SeriesRow> = evidence.measured_rows().collect();
-    let one_rate = evidence.load_model == LoadModel::Closed || rows.windows(2).all(|pair| same_rate(pair[0], pair[1]));
-    if evidence.period_ns.is_some() || !one_rate {
+    let one_rate =
+        evidence.record.load_model == LoadModel::Closed || rows.windows(2).all(|pair| same_rate(pair[0], pair[1]));
+    if evidence.shape.period_ns.is_some() || !one_rate {
         return None;
     }
     let begins: Vec<Begin> = SERIES.iter().filter_map(|series| begin(series, &rows)).collect();
@@ -69,7 +70,6 @@ fn begin(series: &SteadySeries, rows: &[&SeriesRow]) -> Option<Begin> {
     let figures: Option<Vec<f64>> = rows.iter().map(|row| (series.of)(row)).collect();
     let figures = figures?;
     let cut = steady_from(&figures).filter(|cut| *cut > 0)?;
-    let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
     let (before, after) = (mean(&figures[..cut]), mean(&figures[cut..]));
     if (before - after).abs() <= series.largest * after {
         return None;

@@ -24,10 +24,10 @@ const LONG: Duration = Duration::from_micros(10);
 const MIN_TIMED: u64 = 30;
 
 /// What a task is, and its number among those that are alive.
-type Place = (&'static str, usize);
+type TaskPlace = (&'static str, usize);
 
 /// All that were ever watched. A task has the place of an earlier one that has ended, so they do not grow.
-static TASKS: Mutex<BTreeMap<Place, Arc<Spent>>> = Mutex::new(BTreeMap::new());
+static TASKS: Mutex<BTreeMap<TaskPlace, Arc<Spent>>> = Mutex::new(BTreeMap::new());
 
 /// What the polls of a task came to.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Choice {
 
 /// How long each task was busy until now, and how many of its polls were timed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TaskTimes(BTreeMap<Place, (Duration, u64)>);
+pub(super) struct TaskTimes(BTreeMap<TaskPlace, (Duration, u64)>);
 
 /// The task that was busy for the longest.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,7 +108,7 @@ impl TaskTimes {
 
     /// The task that was busy for the longest since `begin`, of those with enough timed polls.
     pub fn busiest_since(&self, begin: &TaskTimes, elapsed: Duration) -> Option<BusiestTask> {
-        let since = |(place, (busy, timed)): (&Place, &(Duration, u64))| {
+        let since = |(place, (busy, timed)): (&TaskPlace, &(Duration, u64))| {
             let (busy_before, timed_before) = begin.0.get(place).copied().unwrap_or_default();
             (timed - timed_before >= MIN_TIMED).then(|| (busy.saturating_sub(busy_before), *place))
         };

@@ -176,7 +176,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why a sink cannot be written to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SinkRefusal {
     #[error("cannot be written to: {}", .0.message.trim_end_matches('.'))]
     Unwritable(SinkError),
     #[error("cannot be written to: no answer within {PATIENCE:?}")]
@@ -193,7 +193,7 @@ pub struct ExaminedSink {
     /// Its kind and address.
     pub place: String,
     /// The settings that decide what its acknowledgements mean, or why nothing can be written.
-    pub found: Result<BTreeMap<String, String>, Refusal>,
+    pub found: Result<BTreeMap<String, String>, SinkRefusal>,
 }
 
 /// Examines every sink of a pipeline that reads `topic`. No row is written.
@@ -219,7 +219,7 @@ pub async fn examine(config: &scenario::Pipeline, topic: &str) -> Result<Vec<Exa
 
 /// Proves that the sink can be written to, and, with `removes`, that it holds nothing where its rows will be removed. The connection
 /// is returned.
-pub(super) async fn prove(database: &dyn Database, removes: bool) -> Result<Box<dyn Sink>, Refusal> {
+pub(super) async fn prove(database: &dyn Database, removes: bool) -> Result<Box<dyn Sink>, SinkRefusal> {
     let proof = async {
         let mut sink = database.connection();
         sink.connect().await?;
@@ -229,8 +229,8 @@ pub(super) async fn prove(database: &dyn Database, removes: bool) -> Result<Box<
     };
     match timeout(PATIENCE, proof).await {
         Ok(Ok((sink, true))) => Ok(sink),
-        Ok(Ok((_, false))) => Err(Refusal::HoldsRows),
-        Ok(Err(error)) => Err(Refusal::Unwritable(error)),
-        Err(_) => Err(Refusal::Silent),
+        Ok(Ok((_, false))) => Err(SinkRefusal::HoldsRows),
+        Ok(Err(error)) => Err(SinkRefusal::Unwritable(error)),
+        Err(_) => Err(SinkRefusal::Silent),
     }
 }

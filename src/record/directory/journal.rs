@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Appender, CHECKPOINT_FILE, DirectoryError, HLOG_FILE, synchronise_directory};
+use super::{Appender, CHECKPOINT_FILE, DirectoryError, HLOG_FILE, replace, synchronise_directory};
 use crate::record::hlog::{self, HlogLines};
 use crate::record::{Record, SeriesRow};
 
@@ -136,7 +136,9 @@ impl Writer {
                     self.keep(written);
                 }
                 Entry::Checkpoint(record) => {
-                    let written = write_checkpoint(&self.directory, &record);
+                    let [path, unfinished] =
+                        [CHECKPOINT_FILE, UNFINISHED_CHECKPOINT].map(|name| self.directory.join(name));
+                    let written = replace(&path, &unfinished, record.as_bytes());
                     self.keep(written);
                 }
                 Entry::Settle(reply) => {
@@ -185,22 +187,6 @@ impl Writer {
         let series = self.series.synchronise();
         series.and(self.hlog.as_mut().map_or(Ok(()), Appender::synchronise))
     }
-}
-
-/// Replaces the checkpoint as a whole: whatever happens, one of the two is there.
-fn write_checkpoint(directory: &Path, record: &str) -> Result<(), DirectoryError> {
-    let unfinished = directory.join(UNFINISHED_CHECKPOINT);
-    let write = || {
-        let mut file = fs::File::create(&unfinished)?;
-        std::io::Write::write_all(&mut file, record.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&unfinished, directory.join(CHECKPOINT_FILE))
-    };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&unfinished);
-        DirectoryError::io("write", &unfinished, error)
-    })?;
-    synchronise_directory(directory)
 }
 
 /// Removes the checkpoint of a trial whose record is there.

@@ -22,9 +22,9 @@ pub use read::{
     read_series, run_ids,
 };
 pub use resume::{CompletedTrial, InputFile, Resumed};
-pub use runs::{begun_at, newest_run, probe, runs_at, runs_by_age};
+pub use runs::{begun_at, directory_of, newest_run, probe, run_name, runs_at, runs_by_age};
 
-use super::{Record, SearchRecord};
+use super::{HlogLines, Record, SearchRecord, SeriesRow};
 use crate::measure::MessageSets;
 
 /// The scenario as run.
@@ -138,6 +138,25 @@ impl RunDirectory {
         settled.and(journal::remove_checkpoint(&self.path))
     }
 
+    /// Keeps a record that was put together from those of shares, with all that belongs to it. `shares`: their records, a line each.
+    ///
+    /// # Errors
+    /// When they cannot be brought to disk.
+    pub fn append_merged(
+        &mut self,
+        record: &Record,
+        series: &[SeriesRow],
+        interval_log: &str,
+        shares: &str,
+    ) -> Result<(), DirectoryError> {
+        self.append_to(SHARES_FILE, shares.as_bytes())?;
+        self.append_to(HLOG_FILE, interval_log.as_bytes())?;
+        for row in series {
+            self.journal.second(row, HlogLines::default());
+        }
+        self.append_record(record)
+    }
+
     /// Keeps the figures of all trials for Prometheus, in place of those that an earlier session kept.
     ///
     /// # Errors
@@ -146,18 +165,23 @@ impl RunDirectory {
         let path = self.path.join(METRICS_FILE);
         fs::write(&path, text).map_err(|error| DirectoryError::io("write", &path, error))
     }
-}
 
-impl RunDirectory {
     /// Keeps what a search has found.
     ///
     /// # Errors
     /// When it cannot be brought to disk.
     pub fn keep_search(&self, search: &SearchRecord) -> Result<(), DirectoryError> {
-        let path = self.path.join(SEARCH_FILE);
-        let mut file = Appender::open(path)?;
-        file.append(search.to_line().as_bytes())?;
-        synchronise_directory(&self.path)
+        self.append_to(SEARCH_FILE, search.to_line().as_bytes())
+    }
+
+    /// Keeps the messages of a share.
+    ///
+    /// # Errors
+    /// When they cannot be brought to disk.
+    pub fn keep_messages(&self, messages: &MessageSets) -> Result<(), DirectoryError> {
+        let path = self.path.join(MESSAGES_FILE);
+        let text = serde_json::to_vec(messages).map_err(|error| DirectoryError::io("write", &path, error.into()))?;
+        self.keep(MESSAGES_FILE, &text)
     }
 }
 
@@ -185,6 +209,21 @@ fn write_new(path: &Path, contents: &[u8]) -> Result<(), DirectoryError> {
         let _ = fs::remove_file(path);
         failed(error)
     })
+}
+
+/// Replaces a file as a whole, by one that is written beside it first: whatever happens, one of the two is there.
+fn replace(path: &Path, unfinished: &Path, contents: &[u8]) -> Result<(), DirectoryError> {
+    let write = || {
+        let mut file = File::create(unfinished)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        fs::rename(unfinished, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(unfinished);
+        DirectoryError::io("write", unfinished, error)
+    })?;
+    synchronise_directory(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// Brings the directory's own entries to disk: without it a synchronised file may be nameless after a crash.
@@ -223,10 +262,8 @@ impl Appender {
     }
 
     fn is_empty(&self) -> Result<bool, DirectoryError> {
-        self.file
-            .metadata()
-            .map(|metadata| metadata.len() == 0)
-            .map_err(|error| DirectoryError::io("read", &self.path, error))
+        let metadata = self.file.metadata().map_err(|error| DirectoryError::io("read", &self.path, error))?;
+        Ok(metadata.len() == 0)
     }
 
     /// Writes whole lines and synchronises them.
@@ -320,31 +357,25 @@ impl DirectoryError {
     }
 }
 
-impl RunDirectory {
-    /// Keeps the messages of a share.
-    ///
-    /// # Errors
-    /// When they cannot be brought to disk.
-    pub fn keep_messages(&self, messages: &MessageSets) -> Result<(), DirectoryError> {
-        let path = self.path.join(MESSAGES_FILE);
-        let text = serde_json::to_vec(messages).map_err(|error| DirectoryError::io("write", &path, error.into()))?;
-        self.keep(MESSAGES_FILE, &text)
-    }
-}
-
 /// The messages of a share; `None` where nothing was verified.
 ///
 /// # Errors
 /// When the file is there and cannot be read.
 pub fn read_messages(directory: &Path) -> Result<Option<MessageSets>, DirectoryError> {
     let path = directory.join(MESSAGES_FILE);
-    match fs::read(&path) {
-        Ok(text) => match serde_json::from_slice(&text) {
-            Ok(messages) => Ok(Some(messages)),
-            Err(error) => Err(DirectoryError::Damaged { path, line: error.line(), reason: error.to_string() }),
-        },
+    let messages = read_if_there(&path)?.map(|text| serde_json::from_slice(&text)).transpose();
+    messages.map_err(|error| DirectoryError::Damaged { path, line: error.line(), reason: error.to_string() })
+}
+
+/// A file of a run directory; `None` where there is none.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, DirectoryError> {
+    match fs::read(file) {
+        Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DirectoryError::io("read", &path, error)),
+        Err(error) => Err(DirectoryError::io("read", file, error)),
     }
 }
 
@@ -357,7 +388,7 @@ mod tests {
     }
 
     use super::*;
-    use crate::record::{HlogLines, sample};
+    use crate::record::sample;
 
     fn started() -> Timestamp {
         "2026-03-01T12:00:00.25Z".parse().unwrap()

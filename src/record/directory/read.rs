@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SCENARIO_FILE, SEARCH_FILE, SERIES_FILE};
+use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SCENARIO_FILE, SEARCH_FILE, SERIES_FILE, read_if_there};
 use crate::notices::notice;
 use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
@@ -52,13 +51,10 @@ impl ReadRecords {
 /// than a cut-off last one is not a record.
 pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     let file = if path.is_dir() { path.join(RECORDS_FILE) } else { path.to_owned() };
-    let text = match fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
-            return Err(DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE });
-        }
-        Err(error) => return Err(DirectoryError::io("read", &file, error)),
-    };
+    if path.is_dir() && !file.exists() {
+        return Err(DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE });
+    }
+    let text = fs::read(&file).map_err(|error| DirectoryError::io("read", &file, error))?;
     if let Ok(record) = serde_json::from_slice::<Record>(&text)
         && record.schema == SCHEMA
     {
@@ -114,11 +110,8 @@ fn read_log(file: &Path, text: &[u8]) -> Result<ReadRecords, DirectoryError> {
 /// When the file is there and a line other than a cut-off last one is not a row.
 pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
     let file = directory.join(SERIES_FILE);
-    match fs::read(&file) {
-        Ok(text) => Ok(read_lines(&file, &text)?.values),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(DirectoryError::io("read", &file, error)),
-    }
+    let text = read_if_there(&file)?.unwrap_or_default();
+    Ok(read_lines(&file, &text)?.values)
 }
 
 /// The last checkpoint of a trial that has no record: it is still running, or was when the run was killed. One that
@@ -128,11 +121,7 @@ pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
 /// When the file is there and cannot be read, or is not a record that this version reads.
 pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Record>, DirectoryError> {
     let file = directory.join(CHECKPOINT_FILE);
-    let text = match fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(DirectoryError::io("read", &file, error)),
-    };
+    let Some(text) = read_if_there(&file)? else { return Ok(None) };
     let checkpoint: Record = serde_json::from_slice(&text).map_err(|error| damaged(&file, 1, &text, &error))?;
     if checkpoint.schema != SCHEMA {
         return Err(unknown_schema(&file, 1, &checkpoint.schema));
@@ -150,11 +139,8 @@ pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Re
 /// When the file is there and cannot be read.
 pub fn read_search(directory: &Path) -> Result<Option<SearchRecord>, DirectoryError> {
     let file = directory.join(SEARCH_FILE);
-    match fs::read(&file) {
-        Ok(text) => Ok(read_lines(&file, &text)?.values.pop()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DirectoryError::io("read", &file, error)),
-    }
+    let text = read_if_there(&file)?.unwrap_or_default();
+    Ok(read_lines(&file, &text)?.values.pop())
 }
 
 /// Whether a run still goes on in `directory`: its process holds a lock. False where that cannot be known.

@@ -2,8 +2,8 @@
 //! the same payloads.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::read::{read_checkpoint, read_lines};
 use super::{
-    DirectoryError, HLOG_FILE, INPUTS_FILE, RECORDS_FILE, RunDirectory, SCENARIO_FILE, SERIES_FILE,
-    synchronise_directory,
+    DirectoryError, HLOG_FILE, INPUTS_FILE, RECORDS_FILE, RunDirectory, SCENARIO_FILE, SERIES_FILE, read_if_there,
+    replace,
 };
+use crate::record::schema::line;
 use crate::record::{Environment, Record, SeriesRow, Status};
 
 /// Names a trial of a plan: its point's index and its repetition.
@@ -85,16 +86,13 @@ impl Resumed {
 
 fn require_same_scenario(path: &Path, wanted: &str) -> Result<(), DirectoryError> {
     let file = path.join(SCENARIO_FILE);
-    let kept = match fs::read_to_string(&file) {
-        Ok(kept) => kept,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
-            return Err(DirectoryError::NotARun { path: path.to_owned(), missing: SCENARIO_FILE });
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(DirectoryError::Missing { path: path.to_owned() });
-        }
-        Err(error) => return Err(DirectoryError::io("read", &file, error)),
-    };
+    if !path.exists() {
+        return Err(DirectoryError::Missing { path: path.to_owned() });
+    }
+    if path.is_dir() && !file.exists() {
+        return Err(DirectoryError::NotARun { path: path.to_owned(), missing: SCENARIO_FILE });
+    }
+    let kept = fs::read_to_string(&file).map_err(|error| DirectoryError::io("read", &file, error))?;
     if kept == wanted {
         return Ok(());
     }
@@ -119,14 +117,6 @@ fn mend_text(file: &Path, repairs: &mut Vec<String>) -> Result<(), DirectoryErro
     let Some(text) = read_if_there(file)? else { return Ok(()) };
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     if whole < text.len() { truncate(file, whole, text.len(), repairs) } else { Ok(()) }
-}
-
-fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, DirectoryError> {
-    match fs::read(file) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DirectoryError::io("read", file, error)),
-    }
 }
 
 fn truncate(file: &Path, to: usize, from: usize, repairs: &mut Vec<String>) -> Result<(), DirectoryError> {
@@ -194,21 +184,8 @@ impl RunDirectory {
             return Ok(());
         }
         let (path, new) = (self.path.join(INPUTS_FILE), self.path.join(format!("{INPUTS_FILE}.new")));
-        let lines: String = listed.iter().map(line_of).collect();
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&new)?;
-            file.write_all(lines.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|error| DirectoryError::io("write", &path, error))?;
-        synchronise_directory(&self.path)
+        replace(&path, &new, listed.iter().map(line).collect::<String>().as_bytes())
     }
-}
-
-/// With its line end. Such a document can always be serialised.
-fn line_of(file: &InputFile) -> String {
-    serde_json::to_string(file).unwrap_or_default() + "\n"
 }
 
 /// The first of `files` whose contents are not those that the run in `directory` was begun with. A run that kept none is
@@ -224,11 +201,8 @@ pub(super) fn changed<'a>(directory: &Path, files: &'a [InputFile]) -> Result<Op
 /// What the run in `directory` listed. A line that a crash cut off is left out.
 fn kept(directory: &Path) -> Result<Vec<InputFile>, DirectoryError> {
     let path = directory.join(INPUTS_FILE);
-    match fs::read(&path) {
-        Ok(text) => Ok(read_lines(&path, &text)?.values),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(DirectoryError::io("read", &path, error)),
-    }
+    let text = read_if_there(&path)?.unwrap_or_default();
+    Ok(read_lines(&path, &text)?.values)
 }
 
 #[cfg(test)]

@@ -52,6 +52,16 @@ pub fn newest_run(path: &Path) -> Result<PathBuf, DirectoryError> {
     newest.ok_or_else(|| DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE })
 }
 
+/// The directory of a run, which may have been named by its file of records.
+pub fn directory_of(path: &Path) -> &Path {
+    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) }
+}
+
+/// What a run is called: the last part of its path.
+pub fn run_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
 /// When a run began: its directory's name tells. Of one that was renamed, its first record does, which a run that has just begun
 /// does not have.
 pub fn begun_at(run: &Path) -> Option<Timestamp> {

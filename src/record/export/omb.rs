@@ -96,12 +96,7 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
         _ => true,
     };
     for (name, tag, unit) in LATENCIES.into_iter().filter(|&(name, tag, _)| is_stated(name, tag)) {
-        let latency = match tag {
-            "service" => record.latency.service.as_ref(),
-            "schedule_delay" => record.latency.schedule_delay.as_ref(),
-            _ => record.latency.end_to_end.as_ref(),
-        };
-        let whole = histogram(record, latency)?;
+        let whole = histogram(record, record.latency.named(tag))?;
         let mut each = in_tens(intervals, tag);
         if each.is_empty() {
             each.push(whole.clone());

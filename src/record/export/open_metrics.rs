@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use crate::record::schema::{Latency, Record};
+use crate::record::schema::Record;
 
 /// Upper ends of the buckets of latencies, in nanoseconds.
 pub const BUCKETS_NS: [u64; 20] = [
@@ -74,8 +74,25 @@ impl Text {
         let _ = writeln!(self.0, "{name}{suffix}{} {value}", within_braces(labels));
     }
 
+    /// A figure of one trial by the name of its metric; nothing where it is not known.
+    pub fn figure(&mut self, name: &str, labels: &Labels<'_>, value: Option<f64>) {
+        let metric = METRICS.iter().find(|(known, ..)| *known == name);
+        if let Some(((name, kind, unit, help, _), value)) = metric.zip(value) {
+            self.metric(name, kind, unit, help);
+            self.sample(name, suffix(kind), labels, value);
+        }
+    }
+
+    /// A latency of one trial by its name in a record.
+    pub fn latency(&mut self, latency: &str, labels: &Labels<'_>, buckets: &Buckets) {
+        if let Some((_, name, help)) = LATENCIES.iter().find(|(known, ..)| *known == latency) {
+            self.metric(name, "histogram", "seconds", help);
+            self.buckets(name, labels, buckets);
+        }
+    }
+
     /// All samples of a histogram.
-    pub fn buckets(&mut self, name: &str, labels: &Labels<'_>, buckets: &Buckets) {
+    fn buckets(&mut self, name: &str, labels: &Labels<'_>, buckets: &Buckets) {
         for (end_ns, at_most) in BUCKETS_NS.iter().zip(buckets.at_most) {
             let end = format!("{:?}", *end_ns as f64 / 1e9);
             self.sample(name, "_bucket", &[labels, &[("le", end.as_str())]].concat(), at_most);
@@ -101,10 +118,18 @@ fn within_braces(labels: &Labels<'_>) -> String {
     format!("{{{}}}", each.join(","))
 }
 
-/// A metric of a record: its name, kind and unit, what it is, and its value where it is known.
+/// What is put behind the name of a metric in its samples.
+fn suffix(kind: &str) -> &'static str {
+    if kind == "counter" { "_total" } else { "" }
+}
+
+/// A metric of a trial: its name, kind and unit, what it is, and its value in a record where that has it; some only a running trial has.
 type Metric = (&'static str, &'static str, &'static str, &'static str, fn(&Record) -> Option<f64>);
 
-const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 16] = [
+    ("brokermark_messages_due", "counter", "", "Messages that the schedule had due.", |_| None),
+    ("brokermark_messages_in_flight", "gauge", "", "Messages without an outcome.", |_| None),
+    ("brokermark_broker_memory_bytes", "gauge", "", "Resident memory of the broker's processes.", |_| None),
     ("brokermark_messages_attempted", "counter", "", "Messages handed to the client.", |record| {
         Some(record.counts.attempted as f64)
     }),
@@ -144,22 +169,12 @@ const METRICS: [Metric; 13] = [
     }),
 ];
 
-/// A latency's name in the metrics, what it is, and where a record has it.
-type LatencyOf = (&'static str, &'static str, fn(&Record) -> Option<&Latency>);
-
-const LATENCIES: [LatencyOf; 4] = [
-    ("brokermark_response_seconds", "From when a message was due to its acknowledgement.", |record| {
-        record.latency.response.as_ref()
-    }),
-    ("brokermark_service_seconds", "From sending a message to its acknowledgement.", |record| {
-        record.latency.service.as_ref()
-    }),
-    ("brokermark_schedule_delay_seconds", "From when a message was due to sending it.", |record| {
-        record.latency.schedule_delay.as_ref()
-    }),
-    ("brokermark_end_to_end_seconds", "From when a message was due to its arrival at a consumer.", |record| {
-        record.latency.end_to_end.as_ref()
-    }),
+/// A latency's name in a record and in the metrics, and what it is.
+const LATENCIES: [(&str, &str, &str); 4] = [
+    ("response", "brokermark_response_seconds", "From when a message was due to its acknowledgement."),
+    ("service", "brokermark_service_seconds", "From sending a message to its acknowledgement."),
+    ("schedule_delay", "brokermark_schedule_delay_seconds", "From when a message was due to sending it."),
+    ("end_to_end", "brokermark_end_to_end_seconds", "From when a message was due to its arrival at a consumer."),
 ];
 
 /// The records' figures, each with the run, the point and the trial that it is of.
@@ -177,15 +192,14 @@ pub fn text(records: &[&Record]) -> String {
             continue;
         }
         text.metric(name, kind, unit, help);
-        let suffix = if kind == "counter" { "_total" } else { "" };
-        values.into_iter().for_each(|(index, value)| text.sample(name, suffix, &labels(index), value));
+        values.into_iter().for_each(|(index, value)| text.sample(name, suffix(kind), &labels(index), value));
     }
-    for (name, help, of) in LATENCIES {
+    for (latency, name, help) in LATENCIES {
         let found: Vec<(usize, Buckets)> = records
             .iter()
             .enumerate()
             .filter_map(|(index, record)| {
-                let latency = of(record)?;
+                let latency = record.latency.named(latency)?;
                 let mut buckets = Buckets::default();
                 buckets.add(&latency.decode_histogram().ok()?, latency.beyond_range);
                 Some((index, buckets))
@@ -223,7 +237,7 @@ mod tests {
             }
             assert!(line.starts_with(&metric) || line.starts_with("# ") && line.contains(&metric), "{line}");
         }
-        assert_eq!(seen.len(), METRICS.len() + LATENCIES.len(), "{seen:?}");
+        assert_eq!(seen.len(), METRICS.len() - 3 + LATENCIES.len(), "{seen:?}");
         let labels =
             "{scenario=\"orders-sustained\",run=\"orders-sustained-20260301T120000Z-4f2a\",point=\"0\",trial=\"2\"}";
         assert!(text.contains(&format!("brokermark_messages_acknowledged_total{labels} 499996\n")), "{text}");

@@ -44,7 +44,7 @@ pub struct Client {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub busiest_task_cores: Option<f64>,
-    /// What that task is, with its number: "producer 3", "consumer 0", "connection 1", …
+    /// Name of that task with its number: "producer 3", "consumer 0", "connection 1", …
     #[serde(default)]
     pub busiest_task: Option<String>,
     /// CPU time per message acknowledged inside the window, in nanoseconds; `null` when none was.
@@ -71,13 +71,13 @@ pub struct Client {
     pub unmatched_answers: u64,
     /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
     pub queue_messages_max: Option<u64>,
-    /// How late the pacing timers made messages that waited for a wake-up; `null` in a closed loop.
+    /// Lateness by which the pacing timers delayed messages that waited for a wake-up; `null` in a closed loop.
     pub timer_lateness: Option<Lateness>,
-    /// How late wake-ups made these messages in all: what `load.pacing.wake_interval` made them wait, and `timer_lateness`. `null` in a
+    /// Whole lateness that wake-ups gave these messages: what `load.pacing.wake_interval` made them wait, and `timer_lateness`. `null` in a
     /// closed loop, and in records of older builds.
     #[serde(default)]
     pub wake_up_delay: Option<Lateness>,
-    /// How late a thread woke that slept a millisecond at a time: what every thread of the client may have to wait. `null` in
+    /// Lateness of a thread that slept a millisecond at a time: what every thread of the client may have to wait. `null` in
     /// records of older builds.
     #[serde(default)]
     pub pauses: Option<Pauses>,
@@ -134,7 +134,7 @@ pub struct Lateness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Pauses {
-    /// Values.
+    /// Number of values.
     pub count: u64,
     /// Median, in nanoseconds.
     pub p50_ns: u64,
@@ -153,9 +153,9 @@ pub struct Pauses {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LongPause {
-    /// Since the begin of the measured phase, in nanoseconds; 0: it began before.
+    /// Begin in nanoseconds since the measured phase began; 0: it began before.
     pub begin_ns: u64,
-    /// How long it lasted, from the begin of the measured phase on, in nanoseconds.
+    /// Length from the begin of the measured phase on, in nanoseconds.
     pub length_ns: u64,
 }
 
@@ -202,7 +202,7 @@ pub struct BrokerUsage {
     pub cores_of_machine: Option<usize>,
     /// Sum of the most resident memory of each, in bytes; `null` where none of them told.
     pub memory_bytes_max: Option<u64>,
-    /// Each of them, in the order of the scenario.
+    /// Sources, in the order of the scenario.
     pub sources: Vec<BrokerSource>,
 }
 
@@ -212,13 +212,13 @@ pub struct BrokerUsage {
 pub struct BrokerSource {
     /// The process with its name, or the URL.
     pub name: String,
-    /// As in the sum; `null` where it did not tell.
+    /// Cores busy with it, on average; `null` where it did not tell.
     pub cores_used: Option<f64>,
     /// Most resident memory at a sample, in bytes; `null` where it did not tell.
     pub memory_bytes_max: Option<u64>,
     /// Samples that failed, warm-up and drain included.
     pub failures: u64,
-    /// Why the first of them failed.
+    /// Reason why the first of them failed.
     pub first_failure: Option<String>,
 }
 

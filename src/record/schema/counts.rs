@@ -32,7 +32,7 @@ pub struct Counts {
     /// Measured messages that arrived at a group for the first time, by all consumers of all groups together; without
     /// `consumers.verify` repetitions cannot be recognised and are included. `null` without consumers.
     pub consumed: Option<u64>,
-    /// The same account of the warm-up, whose messages are in no other figure.
+    /// Account of the warm-up, whose messages are in no other figure.
     pub warm_up: WarmUpCounts,
 }
 
@@ -41,6 +41,26 @@ impl Counts {
     /// them. They are in no latency, and each waited longer than any that is.
     pub fn without_acknowledgement(&self) -> u64 {
         self.failed.saturating_add(self.unresolved).saturating_add(self.unsent)
+    }
+
+    /// The sum of both, also of numbers that a damaged record has.
+    #[must_use]
+    pub fn plus(mut self, other: &Counts) -> Self {
+        add([
+            (&mut self.attempted, other.attempted),
+            (&mut self.acknowledged, other.acknowledged),
+            (&mut self.failed, other.failed),
+            (&mut self.unresolved, other.unresolved),
+            (&mut self.unsent, other.unsent),
+            (&mut self.producers_that_differ, other.producers_that_differ),
+            (&mut self.payload_bytes_acknowledged, other.payload_bytes_acknowledged),
+            (&mut self.warm_up.attempted, other.warm_up.attempted),
+            (&mut self.warm_up.acknowledged, other.warm_up.acknowledged),
+            (&mut self.warm_up.failed, other.warm_up.failed),
+            (&mut self.warm_up.unresolved, other.warm_up.unresolved),
+        ]);
+        let consumed = [self.consumed, other.consumed].into_iter().flatten();
+        Counts { consumed: consumed.reduce(u64::saturating_add), ..self }
     }
 
     /// Whether the ledger, and that of the warm-up, adds up.
@@ -52,6 +72,16 @@ impl Counts {
             && sums(self.attempted, [self.acknowledged, self.failed, self.unresolved])
             && sums(self.warm_up.attempted, [self.warm_up.acknowledged, self.warm_up.failed, self.warm_up.unresolved])
     }
+}
+
+/// The sum of counts; those of a damaged record may not fit.
+pub fn saturating_sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// Adds each number to its sum.
+fn add<const N: usize>(sums: [(&mut u64, u64); N]) {
+    sums.into_iter().for_each(|(sum, number)| *sum = sum.saturating_add(number));
 }
 
 /// The ledger of the warm-up.
@@ -72,14 +102,14 @@ pub struct WarmUpCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ErrorCount {
-    /// Why they failed, in classes that mean the same for every broker.
+    /// Class of the failures: classes that mean the same for every broker.
     pub class: FailureClass,
     /// Messages that failed so, or errors while receiving.
     #[schemars(range(min = 1))]
     pub count: u64,
     /// The client's message of the first of them.
     pub first_message: String,
-    /// When the first of them failed, in nanoseconds since the begin of the measured phase; 0: before it.
+    /// Time of the first of them, in nanoseconds since the begin of the measured phase; 0: before it.
     pub first_at_ns: u64,
 }
 
@@ -122,9 +152,47 @@ pub struct Verification {
     /// Whether the verifier's bounded memory was exceeded: then `lost`, `unread`, `duplicated`, `redelivered` and
     /// `not_acknowledged_but_stored` are lower bounds.
     pub saturated: bool,
-    /// The same of each group.
+    /// Findings of each group.
     #[serde(default)]
     pub groups: Vec<GroupVerification>,
+}
+
+impl Verification {
+    /// The sum of both, also of numbers that a damaged record has; without groups.
+    #[must_use]
+    pub fn plus(mut self, other: &Verification) -> Self {
+        add([
+            (&mut self.received, other.received),
+            (&mut self.lost, other.lost),
+            (&mut self.unread, other.unread),
+            (&mut self.undecided, other.undecided),
+            (&mut self.not_acknowledged_but_stored, other.not_acknowledged_but_stored),
+            (&mut self.duplicated, other.duplicated),
+            (&mut self.redelivered, other.redelivered),
+            (&mut self.reordered, other.reordered),
+            (&mut self.unordered, other.unordered),
+            (&mut self.order_unchecked, other.order_unchecked),
+            (&mut self.corrupt, other.corrupt),
+            (&mut self.foreign, other.foreign),
+        ]);
+        Verification { saturated: self.saturated || other.saturated, groups: Vec::new(), ..self }
+    }
+
+    /// Adds what one group's consumers found.
+    pub fn add_group(&mut self, group: GroupVerification) {
+        add([
+            (&mut self.received, group.received),
+            (&mut self.lost, group.lost),
+            (&mut self.unread, group.unread),
+            (&mut self.undecided, group.undecided),
+            (&mut self.not_acknowledged_but_stored, group.not_acknowledged_but_stored),
+            (&mut self.duplicated, group.duplicated),
+            (&mut self.redelivered, group.redelivered),
+            (&mut self.reordered, group.reordered),
+            (&mut self.corrupt, group.corrupt),
+        ]);
+        self.groups.push(group);
+    }
 }
 
 /// What one group's consumers found, in messages. The warm-up is in every count but `consumed`.
@@ -133,7 +201,7 @@ pub struct Verification {
 pub struct GroupVerification {
     /// The group's number, from 0.
     pub group: usize,
-    /// What the group was told to do; left out if it was to receive as fast as it could, from before the load on.
+    /// Task of the group; left out if it was to receive as fast as it could, from before the load on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<GroupTask>,
     /// Messages of this trial received, repetitions and damaged messages included.
@@ -158,7 +226,7 @@ pub struct GroupVerification {
     pub corrupt: u64,
     /// Messages that were acknowledged and not received when the load ended; `null` if the group began after the load.
     pub consumer_lag_at_load_end: Option<u64>,
-    /// From the end of the load to the last first arrival, in nanoseconds: 0 if nothing came after the load. `null` if the
+    /// Time from the end of the load to the last first arrival, in nanoseconds: 0 if nothing came after the load. `null` if the
     /// group never caught up, or began after the load.
     pub catch_up_ns: Option<u64>,
 }
@@ -172,7 +240,7 @@ pub struct Transactions {
     pub committed: u64,
     /// Transactions that were aborted: on purpose, or because of an error.
     pub aborted: u64,
-    /// From the call that commits a transaction, when the broker has written all its messages, to the broker's confirmation.
+    /// Latency from the call that commits a transaction, when the broker has written all its messages, to the broker's confirmation.
     /// `null` if none was committed.
     pub commit: Option<Latency>,
 }

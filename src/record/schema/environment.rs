@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::record::readable::settings;
+
 /// Versions and machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -65,13 +67,13 @@ impl Environment {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Durability {
-    /// Where the message was.
+    /// Place where the message was.
     pub level: DurabilityLevel,
     /// Fewest nodes on which it was there; `null` where that is not known.
     pub copies: Option<u32>,
-    /// The settings that decide it, as they were read.
+    /// Settings that decide it, as they were read.
     pub settings: BTreeMap<String, String>,
-    /// Where the settings come from; `null` where they are unknown.
+    /// Source of the settings; `null` where they are unknown.
     pub source: Option<String>,
 }
 
@@ -101,8 +103,7 @@ impl fmt::Display for Durability {
             Some(1) => formatter.write_str(", 1 copy")?,
             Some(copies) => write!(formatter, ", {copies} copies")?,
         }
-        let settings: Vec<String> = self.settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        if settings.is_empty() { Ok(()) } else { write!(formatter, " ({})", settings.join(", ")) }
+        if self.settings.is_empty() { Ok(()) } else { write!(formatter, " ({})", settings(&self.settings)) }
     }
 }
 
@@ -110,9 +111,9 @@ impl fmt::Display for Durability {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct FoundTopic {
-    /// Its name.
+    /// Name of the topic.
     pub name: String,
-    /// How many partitions it has.
+    /// Number of partitions.
     pub partitions: u32,
     /// Copies of its first partition.
     pub replication: u32,
@@ -122,13 +123,13 @@ pub struct FoundTopic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Start {
-    /// When it was to begin, in UTC (`--start-at`).
+    /// Planned begin, in UTC (`--start-at`).
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub planned_at: Timestamp,
-    /// When its first message was intended, in UTC, by this machine's wall clock.
+    /// Time at which its first message was intended, in UTC, by this machine's wall clock.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub began_at: Timestamp,
-    /// How much later than planned, in nanoseconds.
+    /// Delay against the plan, in nanoseconds.
     pub late_ns: u64,
 }
 
@@ -137,28 +138,28 @@ pub struct Start {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Share {
-    /// Which share this is, from 1.
+    /// Number of this share, from 1.
     #[schemars(range(min = 1))]
     pub number: usize,
-    /// How many shares there are.
+    /// Number of all shares.
     #[schemars(range(min = 1))]
     pub count: usize,
     /// The first of its producers, counted over all shares from 0. Without producers: a number beyond all of them.
     pub first_producer: usize,
-    /// How many producers it has.
+    /// Number of its producers.
     pub producers: usize,
-    /// How many consumers it has in each group.
+    /// Number of its consumers in each group.
     pub consumers: usize,
     /// Begin of the measured window, in nanoseconds since 1970, by this machine's wall clock.
     pub window_begin_unix_ns: u64,
-    /// When its first message was handed to the client, in nanoseconds since 1970, by the same clock; `null`: none was, or the record is of an
+    /// Time at which its first message was handed to the client, in nanoseconds since 1970, by the same clock; `null`: none was, or the record is of an
     /// older build.
     #[serde(default)]
     pub first_sent_unix_ns: Option<u64>,
-    /// When that message was due: in an open loop by the schedule, in a closed one when the load began.
+    /// Time at which that message was due: in an open loop by the schedule, in a closed one when the load began.
     #[serde(default)]
     pub first_due_unix_ns: Option<u64>,
-    /// What was added to this machine's wall clock to get that of rank 0, in nanoseconds: all times of the record are corrected by it. `null`
+    /// Correction added to this machine's wall clock to get that of rank 0, in nanoseconds: all times of the record are corrected by it. `null`
     /// where the share was not run by a rank of an MPI job.
     #[serde(default)]
     pub clock_shift_ns: Option<i64>,
@@ -167,7 +168,7 @@ pub struct Share {
     /// the system does not tell. Of a rank: most that the corrected times are off from rank 0's, as was known before the trial, and what two
     /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show, too.
     pub clock_error_ns: Option<u64>,
-    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known; of a rank then
+    /// Identifier of the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known; of a rank then
     /// its number.
     pub boot_id: Option<String>,
     /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
@@ -193,9 +194,9 @@ pub struct Together {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct MergedShare {
-    /// What the share's own record says of it.
+    /// Share as its own record has it.
     pub share: Share,
-    /// When its load began; `null` where no time was set.
+    /// Begin of its load; `null` where no time was set.
     pub start: Option<Start>,
     /// Name of its machine.
     pub hostname: Option<String>,
@@ -207,7 +208,7 @@ pub struct MergedShare {
     pub cores_used: f64,
     /// Whether its own record was valid, but for what only all shares can show.
     pub valid: bool,
-    /// How its clock was compared with that of the first, where ranks of an MPI job ran the shares; left out otherwise.
+    /// Comparison of its clock with that of the first, where ranks of an MPI job ran the shares; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<RankClock>,
 }
@@ -217,16 +218,16 @@ pub struct MergedShare {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RankClock {
-    /// How much it was ahead before the trial, in nanoseconds: all its times were corrected by that.
+    /// Offset by which it was ahead before the trial, in nanoseconds: all its times were corrected by that.
     pub offset_ns: i64,
     /// Most that the corrected times are off, as far as round trips show, in nanoseconds. 0: both ranks read the clock of one kernel.
     pub error_ns: u64,
-    /// How much further ahead it got in each second from before to after the trial, in nanoseconds; `null` where one of the two is not
+    /// Drift: how much further ahead it got in each second from before to after the trial, in nanoseconds; `null` where one of the two is not
     /// known, or the clock is the same.
     pub drift_ns_per_second: Option<f64>,
-    /// The shortest round trip, in nanoseconds.
+    /// Shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
-    /// How many round trips were made.
+    /// Number of round trips.
     pub round_trips: u64,
 }
 
@@ -234,17 +235,17 @@ pub struct RankClock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LostRank {
-    /// Which share it ran, from 1.
+    /// Number of its share, from 1.
     #[schemars(range(min = 1))]
     pub number: usize,
     /// Name of its machine.
     pub hostname: Option<String>,
-    /// How it was noticed; of one that failed, why.
+    /// Sign by which it was noticed; of one that failed, the reason.
     pub reason: String,
     /// Whether it said itself that it could not run its share or keep it; `false`: it was not heard of any more.
     #[serde(default)]
     pub failed: bool,
-    /// The phase in which it was heard of last.
+    /// Phase in which it was heard of last.
     pub phase: String,
     /// Messages that it had handed over, as far as it had told.
     pub attempted: u64,

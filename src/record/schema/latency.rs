@@ -1,11 +1,15 @@
-//! How long messages took, as merged histograms and their percentiles; and how many events made a tail: when the messages beyond a percentile
-//! were answered.
+//! How long messages took, as merged histograms and their percentiles; how many events made a tail: when the messages beyond a percentile were
+//! answered; and histograms as text: HdrHistogram's encoding, in base64.
 
+use std::io::Read;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::histogram::{HistogramError, decode_histogram, encode_histogram};
 
 /// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +24,19 @@ pub struct Latencies {
     pub schedule_delay: Option<Latency>,
     /// Intended (in a closed loop: sent) → received by a consumer. `null` when the scenario does not ask for it.
     pub end_to_end: Option<Latency>,
+}
+
+impl Latencies {
+    /// One of them, by its name here.
+    pub fn named(&self, name: &str) -> Option<&Latency> {
+        match name {
+            "response" => self.response.as_ref(),
+            "service" => self.service.as_ref(),
+            "schedule_delay" => self.schedule_delay.as_ref(),
+            "end_to_end" => self.end_to_end.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// One latency: all values lie in `histogram`, the other fields are read from it.
@@ -58,18 +75,18 @@ pub struct Latency {
     /// Values too large for the histogram. They are in none of the other fields, so when there are any, every upper
     /// percentile is too low.
     pub beyond_range: u64,
-    /// Consumers fell further and further behind (`verdict.notes` has `lag-grew`), so the values tell how long the trial lasted: p99 and higher
+    /// Mark of consumers that fell further and further behind (`verdict.notes` has `lag-grew`): the values tell how long the trial lasted, p99 and higher
     /// are `null`. Only of `end_to_end`; left out where it is false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lag_grew: bool,
     /// The whole histogram of nanoseconds, as HdrHistogram V2 compressed (DEFLATE), in base64: what the HdrHistogram
     /// ports of other languages decode.
     pub histogram: String,
-    /// Of p99, p99.9 and p99.99, those that are stated: when the messages as slow as that were answered. Where one event made a percentile,
+    /// Tails of p99, p99.9 and p99.99, as far as they are stated: when the messages as slow as that were answered. Where one event made a percentile,
     /// another run may not have it. Left out where that was not recorded, as in records of older builds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tails: Vec<Tail>,
-    /// What `tails` are counted from, for any other percentile.
+    /// Histograms that `tails` are counted from, for any other percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestMessages>,
 }
@@ -173,7 +190,7 @@ pub const MIN_TAIL_SECONDS: u64 = 3;
 pub struct SlowestMessages {
     /// Histogram of nanoseconds with one value for each tenth of a second: that of its slowest message. Encoded as the latency's.
     pub of_tenths: String,
-    /// The same with one value for each second.
+    /// Histogram with one value for each second.
     pub of_seconds: String,
 }
 
@@ -185,9 +202,9 @@ pub struct Tail {
     pub percentile: f64,
     /// Tenths of a second in which messages as slow as this or slower were answered.
     pub tenths: u64,
-    /// Seconds in which they were.
+    /// Seconds in which such messages were answered.
     pub seconds: u64,
-    /// Of the tenths, those whose slowest message waited while a thread of the load generator was not woken, for half of its latency or longer.
+    /// Tenths, among `tenths`, whose slowest message waited while a thread of the load generator was not woken, for half of its latency or longer.
     /// `null` in merged records: see those of the shares.
     pub client_paused_tenths: Option<u64>,
 }
@@ -268,6 +285,70 @@ fn most_from_each_value(all: &[Histogram<u64>]) -> Option<Histogram<u64>> {
     }
     Some(most)
 }
+
+/// The bytes before the counts: cookie, length of the counts, offset, digits, lowest and highest value, ratio (`EncodableHistogram` of
+/// HdrHistogram for Java, `V2EncodingCookieBase`).
+const HEAD_BYTES: usize = 40;
+
+/// The first bytes of the encoding that is compressed, and of the one within it.
+const COMPRESSED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+const PLAIN: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
+
+/// The most bytes of counts: with [`MAX_DIGITS`], a histogram of all 63 bits has 56,320 counts of at most 9 bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The significant digits of brokermark's histograms. With each more, a histogram takes ten times the memory.
+const MAX_DIGITS: u8 = 3;
+
+/// The histogram in HdrHistogram's compressed V2 encoding, as base64.
+///
+/// Writing to memory fails only where a count does not fit 63 bits, which no trial lives to see: the text is empty then.
+pub fn encode_histogram(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
+        Ok(_) => STANDARD.encode(bytes),
+        Err(_) => String::new(),
+    }
+}
+
+/// The histogram that [`encode_histogram`] wrote, or another program in one of HdrHistogram's V2 encodings.
+///
+/// The text may come from a damaged file or another machine. The library takes memory for what its head announces, so that this is checked
+/// first.
+///
+/// # Errors
+/// When the text is not one that an HdrHistogram library wrote, or the histogram is much larger than those of brokermark.
+pub fn decode_histogram(text: &str) -> Result<Histogram<u64>, HistogramError> {
+    let damaged = |reason: String| HistogramError(reason);
+    let bytes = STANDARD.decode(text.trim()).map_err(|error| damaged(error.to_string()))?;
+    let plain = match bytes.strip_prefix(&COMPRESSED).and_then(|rest| rest.get(4..)) {
+        None => bytes,
+        Some(compressed) => {
+            let mut plain = Vec::new();
+            let mut unpacked = ZlibDecoder::new(compressed).take((HEAD_BYTES + MAX_BYTES) as u64);
+            unpacked.read_to_end(&mut plain).map_err(|error| damaged(error.to_string()))?;
+            plain
+        }
+    };
+    let word = |at: usize| plain.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+    let (Some(announced), Some(digits)) = (word(4), word(12)) else { return Err(damaged("it is cut off".to_owned())) };
+    if !plain.starts_with(&PLAIN) {
+        return Err(damaged("it does not begin like one".to_owned()));
+    }
+    let there = plain.len().saturating_sub(HEAD_BYTES);
+    if announced as usize > there {
+        return Err(damaged(format!("it announces {announced} bytes, and has {there}")));
+    }
+    if digits > u32::from(MAX_DIGITS) {
+        return Err(damaged(format!("it has {digits} significant digits, more than {MAX_DIGITS}")));
+    }
+    Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| damaged(format!("{error:?}")))
+}
+
+/// A record's histogram cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the record's histogram is damaged ({0}): its other figures were made from it and still stand")]
+pub struct HistogramError(String);
 
 #[cfg(test)]
 #[path = "../../../tests/unit/record/schema/latency.rs"]

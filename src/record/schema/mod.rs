@@ -7,7 +7,6 @@
 mod client;
 mod counts;
 mod environment;
-mod histogram;
 mod latency;
 mod pipeline;
 mod series;
@@ -22,21 +21,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
-pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts};
+pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
 pub use environment::{
     Durability, DurabilityLevel, Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together,
 };
-pub use histogram::{HistogramError, decode_histogram, encode_histogram};
 pub use latency::{
-    Exceedances, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, independent_values_needed,
+    Exceedances, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, decode_histogram,
+    encode_histogram, independent_values_needed,
 };
 pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
     UnparsableCount,
 };
 pub use series::{
-    Backlog, BacklogPhase, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind, SeriesRow,
-    WorkDistribution,
+    Backlog, BacklogPhase, Condition, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind,
+    SeriesRow, WorkDistribution,
 };
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, PayloadSizes, ProducerShares, Throughput, Wire};
@@ -57,32 +56,32 @@ pub struct Record {
     pub schema: String,
     /// The scenario's `name`.
     pub scenario_name: String,
-    /// Identifies the run: all trials of one invocation share it. Client ids, groups and topics made by it begin with it.
+    /// Identifier of the run: all trials of one invocation share it. Client ids, groups and topics made by it begin with it.
     pub run_id: String,
-    /// How the trial ended.
+    /// End of the trial.
     pub status: Status,
-    /// Why the trial failed, when `status` is `failed`.
+    /// Reason why the trial failed, when `status` is `failed`.
     pub error: Option<String>,
-    /// When the trial began (before its warm-up), in UTC.
+    /// Begin of the trial (before its warm-up), in UTC.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: jiff::Timestamp,
-    /// Which repetition of its point this is, from 1.
+    /// Number of this repetition of its point, from 1.
     #[schemars(range(min = 1))]
     pub trial: u32,
     /// Position of the point among the points of the sweep, from 0; 0 when nothing is swept.
     pub point_index: usize,
     /// The swept keys with this point's values; empty when nothing is swept.
     pub point: BTreeMap<String, serde_json::Value>,
-    /// What decided when messages were sent.
+    /// Rule that decided when messages were sent.
     pub load_model: LoadModel,
-    /// Which latency is the trial's headline: `response` in an open loop, `service` in a closed one. A closed loop has
+    /// Name of the trial's headline latency: `response` in an open loop, `service` in a closed one. A closed loop has
     /// no schedule, so it has no response time.
     pub headline: Headline,
     /// The account of messages.
     pub counts: Counts,
-    /// What was carried, per second.
+    /// Rates: what was carried, per second.
     pub throughput: Throughput,
-    /// How long messages took.
+    /// Latencies: how long messages took.
     pub latency: Latencies,
     /// The parts of a schedule that changes its rate, in their order; left out where it does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,28 +89,32 @@ pub struct Record {
     /// The backlog that the consumers were to find; left out without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backlog: Option<Backlog>,
-    /// Where acknowledgements stopped for a while, in their order; left out where they did not.
+    /// Outages, where acknowledgements stopped for a while, in their order; left out where they did not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// Conditions that held messages up, as the client saw it, in the order in which they began; left out where nothing did, and in records of older
+    /// builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
     /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each
     /// was retried. Their `count` is of errors, not of messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receive_errors: Vec<ErrorCount>,
-    /// What an acknowledgement meant; `level` is `unknown` where the broker does not tell.
+    /// Meaning of an acknowledgement; `level` is `unknown` where the broker does not tell.
     #[serde(default)]
     pub durability: Durability,
-    /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
+    /// Messages that the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
-    /// What was acknowledged in single partitions; left out where there is one only, where no client knows the partition of a message, and
+    /// Figures of single partitions; left out where there is one only, where no client knows the partition of a message, and
     /// in merged records and checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<Partitions>,
-    /// What single consumers received; left out where no group has two of them.
+    /// Figures of single consumers; left out where no group has two of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumers: Option<Consumers>,
-    /// With `topology.existing`, the topics as they were found; left out otherwise.
+    /// Topics as they were found, with `topology.existing`; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_topics: Vec<FoundTopic>,
     /// Names of the topics, at most the first 100; left out in records of older builds, and where the trial failed before.
@@ -127,39 +130,39 @@ pub struct Record {
     /// The transactions in which messages were sent; left out where they were sent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
-    /// What crossed the wire; absent where the client library does not tell.
+    /// Requests and bytes that crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
-    /// What the pipeline did; left out without one.
+    /// Figures of the pipeline; left out without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
-    /// What the load generator itself used.
+    /// Resources that the load generator itself used.
     pub client: Client,
-    /// What the whole machine was doing meanwhile; `null` where the system does not report it.
+    /// Load of the whole machine meanwhile; `null` where the system does not report it.
     pub host_load: Option<HostLoad>,
-    /// What the broker's processes used, as far as `broker.watch` names them; left out where it does not.
+    /// Resources that the broker's processes used, as far as `broker.watch` names them; left out where it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_usage: Option<BrokerUsage>,
-    /// Whether the figures can be trusted, and what limited them.
+    /// Verdict: whether the figures can be trusted, and what limited them.
     pub verdict: Verdict,
     /// The scenario's thresholds, in its order; empty when it has none.
     pub thresholds: Vec<ThresholdOutcome>,
-    /// When the load began, where a time was set (`--start-at`); left out otherwise.
+    /// Begin of the load, where a time was set (`--start-at`); left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
-    /// Which part of the scenario this record is about, where several processes ran it (`--share`); left out otherwise.
+    /// Share of the scenario that this record is about, where several processes ran it (`--share`); left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     /// The shares that this record was merged from; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<MergedShare>,
-    /// How far these shares loaded at the same time; left out otherwise, and in records of older builds.
+    /// Overlap of these shares in time; left out otherwise, and in records of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
     /// Ranks of an MPI job that were lost during the trial, or failed; left out where all kept what they measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_ranks: Vec<LostRank>,
-    /// What is needed to repeat the trial, besides the scenario.
+    /// Environment that is needed to repeat the trial, besides the scenario.
     pub environment: Environment,
     /// The scenario at this point as a JSON document, secrets masked.
     pub scenario: serde_json::Value,
@@ -172,7 +175,7 @@ impl Record {
     /// Failed messages of transactions that the scenario has aborted: no consumer waits for them.
     pub fn aborted_on_purpose(&self) -> u64 {
         let aborted = self.errors.iter().filter(|error| error.class == FailureClass::Aborted);
-        aborted.fold(0, |sum, error| sum.saturating_add(error.count))
+        saturating_sum(aborted.map(|error| error.count))
     }
 
     /// The latency that [`Record::headline`] names, if any message was acknowledged.
@@ -229,11 +232,9 @@ impl Record {
     }
 }
 
-/// Serialising fails only for maps whose keys are not strings; records have no such maps.
-fn line(value: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(value).unwrap_or_default();
-    line.push('\n');
-    line
+/// A line of JSON with its end. Serialising fails only for maps whose keys are not strings; what is kept of a run has no such maps.
+pub(in crate::record) fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default() + "\n"
 }
 
 /// How a trial ended.
@@ -284,11 +285,17 @@ pub enum Headline {
 }
 
 /// As in a record.
-impl fmt::Display for Headline {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
-    }
+macro_rules! display_as_recorded {
+    ($($kind:ty),*) => {$(
+        impl fmt::Display for $kind {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(formatter)
+            }
+        }
+    )*};
 }
+
+display_as_recorded!(Headline, SchedulePartKind, ReasonKind, Limiter, super::ProbeResult);
 
 /// A point's swept values as a record carries them.
 ///

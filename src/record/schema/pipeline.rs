@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorCount, Latency};
+use crate::record::readable::settings;
 
 /// A pipeline's figures, over all its instances in this process. Warm-up is in all counts and rates, but in no latency.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -15,11 +16,11 @@ pub struct Pipeline {
     pub instances: usize,
     /// Messages received, repeated deliveries included.
     pub consumed: u64,
-    /// From the first message received to the last, in nanoseconds: the divisor of `consumed_per_second`.
+    /// Time from the first message received to the last, in nanoseconds: the divisor of `consumed_per_second`.
     pub consuming_ns: u64,
     /// Messages received per second.
     pub consumed_per_second: f64,
-    /// From the first message received to the end of the last attempt to write rows, in nanoseconds; without sinks, to the last
+    /// Time from the first message received to the end of the last attempt to write rows, in nanoseconds; without sinks, to the last
     /// message received.
     pub working_ns: u64,
     /// Batches that were filled.
@@ -27,26 +28,26 @@ pub struct Pipeline {
     /// CPU time of this process, while the pipeline worked, per message received, in nanoseconds. It has the producers'
     /// in it where they send at the same time; `null` when nothing was received.
     pub cpu_ns_per_message: Option<f64>,
-    /// Intended → received, of messages whose intended time is known: from the trace header of this trial, else from the
+    /// Latency from intended to received, of messages whose intended time is known: from the trace header of this trial, else from the
     /// scenario's timestamp field.
     pub receipt: Option<Latency>,
     /// Messages that could not be read, by what is wrong with them. They are not written and count as done.
     pub unparsable: Vec<UnparsableCount>,
-    /// Where time went, in the order of the way of a message.
+    /// Stages in which time went, in the order of the way of a message.
     pub stages: Vec<StageTime>,
-    /// What limited the pipeline.
+    /// Limit of the pipeline.
     pub bottleneck: Bottleneck,
     /// Whether the consumers kept up with the producers; `null` when they did not work at the same time.
     pub consumer_kept_up: Option<KeptUp>,
     /// Messages that the instances' partitions held and that were not done at the end; `null` when it is unknown.
     pub consumer_lag_at_end: Option<u64>,
-    /// What went wrong when progress was committed, by class.
+    /// Errors when progress was committed, by class.
     pub commit_errors: Vec<ErrorCount>,
-    /// Each database, in the order of the scenario.
+    /// Databases, in the order of the scenario.
     pub sinks: Vec<SinkRecord>,
-    /// Whether everything is where it belongs.
+    /// Account of produced, consumed and written messages.
     pub reconciliation: Reconciliation,
-    /// What the benchmark this pipeline is modelled on would have printed of this run: to be compared *as published*.
+    /// Figures that the benchmark this pipeline is modelled on would have printed of this run: to be compared *as published*.
     pub as_published: PublishedFigures,
 }
 
@@ -56,10 +57,10 @@ pub struct Pipeline {
 pub struct UnparsableCount {
     /// `not-json`, `not-an-object`, `field-missing` (one that a sink needs) or `field-nested` (it is a list or an object).
     pub class: String,
-    /// How many.
+    /// Number of messages.
     #[schemars(range(min = 1))]
     pub count: u64,
-    /// Where the first of them is.
+    /// Place of the first of them.
     pub first: String,
 }
 
@@ -70,12 +71,12 @@ pub struct StageTime {
     /// `fetch` (waiting for messages and taking them), `parse`, `blocked` (batches that no writer could take: nothing is
     /// taken meanwhile), `wait` (a closed batch, for its writer), then each sink by name, and `commit`.
     pub stage: String,
-    /// All together, over instances and writers, in nanoseconds.
+    /// Sum over instances and writers, in nanoseconds.
     pub total_ns: u64,
     /// Share of the time of all instances that this took; for sinks, of all writers; for `wait`, of the time of batches
     /// between their closing and their last sink's answer.
     pub share: f64,
-    /// Of single batches, or for `commit` of single calls; `null` for `blocked`, and where there was none.
+    /// Latency of single batches, or for `commit` of single calls; `null` for `blocked`, and where there was none.
     pub per_batch: Option<Latency>,
 }
 
@@ -101,7 +102,7 @@ pub struct KeptUp {
     pub acknowledged: u64,
     /// Messages that the pipeline was done with then.
     pub finished: u64,
-    /// The latter as a share of the former.
+    /// Share that `finished` is of `acknowledged`.
     pub share: f64,
 }
 
@@ -109,7 +110,7 @@ pub struct KeptUp {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SinkRecord {
-    /// Its kind, with a number where there are several of it: `redis`, `redis-2`.
+    /// Kind, with a number where there are several of it: `redis`, `redis-2`.
     pub name: String,
     /// Rows that the database acknowledged.
     pub written: u64,
@@ -120,7 +121,7 @@ pub struct SinkRecord {
     pub duplicates: u64,
     /// Rows that the database will never take.
     pub refused: u64,
-    /// They by class.
+    /// Refused rows by class.
     pub refused_by_class: Vec<ErrorCount>,
     /// Rows that were written, found or refused after their partitions had been revoked, or before it and not committed. The group
     /// reads their messages again, so each of them has a second outcome. A database without ids of its own has them twice.
@@ -128,13 +129,13 @@ pub struct SinkRecord {
     pub repeated: u64,
     /// Rows without outcome at the end: their messages are not committed.
     pub not_written: u64,
-    /// What went wrong with whole batches, by class; each was tried again.
+    /// Errors of whole batches, by class; each was tried again.
     pub errors: Vec<ErrorCount>,
-    /// How often a batch was tried again.
+    /// Number of times that a batch was tried again.
     pub retries: u64,
-    /// Intended → acknowledged by the database.
+    /// Latency from intended to acknowledged by the database.
     pub latency: Option<Latency>,
-    /// The database's own count.
+    /// Count of the database itself.
     pub row_count: RowCount,
     /// The settings that decide what an acknowledgement of the database meant, as they were read; empty where it does not
     /// tell them.
@@ -146,13 +147,21 @@ pub struct SinkRecord {
     pub read_back: Option<ReadBack>,
 }
 
+impl SinkRecord {
+    /// What an acknowledgement of the database meant: "redis: appendonly = yes".
+    pub fn durability(&self) -> String {
+        let settings = settings(&self.durability);
+        format!("{}: {}", self.name, if settings.is_empty() { "unknown" } else { &settings })
+    }
+}
+
 /// A sample of keys that were read when the last row was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ReadBack {
     /// Keys that were read.
     pub keys: u64,
-    /// Of them, those that held the value that this process wrote to them last.
+    /// Keys, among them, that held the value that this process wrote to them last.
     pub found: u64,
 }
 
@@ -160,16 +169,16 @@ pub struct ReadBack {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RowCount {
-    /// What is counted; empty when the database was never there to be asked, and when it cannot count the rows of a run, as Redis
+    /// Thing that is counted; empty when the database was never there to be asked, and when it cannot count the rows of a run, as Redis
     /// where rows overwrite each other.
     pub of: String,
-    /// Before the first row; `null` when the database was not there to be asked.
+    /// Count before the first row; `null` when the database was not there to be asked.
     pub before: Option<u64>,
-    /// After the last row; `null` likewise.
+    /// Count after the last row; `null` likewise.
     pub after: Option<u64>,
-    /// The difference; `null` when it is not known, or the database was restarted in between.
+    /// Difference of both; `null` when it is not known, or the database was restarted in between.
     pub delta: Option<u64>,
-    /// Why a count is missing.
+    /// Reason why a count is missing.
     pub error: Option<String>,
 }
 
@@ -181,7 +190,7 @@ pub struct Reconciliation {
     pub produced: Option<u64>,
     /// Messages received.
     pub consumed: u64,
-    /// Of them, unparsable.
+    /// Unparsable messages among them.
     pub unparsable: u64,
     /// Messages that were taken and abandoned before they were written: the group reads them again.
     pub abandoned: u64,

@@ -1,12 +1,12 @@
 //! What happened when: single seconds (the lines of `series.jsonl`), the parts of a schedule that changes its rate, the backlog that
 //! consumers were to find with the tasks of single groups, and where acknowledgements stopped.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Latency;
+use crate::measure::{ConditionKind, SubjectKind};
+use crate::record::readable::duration;
 
 /// What happened during one second, or a part of one in a short trial, by when it happened.
 ///
@@ -20,7 +20,7 @@ pub struct SeriesRow {
     pub trial: u32,
     /// Full seconds between the trial's begin and the begin of this one.
     pub second: u64,
-    /// How long the row lasted, in nanoseconds; 0 in rows of an earlier build, which lasted a second where `full` is true.
+    /// Length of the row, in nanoseconds; 0 in rows of an earlier build, which lasted a second where `full` is true.
     #[serde(default)]
     pub length_ns: u64,
     /// Messages that the schedule had due in it, before chance in a Poisson process; left out in a closed loop.
@@ -41,7 +41,7 @@ pub struct SeriesRow {
     /// Messages that arrived at a group for the first time, by all consumers, warm-up included; all messages received where
     /// nothing is verified. `null` without consumers.
     pub consumed: Option<u64>,
-    /// What each group of consumers received; of over 16 groups, the 16 that are the furthest behind. Left out without consumers, and in
+    /// Groups of consumers with what each received; of over 16 groups, the 16 that are the furthest behind. Left out without consumers, and in
     /// rows of older builds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRow>,
@@ -56,7 +56,7 @@ pub struct SeriesRow {
     pub in_flight: u64,
     /// Median of the headline latency of messages acknowledged in this second, in nanoseconds; `null` when there were none.
     pub p50_ns: Option<u64>,
-    /// 99th percentile of the same, in nanoseconds.
+    /// 99th percentile of that latency, in nanoseconds.
     pub p99_ns: Option<u64>,
     /// Most messages seen in the client library's queues; `null` when the library does not report it.
     pub queue_messages: Option<u64>,
@@ -108,7 +108,7 @@ pub struct GroupRow {
     /// Median of the end-to-end latency of measured messages that arrived in the row, in nanoseconds, within 1.6 %; `null` when there were
     /// none, with over 256 consumers, and where several shares received some.
     pub end_to_end_p50_ns: Option<u64>,
-    /// 99th percentile of the same.
+    /// 99th percentile of that latency.
     pub end_to_end_p99_ns: Option<u64>,
 }
 
@@ -128,11 +128,11 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SchedulePart {
-    /// What the part is.
+    /// Kind of the part.
     pub kind: SchedulePartKind,
-    /// When it began, in nanoseconds since the load began; of bursts, when the first one that was measured did.
+    /// Begin in nanoseconds since the load began; of bursts, that of the first one that was measured.
     pub begin_ns: u64,
-    /// How long it lasted inside the measured window, in nanoseconds; of bursts, all of them together.
+    /// Length inside the measured window, in nanoseconds; of bursts, all of them together.
     pub duration_ns: u64,
     /// Messages that the schedule had due, per second.
     pub target_per_second: f64,
@@ -158,13 +158,6 @@ pub enum SchedulePartKind {
     Base,
 }
 
-/// As in a record.
-impl fmt::Display for SchedulePartKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
-    }
-}
-
 /// A backlog: built before the consumers began, and drained while the producers went on at their rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -173,13 +166,13 @@ pub struct Backlog {
     pub messages: Option<u64>,
     /// The payload of these messages, in bytes.
     pub payload_bytes: Option<u64>,
-    /// While no consumer had begun; without the warm-up.
+    /// Phase in which no consumer had begun; without the warm-up.
     pub build: BacklogPhase,
-    /// From when the consumers were told to begin until the slowest group had caught up, or the load ended.
+    /// Phase from when the consumers were told to begin until the slowest group had caught up, or the load ended.
     pub drain: Option<BacklogPhase>,
-    /// After that, until the load ended; `null` if a group did not catch up.
+    /// Phase after that, until the load ended; `null` if a group did not catch up.
     pub after: Option<BacklogPhase>,
-    /// How each group drained it; empty if the consumers did not begin during the load.
+    /// Drain of each group; empty if the consumers did not begin during the load.
     pub groups: Vec<GroupDrain>,
 }
 
@@ -187,9 +180,9 @@ pub struct Backlog {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct BacklogPhase {
-    /// When it began, in nanoseconds since the load began.
+    /// Begin in nanoseconds since the load began.
     pub begin_ns: u64,
-    /// How long it lasted, in nanoseconds.
+    /// Length in nanoseconds.
     pub duration_ns: u64,
     /// Messages handed to the client, per second.
     pub sent_per_second: f64,
@@ -207,16 +200,16 @@ pub struct BacklogPhase {
 pub struct GroupDrain {
     /// The group's number, from 0.
     pub group: usize,
-    /// From when the consumers were told to begin to the group's first message, in nanoseconds, to 5 ms; `null`: none came before
+    /// Time from when the consumers were told to begin to the group's first message, in nanoseconds, to 5 ms; `null`: none came before
     /// the load ended.
     pub first_arrival_ns: Option<u64>,
-    /// From the group's first message until it had caught up, in nanoseconds, to 5 ms; `null`: not before the load ended.
+    /// Time from the group's first message until it had caught up, in nanoseconds, to 5 ms; `null`: not before the load ended.
     pub duration_ns: Option<u64>,
     /// Messages that it had received by then, or when the load ended.
     pub received: u64,
     /// Messages that it had still to receive at that moment: those of the last `caught_up_within` where it had caught up.
     pub behind: u64,
-    /// `received` over `duration_ns`, per second; `null` if it did not catch up.
+    /// Rate of `received` over `duration_ns`, per second; `null` if it did not catch up.
     pub received_per_second: Option<f64>,
 }
 
@@ -224,16 +217,16 @@ pub struct GroupDrain {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct GroupTask {
-    /// How long each of its consumers worked on a message, in nanoseconds: the mean. Left out if it did not work.
+    /// Mean time for which each of its consumers worked on a message, in nanoseconds. Left out if it did not work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_mean_ns: Option<u64>,
-    /// How the times of work were distributed.
+    /// Distribution of the times of work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_distribution: Option<WorkDistribution>,
     /// Most messages per second that its consumers took together; left out without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_per_second: Option<f64>,
-    /// When it was to begin, in nanoseconds after the load; left out if it began before the load, or with a backlog.
+    /// Planned begin in nanoseconds after the load; left out if it began before the load, or with a backlog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_after_ns: Option<u64>,
 }
@@ -253,24 +246,66 @@ pub enum WorkDistribution {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Outage {
-    /// When the last message before it was acknowledged, in nanoseconds since the begin of the measured phase (0: before it); where a
+    /// Time at which the last message before it was acknowledged, in nanoseconds since the begin of the measured phase (0: before it); where a
     /// schedule paused then, when messages were due again, to 100 ms.
     pub begin_ns: u64,
-    /// Its longest time without an acknowledgement, in nanoseconds; until the load ended where none came any more.
+    /// Longest time without an acknowledgement, in nanoseconds; until the load ended where none came any more.
     pub longest_gap_ns: u64,
-    /// From `begin_ns` to the next acknowledgement, in nanoseconds; `null`: none came.
+    /// Time from `begin_ns` to the next acknowledgement, in nanoseconds; `null`: none came.
     pub first_acknowledgement_ns: Option<u64>,
-    /// From `begin_ns` until the rate was held again, in nanoseconds, to 100 ms: in the second that follows, 95 % of what was expected
+    /// Time from `begin_ns` until the rate was held again, in nanoseconds, to 100 ms: in the second that follows, 95 % of what was expected
     /// and more was acknowledged, without another gap. `null`: not before the load ended.
     pub recovered_ns: Option<u64>,
-    /// What was expected during the first gap, per second: in an open loop what the schedule had due, in a closed loop the rate of the
+    /// Messages expected during the first gap, per second: in an open loop what the schedule had due, in a closed loop the rate of the
     /// 5 s before.
     pub expected_per_second: f64,
-    /// For how much of `longest_gap_ns` a thread of the load generator was not woken, in nanoseconds: as its probe of pauses saw, in pauses of 20 ms
+    /// Part of `longest_gap_ns` for which a thread of the load generator was not woken, in nanoseconds: as its probe of pauses saw, in pauses of 20 ms
     /// and more. 0 in records of older builds.
     #[serde(default)]
     pub client_paused_ns: u64,
-    /// Without the pauses of the load generator, none of its gaps would be an outage: it is not known whether the broker had one.
+    /// Whether, without the pauses of the load generator, none of its gaps would be an outage: it is not known whether the broker had one.
     #[serde(default)]
     pub caused_by_client: bool,
+}
+
+/// What held messages up, as the client saw it: one kind of condition on one kind of subject, from the first subject that had it until none
+/// had it any more. Where it comes back within a second, it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Condition {
+    /// Kind of what held messages up.
+    pub kind: ConditionKind,
+    /// Kind of the subjects that were held up.
+    pub subject: SubjectKind,
+    /// Subjects that had it at once, at most.
+    pub subjects_max: u64,
+    /// Subjects that there are; `null` where that is not known.
+    pub subjects: Option<u64>,
+    /// Names of the first subjects that had it, at most eight.
+    pub names: Vec<String>,
+    /// Words of the broker when it began; empty where it says nothing.
+    pub words: String,
+    /// Begin, in nanoseconds since the load began (0: before it).
+    pub begin_ns: u64,
+    /// End, in nanoseconds since the load began; `null`: it lasted until the end of the trial.
+    pub end_ns: Option<u64>,
+    /// Time for which subjects had it, in nanoseconds: without the times in between in which none had it.
+    pub lasted_ns: u64,
+    /// Part of that which lay in the measured window.
+    pub in_window_ns: u64,
+}
+
+impl Condition {
+    /// What it was and of whom: "3 of 4 partitions: not enough in-sync replicas".
+    pub fn told(&self) -> String {
+        self.subject.told(self.subjects_max, self.subjects, &self.names, self.kind)
+    }
+
+    /// The same, with when, for how long, and the broker's words.
+    pub fn told_in_full(&self) -> String {
+        let begin = duration(self.begin_ns as f64);
+        let until = self.end_ns.map_or("the end".to_owned(), |end| duration(end as f64));
+        let words = if self.words.is_empty() { String::new() } else { format!(": {}", self.words) };
+        format!("{}, for {} ({begin} to {until}){words}", self.told(), duration(self.lasted_ns as f64))
+    }
 }

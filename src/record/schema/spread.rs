@@ -10,9 +10,9 @@ const NOTABLE: f64 = 1.1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Extent {
-    /// The smallest one.
+    /// Smallest figure.
     pub smallest: u64,
-    /// The largest one.
+    /// Largest figure.
     pub largest: u64,
 }
 
@@ -25,13 +25,13 @@ pub struct Partitions {
     pub partitions: u64,
     /// Measured messages that were acknowledged of which the client does not know the partition.
     pub unknown: u64,
-    /// Of each partition, the measured messages that were acknowledged.
+    /// Measured messages that were acknowledged in each partition.
     pub acknowledged: Extent,
-    /// Of each partition with messages, the median latency in nanoseconds; `null` where it is not known of one.
+    /// Median latency of each partition with messages, in nanoseconds; `null` where it is not known of one.
     pub p50_ns: Option<Extent>,
-    /// The same of the 99th percentile.
+    /// 99th percentile, likewise.
     pub p99_ns: Option<Extent>,
-    /// At most 32 of them, by topic and number: of more, the slowest, and those with the most and the fewest messages.
+    /// Partitions, at most 32, by topic and number: of more, the slowest, and those with the most and the fewest messages.
     pub listed: Vec<PartitionFigures>,
 }
 
@@ -39,9 +39,9 @@ pub struct Partitions {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PartitionFigures {
-    /// Its topic.
+    /// Topic of the partition.
     pub topic: String,
-    /// Its number, from 0; `null`: these are the messages of the topic whose partition the client does not know.
+    /// Number of the partition, from 0; `null`: these are the messages of the topic whose partition the client does not know.
     pub partition: Option<u32>,
     /// Measured messages that were acknowledged.
     pub acknowledged: u64,
@@ -56,9 +56,9 @@ pub struct PartitionFigures {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Consumers {
-    /// Of each group with two consumers or more (of a share: with one or more), how its consumers differ.
+    /// Groups with two consumers or more (of a share: with one or more), and how their consumers differ.
     pub groups: Vec<ConsumerSpread>,
-    /// At most 32 of all consumers, by group, topic and member: of more, the slowest, and those with the most and the fewest messages.
+    /// Consumers, at most 32, by group, topic and member: of more, the slowest, and those with the most and the fewest messages.
     pub listed: Vec<ConsumerFigures>,
 }
 
@@ -68,13 +68,13 @@ pub struct Consumers {
 pub struct ConsumerSpread {
     /// The group's number, from 0.
     pub group: usize,
-    /// Its consumers, on all topics.
+    /// Number of its consumers, on all topics.
     pub consumers: u64,
-    /// Of each consumer, the measured messages that it received.
+    /// Measured messages that each consumer received.
     pub consumed: Extent,
-    /// Of each consumer, the median of its end-to-end latency in nanoseconds; `null` where it is not known of one.
+    /// Median end-to-end latency of each consumer, in nanoseconds; `null` where it is not known of one.
     pub end_to_end_p50_ns: Option<Extent>,
-    /// The same of the 99th percentile.
+    /// 99th percentile, likewise.
     pub end_to_end_p99_ns: Option<Extent>,
 }
 
@@ -82,11 +82,11 @@ pub struct ConsumerSpread {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ConsumerFigures {
-    /// Its group's number, from 0.
+    /// Number of its group, from 0.
     pub group: usize,
-    /// The topic that it reads.
+    /// Topic that it reads.
     pub topic: String,
-    /// Which of the group's members on this topic it is, from 0.
+    /// Number among the group's members on this topic, from 0.
     pub member: usize,
     /// Measured messages that it received, without the repetitions that verification found.
     pub consumed: u64,

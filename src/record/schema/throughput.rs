@@ -31,18 +31,18 @@ pub struct Throughput {
     /// `null` when none was acknowledged.
     #[serde(default)]
     pub in_flight_by_littles_law: Option<f64>,
-    /// What the measured messages took until the last of them was acknowledged: what tools report that divide messages by
+    /// Completion of the measured messages, until the last of them was acknowledged: what tools report that divide messages by
     /// total time. `null` when none was acknowledged.
     #[serde(default)]
     pub until_last_acknowledgement: Option<Completion>,
-    /// The same until the last measured message was received; `null` without consumers or when none was received.
+    /// Completion until the last measured message was received; `null` without consumers or when none was received.
     #[serde(default)]
     pub until_last_arrival: Option<Completion>,
-    /// The longest time without an acknowledgement that lies in the measured window, or ends in it, in nanoseconds; `null`: less
+    /// Longest time without an acknowledgement that lies in the measured window, or ends in it, in nanoseconds; `null`: less
     /// than 100 ms, which is not measured.
     #[serde(default)]
     pub longest_gap_ns: Option<u64>,
-    /// How evenly producers sent; `null` when nothing was sent.
+    /// Evenness of the producers; `null` when nothing was sent.
     #[serde(default)]
     pub producer_shares: Option<ProducerShares>,
 }
@@ -51,11 +51,11 @@ pub struct Throughput {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Completion {
-    /// From the begin of the measured window to the last message, in nanoseconds.
+    /// Time from the begin of the measured window to the last message, in nanoseconds.
     pub duration_ns: u64,
-    /// All of the messages, divided by that.
+    /// Rate of all the messages over that time, per second.
     pub messages_per_second: f64,
-    /// Their payload bytes, divided by that.
+    /// Rate of their payload bytes, per second.
     pub payload_bytes_per_second: f64,
 }
 
@@ -122,16 +122,16 @@ pub struct Wire {
     /// Requests that the broker refused because a quota was used up; most of them are among `retried`. Of Kafka: responses with which
     /// it delayed the client for that reason.
     pub quota_refusals: u64,
-    /// What the messages weigh before they are encoded, as the broker's own clients count it.
+    /// Bytes of the messages before they are encoded, as the broker's own clients count it.
     pub raw_bytes: u64,
-    /// Encoded, before compression.
+    /// Bytes encoded, before compression.
     pub body_bytes: u64,
-    /// As they were sent, without headers.
+    /// Bytes as they were sent, without headers.
     pub sent_bytes: u64,
     /// Requests of consumers for messages that were answered, where brokermark's own client of Kafka sends them; absent: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetches: u64,
-    /// Of `fetches`, those with whose response the broker delayed the consumer because a quota was used up; absent: none.
+    /// Fetches with whose response the broker delayed the consumer because a quota was used up; absent: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled_fetches: u64,
     /// `body_bytes` / `sent_bytes`; `null` when nothing was sent.
@@ -153,11 +153,11 @@ fn is_zero(count: &u64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PayloadSizes {
-    /// Mean.
+    /// Mean size.
     pub mean_bytes: f64,
-    /// The smallest.
+    /// Smallest size.
     pub smallest_bytes: u64,
-    /// The largest.
+    /// Largest size.
     pub largest_bytes: u64,
 }
 
@@ -170,7 +170,9 @@ mod tests {
         let shares = |messages: &[u64]| ProducerShares::from_counts(messages.iter().copied());
         assert_eq!(shares(&[5, 5, 5, 5]).unwrap().jain_index, 1.0);
         let starved = shares(&[20, 0, 0, 0]).unwrap();
-        assert_eq!((starved.smallest_messages, starved.largest_messages, starved.jain_index), (0, 20, 0.25));
+        assert_eq!(starved.smallest_messages, 0);
+        assert_eq!(starved.largest_messages, 20);
+        assert_eq!(starved.jain_index, 0.25);
         assert_eq!(shares(&[0, 0]), None);
     }
 }

@@ -1,7 +1,6 @@
 //! Whether the figures can be trusted, what limited them, and whether the thresholds held.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Verdict {
     /// Whether the figures mean what they seem to: no reason speaks against it.
     pub valid: bool,
-    /// What speaks against trusting the figures, the gravest first; empty when `valid`.
+    /// Reasons against trusting the figures, the gravest first; empty when `valid`.
     pub reasons: Vec<Reason>,
-    /// What a reader should know, but does not make the figures wrong.
+    /// Notes that a reader should know, and that do not make the figures wrong.
     pub notes: Vec<Reason>,
-    /// What kept the throughput from being higher.
+    /// Limit that kept the throughput from being higher.
     pub limited_by: LimitedBy,
 }
 
@@ -38,7 +37,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Reason {
-    /// What was found.
+    /// Kind of the finding.
     pub kind: ReasonKind,
     /// A sentence with the figures that show it.
     pub evidence: String,
@@ -46,6 +45,15 @@ pub struct Reason {
     pub advice: String,
     /// The evidence's figures, named with their units.
     pub figures: BTreeMap<String, f64>,
+}
+
+impl Reason {
+    /// A finding. Figures that are not finite are left out.
+    pub fn new(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Self {
+        let figures = figures.iter().filter(|(_, value)| value.is_finite());
+        let figures = figures.map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Reason { kind, evidence, advice: advice.to_owned(), figures }
+    }
 }
 
 /// What can be found; `docs/RESULT.md` has each one's exact condition.
@@ -144,10 +152,7 @@ pub enum ReasonKind {
 impl ReasonKind {
     /// Whether it speaks against rates and latencies alone. Other reasons say that messages are missing, or that something broke.
     pub fn is_about_speed(self) -> bool {
-        use ReasonKind::{
-            ClientBound, ColdStart, ConsumersBehind, DebugBuild, FewEventsInTail, HostContended, LagGrew, NotSteady,
-            OwnDelay, RateMissed, RatesDiffer, SharedCores, TimeWithheld, TooShort, WarmUpTooShort,
-        };
+        use ReasonKind::*;
         matches!(
             self,
             ClientBound
@@ -169,18 +174,11 @@ impl ReasonKind {
     }
 }
 
-/// As in a record.
-impl fmt::Display for ReasonKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
-    }
-}
-
 /// What kept the throughput from being higher, as far as the evidence goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LimitedBy {
-    /// The limit.
+    /// Limit.
     pub limiter: Limiter,
     /// A sentence with the figures that point to it.
     pub evidence: String,
@@ -208,24 +206,17 @@ pub enum Limiter {
     Unknown,
 }
 
-/// As in a record.
-impl fmt::Display for Limiter {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(formatter)
-    }
-}
-
 /// Whether one threshold of the scenario held.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ThresholdOutcome {
-    /// The threshold as the scenario has it.
+    /// Threshold as the scenario has it.
     pub text: String,
-    /// What was measured, in the metric's own unit (nanoseconds, messages or bytes per second, a count); `null` when the
+    /// Measured value, in the metric's own unit (nanoseconds, messages or bytes per second, a count); `null` when the
     /// record has no such figure, and then the threshold did not hold.
     pub measured: Option<f64>,
     /// Whether it held.
     pub held: bool,
-    /// What was measured, readably, or why nothing was.
+    /// Measured value, readably, or why there is none.
     pub explanation: String,
 }

@@ -6,9 +6,8 @@ use crate::present::comparison::{counts, differences, figures_table, legend, mis
 use crate::record::Record;
 use crate::record::readable::duration;
 use crate::report::figure::{Figure, PHONE, WIDE};
-use crate::report::html;
-use crate::report::read::Run;
 use crate::report::svg::bars::{Forest, Ratio};
+use crate::report::{Run, html};
 
 /// Rows of a forest plot.
 const MAX_ROWS: usize = 24;

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use super::timeline::Timeline;
 use crate::present::{Table, capital, or_dash};
 use crate::record::readable::{count, duration};
-use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram};
+use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram, saturating_sum};
 use crate::report::figure::{Figure, PHONE, WIDE};
 use crate::report::svg::axes::{Scale, time_ticks};
 use crate::report::svg::heat::{Grid, LEVELS};
@@ -98,7 +98,8 @@ impl Cells {
             for value in histogram.iter_recorded() {
                 let row = ((value.value_iterated_to() as f64 / MIN_NS).max(1.0).log10() * PER_DECADE) as usize;
                 let number = (value.count_at_value() as f64 * share).round() as u64;
-                self.numbers[column * ROWS + row.min(ROWS - 1)] += number;
+                let cell = &mut self.numbers[column * ROWS + row.min(ROWS - 1)];
+                *cell = cell.saturating_add(number);
             }
         }
     }
@@ -115,7 +116,7 @@ impl Cells {
         let rows = high - low;
         let cells = (low..high).flat_map(|row| (0..self.columns).map(move |column| (row, column)));
         let shade = |(row, column): (usize, usize)| {
-            let all: u64 = self.column(column).iter().sum();
+            let all = saturating_sum(self.column(column).iter().copied());
             (self.shade(self.at(column, row), all), String::new())
         };
         let scale = Scale::Logarithmic { low: begin_of(low), high: begin_of(high) };
@@ -151,11 +152,11 @@ impl Cells {
         let every = self.columns.div_ceil(30);
         let row = |column: usize| {
             let numbers = self.column(column);
-            let all: u64 = numbers.iter().sum();
-            let mut seen = 0;
+            let all = saturating_sum(numbers.iter().copied());
+            let mut seen = 0u64;
             let middle = numbers.iter().position(|number| {
-                seen += number;
-                2 * seen >= all
+                seen = seen.saturating_add(*number);
+                seen >= all.div_ceil(2)
             });
             let longest = numbers.iter().rposition(|number| *number > 0);
             let text = |row: Option<usize>| or_dash(row.filter(|_| all > 0).map(|row| duration(begin_of(row + 1))));
@@ -168,21 +169,22 @@ impl Cells {
 }
 
 fn sentence(cells: &Cells, low: usize, high: usize) -> String {
-    let sums: Vec<u64> = (0..ROWS).map(|row| (0..cells.columns).map(|column| cells.at(column, row)).sum()).collect();
-    let all: u64 = sums.iter().sum();
+    let sum = |row| saturating_sum((0..cells.columns).map(|column| cells.at(column, row)));
+    let sums: Vec<u64> = (0..ROWS).map(sum).collect();
+    let all = saturating_sum(sums.iter().copied());
     // The narrowest stretch from the fullest row on that has half of all messages.
     let fullest = (low..high).max_by_key(|row| sums[*row]).unwrap_or(low);
     let (mut from, mut to) = (fullest, fullest + 1);
     let mut inside = sums[fullest];
-    while 10 * inside < 8 * all && (from > low || to < high) {
+    while (inside as f64) < 0.8 * all as f64 && (from > low || to < high) {
         let below = if from > low { sums[from - 1] } else { 0 };
         let above = if to < high { sums[to] } else { 0 };
         if to >= high || (from > low && below >= above) {
             from -= 1;
-            inside += below;
+            inside = inside.saturating_add(below);
         } else {
             to += 1;
-            inside += above;
+            inside = inside.saturating_add(above);
         }
     }
     let slowest = (0..cells.columns).find(|column| cells.at(*column, high - 1) > 0).unwrap_or(0);
@@ -193,4 +195,26 @@ fn sentence(cells: &Cells, low: usize, high: usize) -> String {
         duration(begin_of(high)),
         moment(slowest as f64 * cells.seconds)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_damaged_log_do_not_overflow() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000_000, 3).unwrap();
+        for value_ns in [1_000_000, 2_000_000, 900_000_000] {
+            histogram.record_n(value_ns, u64::MAX / 2).unwrap();
+        }
+        let mut cells = Cells { columns: 10, seconds: 1.0, numbers: vec![0; 10 * ROWS] };
+        for _ in 0..4 {
+            cells.add(&histogram, 0.0, 1.0);
+            cells.add(&histogram, 1.0, 2.0);
+        }
+        let (low, high) = (0, ROWS);
+        assert!(cells.grid(low, high, 10.0, false).cells.iter().any(|cell| cell.0 > 0));
+        assert_eq!(cells.table().rows(), 10);
+        assert!(sentence(&cells, low, high).contains("8 of 10 took"));
+    }
 }

@@ -13,6 +13,7 @@ use crate::report::svg::bars::{Bar, Bars};
 use crate::report::svg::dots::{Dots, Group, evenly};
 use crate::report::svg::heat::{Grid, level};
 use crate::report::svg::unit::Unit;
+use crate::statistics::extent;
 
 /// Bars of a chart; more points become dots in their order.
 const MAX_BARS: usize = 24;
@@ -175,8 +176,7 @@ fn heat(
     let (across, up) = if values(one).len() >= values(other).len() { (one, other) } else { (other, one) };
     let (columns, rows) = (values(across), values(up));
     let middles: Vec<f64> = spots.iter().filter_map(|spot| spot.middle).collect();
-    let (low, high) =
-        middles.iter().fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(*value), high.max(*value)));
+    let (low, high) = extent(middles.iter().copied());
     let cell = |row: &serde_json::Value, column: &serde_json::Value| {
         let found = points
             .iter()
@@ -256,8 +256,7 @@ fn repetitions_sentence(spots: &[Spot], measure: &Measure) -> String {
     let Some(middle) = spots.first().and_then(|spot| spot.middle) else {
         return format!("No trial has a {} that can be stated.", measure.name);
     };
-    let values = || spots.iter().flat_map(|spot| &spot.trials).map(|trial| trial.0);
-    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let (low, high) = extent(spots.iter().flat_map(|spot| &spot.trials).map(|trial| trial.0));
     let between = spots.first().and_then(|spot| spot.interval).map(|(low, high)| {
         format!(" The true middle lies between {} and {} (95 %).", measure.unit.exact(low), measure.unit.exact(high))
     });

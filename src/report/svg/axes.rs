@@ -3,6 +3,7 @@
 
 use super::unit::{Unit, plain};
 use super::{Canvas, Shape, apart, end_of, text_width};
+use crate::statistics::extent;
 
 /// A scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +26,7 @@ impl Scale {
     /// Around all values, in powers of 10 or parts of them.
     pub fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
-        let (low, high) =
-            positive.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = extent(positive);
         if low > high {
             return Scale::Logarithmic { low: 1.0, high: 10.0 };
         }
@@ -37,8 +37,7 @@ impl Scale {
     /// Logarithmic where the values span so much that small ones would not be seen, else from zero.
     pub fn fitting(values: impl Iterator<Item = f64> + Clone) -> Self {
         let positive = values.clone().filter(|value| *value > 0.0);
-        let (low, high) =
-            positive.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = extent(positive);
         if high > low * WIDE_SPAN { Scale::logarithmic(values) } else { Scale::from_zero(values) }
     }
 

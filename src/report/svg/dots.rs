@@ -4,6 +4,7 @@ use super::axes::{Frame, Scale};
 use super::unit::Unit;
 use super::{Canvas, Drawing, Mark, Shape, mark, number, text_width};
 use crate::present::points::Spot;
+use crate::statistics::extent;
 
 /// One figure of all points.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +43,7 @@ impl Dots {
         let trials = self.groups.iter().flat_map(|group| &group.spots).flat_map(|spot| &spot.trials);
         let values: Vec<f64> = trials.map(|trial| trial.0).collect();
         // The interval of two trials may be far wider than all that was measured: the axis follows the trials, with some room.
-        let (low, high) =
-            values.iter().fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(*value), high.max(*value)));
+        let (low, high) = extent(values.iter().copied());
         let values = values.into_iter().chain([high * 1.1, low / 1.1]).filter(|value| value.is_finite());
         let values: Vec<f64> = values.collect();
         if self.is_from_zero { Scale::from_zero(values.into_iter()) } else { Scale::fitting(values.into_iter()) }

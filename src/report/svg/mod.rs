@@ -2,8 +2,7 @@
 //! a dark page; [`theme`](super::theme) has the colours.
 //!
 //! - `axes`: from values to places, ticks and grid. `unit`: how values are written.
-//! - `lines`: figures over time. `tail`: latency by percentile. `dots`: a figure over the points of a sweep.
-//! - `probes`: the probes of a search.
+//! - `lines`: figures over time. `dots`: a figure over the points of a sweep.
 //! - `bars`: figures of named things, and ratios with their intervals. `heat`: a grid of shades.
 
 pub mod axes;
@@ -11,8 +10,6 @@ pub mod bars;
 pub mod dots;
 pub mod heat;
 pub mod lines;
-pub mod probes;
-pub mod tail;
 pub mod unit;
 
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use crate::distributed::merge::made_up::share;
 const SECOND: u64 = 1_000_000_000;
 
 fn kinds(shares: &[KeptShare]) -> Vec<ReasonKind> {
-    findings(&shares[0].record, shares).reasons.iter().map(|reason| reason.kind).collect()
+    findings_together(&shares[0].record, shares).reasons.iter().map(|reason| reason.kind).collect()
 }
 
 fn pair(later_ns: u64) -> [KeptShare; 2] {
@@ -29,7 +29,7 @@ fn clocks_of_two_machines_are_doubted_as_far_as_they_may_differ() {
             share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
         }
         let uncertainty = clock_uncertainty_ns(&shares);
-        let found = findings(&shares[0].record, &shares);
+        let found = findings_together(&shares[0].record, &shares);
         let has = |list: &[Reason]| list.iter().any(|reason| reason.kind == ClocksDiffer);
         (uncertainty, has(&found.reasons), has(&found.notes))
     };
@@ -48,7 +48,7 @@ fn early_arrivals_are_told_with_the_largest_lead() {
         of.boot_id = Some(format!("machine {}", of.number));
         (of.before_intended, of.most_before_intended_ns) = (2, early_ns);
     }
-    let found = findings(&shares[0].record, &shares);
+    let found = findings_together(&shares[0].record, &shares);
     let told = found.reasons.iter().find(|reason| reason.kind == ClocksDiffer).unwrap();
     assert!(told.evidence.contains("4 messages arrived before they were intended, by up to 3"), "{}", told.evidence);
     assert_eq!(told.figures["most_before_intended_ns"], 3e6);
@@ -67,7 +67,7 @@ fn one_clock_at_both_ends_needs_no_other() {
 fn machines_that_are_not_alike_are_noted() {
     let mut shares = pair(0);
     shares[1].record.environment.cores += 1;
-    let found = findings(&shares[0].record, &shares);
+    let found = findings_together(&shares[0].record, &shares);
     assert!(
         found.reasons.is_empty() && found.notes.iter().any(|note| note.kind == UnequalMachines),
         "{:?}",

@@ -1,6 +1,5 @@
 use super::*;
 use crate::distributed::merge::made_up::{scenario, share};
-use crate::distributed::together::reason;
 use crate::record::{HostLoad, LoadModel};
 
 const SECOND: u64 = 1_000_000_000;
@@ -28,7 +27,7 @@ fn shares_that_ran_together_are_valid() {
 #[test]
 fn one_client_bound_share_makes_the_whole_client_bound() {
     let mut shares = pair(0);
-    shares[1].record.verdict.reasons.push(reason(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
+    shares[1].record.verdict.reasons.push(Reason::new(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
     shares[1].record.verdict.limited_by = LimitedBy { limiter: Limiter::Client, evidence: "Busy.".to_owned() };
     let verdict = completed(&shares);
     assert_eq!(verdict.reasons[0].evidence, "Share 2: It was busy.");
@@ -46,7 +45,7 @@ fn share_of_a_full_machine(share: &mut KeptShare, cores_used: f64) {
     (client.cores_available, client.cores_allowed) = (4.0, Some("0-3".to_owned()));
     (client.cores_used, client.busiest_thread_cores) = (cores_used, Some(0.9));
     record.host_load = Some(HostLoad { system_cpu_busy: 0.99, steal: 0.0, ..record.host_load.unwrap_or_default() });
-    let other = reason(HostContended, "52 % with other processes.".to_owned(), "Run alone.", &[]);
+    let other = Reason::new(HostContended, "52 % with other processes.".to_owned(), "Run alone.", &[]);
     record.verdict.notes.push(other);
     record.verdict.limited_by = LimitedBy { limiter: Limiter::Machine, evidence: "Others'.".to_owned() };
 }
@@ -80,7 +79,7 @@ fn shares_that_fill_their_machine_together_are_the_limit() {
     let mut shares = pair(0);
     shares.iter_mut().for_each(|share| share_of_a_full_machine(share, 1.9));
     shares[0].record.client.busiest_thread_cores = Some(0.99);
-    shares[0].record.verdict.reasons.push(reason(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
+    shares[0].record.verdict.reasons.push(Reason::new(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
     let alone = completed(&shares);
     assert_eq!(alone.reasons.iter().map(|reason| &*reason.evidence).collect::<Vec<_>>(), ["Share 1: It was busy."]);
 
@@ -122,7 +121,7 @@ fn machines_are_told_from_shares_by_their_names() {
 #[test]
 fn a_share_that_began_late_says_how_far_all_overlap() {
     let mut shares = pair(200_000_000);
-    let late = reason(LateStart, "The load began 200 ms late.".to_owned(), "Begin later.", &[]);
+    let late = Reason::new(LateStart, "The load began 200 ms late.".to_owned(), "Begin later.", &[]);
     shares[1].record.verdict.notes.push(late);
     let mut record = shares[0].record.clone();
     record.together = Some(Together { window_overlap: 0.98, start_skew_ns: Some(200_000_000) });

@@ -9,7 +9,7 @@ fn job() -> (Job, Thread) {
     let (deliver, received) = channel();
     let (leave, left) = channel();
     let place =
-        Place { rank: 1, size: 2, host_share: HostShare::ALONE, host_cores: CoreSet::default(), is_bound: false };
+        RankPlace { rank: 1, size: 2, host_share: HostShare::ALONE, host_cores: CoreSet::default(), is_bound: false };
     (Job { place, message, received, left }, (to_send, deliver, leave))
 }
 
@@ -19,7 +19,8 @@ const SHORT: Duration = Duration::from_millis(10);
 fn ranks_that_share_cores_divide_them() {
     let cores = |host: &str, own: &str, available: usize, count: usize, is_bound: bool| {
         let [host_cores, own] = [host, own].map(|cores| cores.parse().unwrap());
-        let place = Place { rank: 0, size: count, host_share: HostShare { number: 0, count }, host_cores, is_bound };
+        let place =
+            RankPlace { rank: 0, size: count, host_share: HostShare { number: 0, count }, host_cores, is_bound };
         place.cores(available, Some(own))
     };
     assert_eq!(cores("0-7", "0-7", 8, 2, false), 4);
@@ -30,7 +31,7 @@ fn ranks_that_share_cores_divide_them() {
     assert_eq!(cores("0-63", "0-63", 8, 4, false), 2, "a quota for all ranks");
     assert_eq!(cores("0-1", "0-1", 2, 4, false), 1, "more ranks than cores");
     let host_share = HostShare { number: 0, count: 2 };
-    let place = Place { rank: 0, size: 2, host_share, host_cores: CoreSet::default(), is_bound: false };
+    let place = RankPlace { rank: 0, size: 2, host_share, host_cores: CoreSet::default(), is_bound: false };
     assert_eq!(place.cores(8, None), 4, "the system does not tell");
 }
 

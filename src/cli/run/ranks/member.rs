@@ -12,18 +12,17 @@ use tokio_util::context::TokioContext;
 use super::super::interrupt;
 use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
-use super::{Exit, RunArguments, RunSpec, connect, divided, failed};
+use super::{Exit, RunArguments, RunSpec, connect, divided};
 use crate::cli::load_threads::LoadThreads;
 use crate::distributed::KeptShare;
 use crate::engine::{
     ComparedClock, EngineError, Interruption, Observer, Outcome, Phase, Preparation, Second, StartBarrier,
     TrialIdentity, run_scenario,
 };
-use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
 use crate::measure::{Interval, MessageSets, Reception};
 use crate::notices::notice;
-use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, Place, headline, injected_offset_ns};
+use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, RankPlace, headline, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::masked_command_line;
@@ -57,19 +56,21 @@ enum Ended {
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
-pub async fn take_part(arguments: &RunArguments, run_spec: &RunSpec, place: Place, plan: Result<Plan, String>) -> Exit {
-    let Place { rank, size, host_share, .. } = place;
+pub async fn take_part(
+    arguments: &RunArguments,
+    run_spec: &RunSpec,
+    place: RankPlace,
+    plan: Result<Plan, String>,
+) -> Exit {
+    let RankPlace { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(run_spec, rank, &plan).await {
         Ok(member) => member,
-        Err(error) => return failed(&error),
+        Err(error) => return Exit::failure(error),
     };
     let own = match if rank == 0 { Ok(Interruption::none()) } else { interrupt::watch() } {
         Ok(own) => own,
-        Err(error) => {
-            notice!("error: cannot listen for signals: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
     match plan {
         Ok(plan) => {
@@ -125,9 +126,9 @@ impl Part<'_> {
     async fn trial(&mut self, order: &Order) -> Ended {
         let trial = self.plan.trials[order.position].clone();
         let path = self.directory(order);
-        let load = match self.threads.of(trial.scenario.threads) {
+        let load = match self.threads.get(trial.scenario.threads) {
             Ok(load) => load.handle().clone(),
-            Err(error) => return self.cannot_begin(format!("the threads of the load cannot be started: {error}")),
+            Err(error) => return self.cannot_begin(error),
         };
         let mut directory = match RunDirectory::create_at(&path, &self.plan.text) {
             Ok(directory) => directory,
@@ -217,31 +218,22 @@ impl Part<'_> {
                 never = obeying => match never {},
             }
         };
-        let mut recording = reporting.recording;
         let rank = self.number - 1;
-        let mut messages = None;
-        let result = match result {
-            Ok(Outcome { close_error, part, .. }) => {
-                if let Some(error) = close_error {
-                    notice!("warning: rank {rank}: {error}");
-                }
-                messages = part.and_then(|part| part.messages).map(Arc::new);
-                Ok(())
-            }
-            Err(error) => {
-                recording.keep(assemble_failed(trial, run.id, run.command_line, &error));
-                Err(error)
-            }
-        };
-        let unwritten = match recording.finish() {
-            Some((record, Err(error))) => {
-                notice!("error: rank {rank}: {error}");
-                Some(Unwritten { record, messages, reason: error.to_string() })
-            }
-            _ => None,
-        };
+        let kept = reporting.recording.finish(result.as_ref().err());
+        if let Ok(Outcome { close_error: Some(error), .. }) = &result {
+            notice!("warning: rank {rank}: {error}");
+        }
+        let unwritten = kept.and_then(|(record, kept)| Some((record, kept.err()?)));
+        if let Some((_, error)) = &unwritten {
+            notice!("error: rank {rank}: {error}");
+        }
+        let result = result.map(|outcome| {
+            let (record, error) = unwritten?;
+            let messages = outcome.part.and_then(|part| part.messages).map(Arc::new);
+            Some(Unwritten { record, messages, reason: error.to_string() })
+        });
         let has_topics = *prepared.borrow() >= Preparation::Topics;
-        Measured { result: result.map(|()| unwritten), has_topics, is_root_lost }
+        Measured { result, has_topics, is_root_lost }
     }
 }
 
@@ -336,8 +328,7 @@ fn refused(rank: usize, reason: &str) -> Exit {
 
 /// `when`: what this rank did then, and what that means for what it measured.
 fn root_lost(when: &str) -> Exit {
-    notice!("error: rank 0 was lost {when}");
-    Exit::Failure
+    Exit::failure(format!("rank 0 was lost {when}"))
 }
 
 /// The observer of a rank's share of a trial: it keeps the trial, and tells rank 0 what happens each second.

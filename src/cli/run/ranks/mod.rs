@@ -2,27 +2,29 @@
 //!
 //! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
 //! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
-//! - `run_spec`: what rank 0 tells all ranks by MPI.
+//!
+//! What rank 0 tells all ranks by MPI begins with a line that every build reads; the rest only the same build has to understand.
 
 mod member;
 mod root;
-mod run_spec;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
-use self::run_spec::{Bootstrap, Foreign, RunSpec};
+use super::arguments::divide;
 use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
 use crate::measure::host::{CoreSet, WallClock, cores_available};
 use crate::notices::notice;
-use crate::ranks::{Hello, Hub, Job, Member, Place, RanksError, addresses, injected_offset_ns, is_launched};
+use crate::ranks::{Hello, Hub, Job, Member, RankPlace, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
-use crate::scenario::{OutputFormat, Plan, Share};
+use crate::scenario::{Plan, Share};
 
 /// Whether MPI started this process as one of several that run a scenario together.
 pub fn are_launched(arguments: &RunArguments) -> bool {
@@ -33,21 +35,16 @@ pub fn are_launched(arguments: &RunArguments) -> bool {
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
     let job = match Job::join() {
         Ok(job) => job,
-        Err(error) => return Some(failed(&error)),
+        Err(error) => return Some(Exit::failure(error)),
     };
     match (job.place.rank, job.place.size) {
         (_, 1) => {
             let left = job.broadcast(Vec::new());
-            left.err().map(|error| failed(&error))
+            left.err().map(Exit::failure)
         }
         (0, _) => Some(lead(arguments, job, out)),
         _ => Some(follow(arguments, job)),
     }
-}
-
-fn failed(error: &RanksError) -> Exit {
-    notice!("error: {error}");
-    Exit::Failure
 }
 
 /// Rank 0.
@@ -93,7 +90,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
         let injected_ns = injected_offset_ns();
         let listener = match listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener)) {
             Ok(listener) => listener,
-            Err(error) => return failed(&RanksError::Listen(error)),
+            Err(error) => return Exit::failure(RanksError::Listen(error)),
         };
         let gathering = Hub::gather(listener, place.size, run_spec.bootstrap.token, injected_ns);
         let own = Box::pin(member::take_part(arguments, &run_spec, place, Ok(own_plan)));
@@ -102,7 +99,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
                 Ok(hub) => root::lead(session, hub, out).await,
                 Err(join_error) => {
                     // First: a rank that ends may make MPI's launcher end the others.
-                    let exit = failed(&join_error.error);
+                    let exit = Exit::failure(&join_error.error);
                     join_error.dismiss(root::FAREWELL).await;
                     exit
                 }
@@ -122,10 +119,10 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
     let place = job.place;
     let message = match job.broadcast(Vec::new()) {
         Ok(message) => message,
-        Err(error) => return failed(&error),
+        Err(error) => return Exit::failure(error),
     };
     let own_build = environment([], None).build();
-    let run_spec = match run_spec::read(&message, &own_build) {
+    let run_spec = match read_message(&message, &own_build) {
         Ok(Ok(run_spec)) => run_spec,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
@@ -144,7 +141,7 @@ async fn differ(foreign: Foreign, rank: usize, build: String) -> Exit {
     };
     let hello = Hello { rank, build, hostname: environment([], None).hostname, ..Hello::default() };
     let (host, build) = (hello.host().to_owned(), hello.build.clone());
-    let exit = failed(&RanksError::Build { rank, host, build, root_build });
+    let exit = Exit::failure(RanksError::Build { rank, host, build, root_build });
     if let Some(Bootstrap { addresses, token, .. }) = bootstrap {
         Member::announce(&addresses, &Hello { token, ..hello }).await;
     }
@@ -184,7 +181,7 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
 /// Sends the run specification, or the reason why it could not be made, to all ranks.
 fn tell(job: Job, run_spec: Result<RunSpec, String>) -> Result<RunSpec, String> {
     let build = environment([], None).build();
-    let message = run_spec::message(&build, &run_spec).map_err(|error| format!("error: {error}"))?;
+    let message = message(&build, &run_spec).map_err(|error| format!("error: {error}"))?;
     job.broadcast(message).map_err(|error| format!("error: {error}"))?;
     run_spec
 }
@@ -203,8 +200,7 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
     let runtime = match builder.worker_threads(1).thread_name("brokermark-rank").enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            notice!("error: a thread for the connections between ranks cannot be started: {error}");
-            return Exit::Failure;
+            return Exit::failure(format!("a thread for the connections between ranks cannot be started: {error}"));
         }
     };
     let exit = runtime.block_on(work);
@@ -213,7 +209,7 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
 }
 
 /// The plan of one of the ranks on a host. Where a trial does not say how many threads it has, each of the rank's cores has one.
-fn on_cores_of(place: &Place, mut plan: Plan) -> Plan {
+fn on_cores_of(place: &RankPlace, mut plan: Plan) -> Plan {
     let part = place.cores(cores_available(), CoreSet::allowed());
     for trial in &mut plan.trials {
         if trial.scenario.threads.count.is_none() {
@@ -227,12 +223,7 @@ fn on_cores_of(place: &Place, mut plan: Plan) -> Plan {
 /// This rank's part of the plan.
 fn divided(mut plan: Plan, share: Share) -> Result<Plan, String> {
     for trial in &mut plan.trials {
-        trial.scenario = trial.scenario.part(share)?;
-        // Latencies of single seconds can be put together only where their histograms are kept.
-        let formats = &mut trial.scenario.output.formats;
-        if !formats.contains(&OutputFormat::Hlog) {
-            formats.push(OutputFormat::Hlog);
-        }
+        divide(trial, share)?;
     }
     Ok(plan)
 }
@@ -271,6 +262,61 @@ fn random_number() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// The first line. Fields may be added to it, but none is renamed, removed or given another meaning: a rank of another build has to find out
+/// that it is one, and to tell rank 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Bootstrap {
+    /// Of rank 0.
+    build: String,
+    /// Where rank 0 listens; nowhere, if it does not run.
+    addresses: Vec<SocketAddr>,
+    token: u64,
+}
+
+/// What the ranks run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct RunSpec {
+    bootstrap: Bootstrap,
+    run_id: String,
+    /// Below which directory each rank keeps what it measures.
+    directory: PathBuf,
+    scenario: WrittenScenario,
+}
+
+/// Rank 0's message cannot be followed.
+#[derive(Debug, PartialEq, Eq)]
+enum Foreign {
+    /// Rank 0 is another build.
+    Build(Bootstrap),
+    /// Not even the first line can be read.
+    Unknown,
+}
+
+/// The message of a rank 0 of this build: the run specification, or why it does not run.
+fn message(build: &str, run_spec: &Result<RunSpec, String>) -> serde_json::Result<Vec<u8>> {
+    let nowhere = || Bootstrap { build: build.to_owned(), addresses: Vec::new(), token: 0 };
+    let bootstrap = run_spec.as_ref().map_or_else(|_| nowhere(), |run_spec| run_spec.bootstrap.clone());
+    let mut message = serde_json::to_vec(&bootstrap)?;
+    message.push(b'\n');
+    serde_json::to_writer(&mut message, run_spec)?;
+    Ok(message)
+}
+
+/// Reads rank 0's message, as a rank of `build`.
+///
+/// # Errors
+/// When rank 0 is another build.
+fn read_message(message: &[u8], build: &str) -> Result<Result<RunSpec, String>, Foreign> {
+    let mut lines = message.splitn(2, |byte| *byte == b'\n');
+    let first = lines.next().and_then(|line| serde_json::from_slice::<Bootstrap>(line).ok());
+    let bootstrap = first.ok_or(Foreign::Unknown)?;
+    let rest = lines.next().and_then(|rest| serde_json::from_slice(rest).ok());
+    match rest {
+        Some(run_spec) if bootstrap.build == build => Ok(run_spec),
+        _ => Err(Foreign::Build(bootstrap)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,5 +336,28 @@ mod tests {
         drop(root);
         join_error.dismiss(std::time::Duration::MAX).await;
         assert!(matches!(foreign.await.unwrap(), Exit::Failure));
+    }
+
+    fn bootstrap(build: &str) -> Bootstrap {
+        Bootstrap { build: build.to_owned(), addresses: vec!["10.0.0.1:7000".parse().unwrap()], token: 7 }
+    }
+
+    #[test]
+    fn the_same_build_reads_what_is_run_or_why_nothing_is() {
+        let refused = message("one", &Err("no".to_owned())).unwrap();
+        assert_eq!(read_message(&refused, "one").unwrap().unwrap_err(), "no");
+    }
+
+    #[test]
+    fn another_build_reads_the_first_line_whatever_the_rest_says() {
+        let first = serde_json::to_string(&bootstrap("one")).unwrap();
+        let with_another_field = first.replacen('{', "{\"more\":[1],", 1);
+        for message in [format!("{first}\nnot JSON"), format!("{with_another_field}\n{{}}"), first] {
+            assert_eq!(read_message(message.as_bytes(), "other").unwrap_err(), Foreign::Build(bootstrap("one")));
+        }
+        assert_eq!(read_message(b"{\"Ok\":{}}", "other").unwrap_err(), Foreign::Unknown);
+        // As this and all later builds write it.
+        let written = r#"{"build":"one","addresses":["10.0.0.1:7000"],"token":7}"#;
+        assert_eq!(serde_json::from_str::<Bootstrap>(written).unwrap(), bootstrap("one"));
     }
 }

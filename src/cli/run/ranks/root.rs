@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::super::ending::worse;
-use super::super::identity::identity;
 use super::super::progress::Progress;
-use super::super::{Session, interrupt, rest};
+use super::super::{Session, identity, interrupt, rest, worse};
 use super::Exit;
 use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
@@ -14,7 +12,7 @@ use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
 use crate::notices::notice;
 use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
-use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
+use crate::record::{DirectoryError, LostRank, Record, SeriesRow, Status};
 use crate::scenario::Scenario;
 
 /// From the moment in which all ranks are ready to the load: the order must reach the farthest, whose tasks start then.
@@ -27,18 +25,9 @@ pub const FAREWELL: Duration = Duration::from_secs(5);
 pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
     let interruption = match interrupt::watch() {
         Ok(interruption) => interruption,
-        Err(error) => {
-            notice!("error: cannot listen for signals: {error}");
-            return Exit::Failure;
-        }
+        Err(error) => return Exit::failure(error),
     };
-    let exit = match trials(&mut session, &mut hub, &interruption, out).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            notice!("error: {error}");
-            Exit::Failure
-        }
-    };
+    let exit = trials(&mut session, &mut hub, &interruption, out).await.unwrap_or_else(Exit::failure);
     hub.dismiss(FAREWELL).await;
     session.keep_metrics();
     if !session.arguments.quiet {
@@ -75,9 +64,9 @@ async fn trials(
         let gathered = trial.run(hub, interruption).await;
         let Gathered { has_topics, was_signalled, was_unwritten, .. } = gathered;
         let is_missing = gathered.is_missing() || was_unwritten;
-        let whole = record(session, position, gathered);
-        let written = keep(session, &whole);
-        let ended = session.ended(whole.record, written, position, out)?;
+        let Whole { record, series, interval_log, shares } = record(session, position, gathered);
+        let written = session.directory.append_merged(&record, &series, &interval_log, &shares);
+        let ended = session.ended(record, written, position, out)?;
         if has_topics {
             remove(&session.plan.trials[position].scenario, run_id).await;
         }
@@ -359,15 +348,4 @@ fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
             failed(EngineError::Rank { rank: 0, reason: error.to_string() }, shares)
         }
     }
-}
-
-/// Brings the record to disk, with all that belongs to it.
-fn keep(session: &mut Session<'_>, whole: &Whole) -> Result<(), DirectoryError> {
-    let directory = &mut session.directory;
-    directory.append_to(SHARES_FILE, whole.shares.as_bytes())?;
-    directory.append_to(HLOG_FILE, whole.interval_log.as_bytes())?;
-    for row in &whole.series {
-        directory.journal().second(row, HlogLines::default());
-    }
-    directory.append_record(&whole.record)
 }

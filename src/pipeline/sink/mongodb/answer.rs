@@ -160,7 +160,9 @@ mod tests {
         assert_eq!((first.rows, first.duplicates), (0, 1), "the others are asked for again");
         let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
         assert_eq!(account(&answer, 3, false, ids, &mut written), Ok(3));
-        assert_eq!((written.rows, written.duplicates, written.refused.len()), (2, 2, 1));
+        assert_eq!(written.rows, 2);
+        assert_eq!(written.duplicates, 2);
+        assert_eq!(written.refused.len(), 1);
         let large = doc! { "n": 0, "writeErrors": [error(0, 10_334)] };
         assert_eq!(account(&large, 1, true, ids, &mut written), Ok(1));
         assert_eq!(written.refused.last().unwrap().0, FailureClass::TooLarge);

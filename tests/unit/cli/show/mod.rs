@@ -26,7 +26,7 @@ fn a_trial_that_is_not_to_be_trusted() {
     record.throughput.window_ns = 2_000_000_000;
     record.client.cores_used = 3.9;
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-    record.verdict = judge(&Evidence::from_record(&record, &[], shape));
+    record.verdict = judge(&Evidence { record: &record, series: &[], shape });
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 
@@ -36,7 +36,7 @@ fn demonstration() -> Record {
     record.throughput.window_ns = 2_000_000_000;
     record.environment.embedded = true;
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-    record.verdict = judge(&Evidence::from_record(&record, &[], shape));
+    record.verdict = judge(&Evidence { record: &record, series: &[], shape });
     record
 }
 
@@ -55,7 +55,7 @@ fn an_embedded_broker_is_a_demonstration_and_no_failure() {
     // What broke is a fault here as well.
     record.counts.acknowledged -= 1;
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-    record.verdict = judge(&Evidence::from_record(&record, &[], shape));
+    record.verdict = judge(&Evidence { record: &record, series: &[], shape });
     let shown = summary(&record, PLAIN);
     assert!(shown.contains("✗ not to be trusted") && shown.contains("✗ ledger-mismatch"), "{shown}");
 }
@@ -91,7 +91,7 @@ fn groups_of_which_one_was_slow_and_one_lost_messages() {
     (found.lost, found.unread, found.duplicated, found.order_unchecked) = (6, 119_990, 3, 17);
     found.groups.extend([slow, lossy]);
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-    record.verdict = judge(&Evidence::from_record(&record, &sample::series(), shape));
+    record.verdict = judge(&Evidence { record: &record, series: &sample::series(), shape });
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 
@@ -194,7 +194,7 @@ fn a_trial_that_failed() {
     record.verification = None;
     record.thresholds.clear();
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-    record.verdict = judge(&Evidence::from_record(&record, &[], shape));
+    record.verdict = judge(&Evidence { record: &record, series: &[], shape });
     insta::assert_snapshot!(render(&[record], &[], PLAIN));
 }
 
@@ -212,7 +212,7 @@ fn sweep() -> (Vec<Record>, Vec<SeriesRow>) {
                 record.client.cores_used = 3.9;
                 record.thresholds[0].held = false;
                 let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
-                record.verdict = judge(&Evidence::from_record(&record, &[], shape));
+                record.verdict = judge(&Evidence { record: &record, series: &[], shape });
             }
             records.push(record);
             series.extend(sample::series().into_iter().map(|row| SeriesRow { point_index, trial, ..row }));

@@ -1,6 +1,7 @@
 //! Snapshots of a search.
 
 use super::{View, search_text};
+use crate::present::search::conclusion;
 use crate::record::{ProbeRecord, ProbeResult, SEARCH_SCHEMA, SearchAnswer, SearchEnd, SearchRecord};
 
 fn record(end: SearchEnd) -> SearchRecord {
@@ -52,6 +53,6 @@ fn search_has_its_answer_and_its_probes() {
 #[test]
 fn each_end_says_what_to_do() {
     let ends = [SearchEnd::NothingHeld, SearchEnd::NothingMissed, SearchEnd::LimitedByClient, SearchEnd::OutOfTime];
-    let texts = ends.map(|end| record(end).conclusion());
+    let texts = ends.map(|end| conclusion(&record(end)));
     insta::assert_snapshot!(texts.join("\n"));
 }

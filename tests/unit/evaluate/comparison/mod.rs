@@ -144,7 +144,10 @@ fn only_completed_and_preferably_valid_trials_count() {
     a[1].record.status = Status::Interrupted;
     let compared = compare(&a, &trials(&RATES, 60, 1), TRIALS_ALONE).unwrap();
     let of_a = compared.points[0].trials_of_a;
-    assert_eq!((of_a.trials, of_a.completed, of_a.valid, of_a.interrupted), (5, 5, 4, 1));
+    assert_eq!(of_a.trials, 5);
+    assert_eq!(of_a.completed, 5);
+    assert_eq!(of_a.valid, 4);
+    assert_eq!(of_a.interrupted, 1);
     assert_eq!(rate_of(&compared).a.trials, 4);
     a.iter_mut().for_each(|trial| trial.record.status = Status::Failed);
     assert_eq!(compare(&a, &a, TRIALS_ALONE).unwrap_err(), ComparisonError::NoTrial { side: "A" });

@@ -1,6 +1,6 @@
 use super::super::sound::{judged, notes, reasons};
 use super::*;
-use crate::record::{Client, LoadModel, Record};
+use crate::record::{Client, Headline, LoadModel, Record};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -52,7 +52,7 @@ fn a_median_of_which_the_tool_made_a_fifth_is_a_note() {
 #[test]
 fn pauses_are_a_note_on_a_closed_loop_and_long_ones_a_reason() {
     let closed = |record: &mut Record, pause: u64| {
-        record.load_model = LoadModel::Closed;
+        (record.load_model, record.headline) = (LoadModel::Closed, Headline::Service);
         record.throughput.target_per_second = None;
         record.latency.service.as_mut().unwrap().p99_ns = Some(10_000_000);
         record.client.pauses.as_mut().unwrap().p99_ns = pause;

@@ -7,7 +7,7 @@ use tokio::task::yield_now;
 use super::*;
 
 /// Of the task at this place alone: others run in the tests' process.
-fn busy_since(begin: &TaskTimes, place: Place, elapsed: Duration) -> Option<BusiestTask> {
+fn busy_since(begin: &TaskTimes, place: TaskPlace, elapsed: Duration) -> Option<BusiestTask> {
     let only = |times: &TaskTimes| TaskTimes(times.0.get(&place).map(|times| (place, *times)).into_iter().collect());
     only(&TaskTimes::now()).busiest_since(&only(begin), elapsed)
 }

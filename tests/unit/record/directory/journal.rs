@@ -64,7 +64,8 @@ fn a_full_disk_is_reported_once_and_again_at_the_end() {
 fn a_checkpoint_takes_the_place_of_the_one_before() {
     let directory = tempfile::tempdir().unwrap();
     for trial in [1, 2] {
-        write_checkpoint(directory.path(), &Record { trial, ..sample::record() }.to_line()).unwrap();
+        let [path, unfinished] = [CHECKPOINT_FILE, UNFINISHED_CHECKPOINT].map(|name| directory.path().join(name));
+        replace(&path, &unfinished, Record { trial, ..sample::record() }.to_line().as_bytes()).unwrap();
     }
     let read: Record =
         serde_json::from_str(&fs::read_to_string(directory.path().join(CHECKPOINT_FILE)).unwrap()).unwrap();

@@ -96,7 +96,7 @@ fn files_that_were_not_listed_are_listed_when_a_run_resumes() {
     let run = RunDirectory::create_at(&base.path().join("run"), "").unwrap();
     let file = |name: &str, bytes| InputFile { file: name.to_owned(), bytes, crc32: "0".to_owned() };
     let (a, b) = (file("a", 1), file("b", 1));
-    fs::write(run.path().join(INPUTS_FILE), format!("{}{{\"file\":\"b", line_of(&a))).unwrap();
+    fs::write(run.path().join(INPUTS_FILE), format!("{}{{\"file\":\"b", line(&a))).unwrap();
     assert_eq!(changed(run.path(), &[file("b", 2)]).unwrap(), None);
     run.keep_inputs(&[a.clone(), b.clone()]).unwrap();
     assert_eq!(kept(run.path()).unwrap(), [a, b]);

@@ -1,3 +1,5 @@
+use hdrhistogram::serialization::V2Serializer;
+
 use super::*;
 
 #[test]
@@ -80,4 +82,51 @@ fn an_event_that_many_shares_saw_is_one() {
     let all = SlowestMessages::merged(&[&shares[0], &other]).unwrap().unwrap();
     assert_eq!(all.exceedances(stall), Ok(Exceedances { tenths: 2, seconds: 2 }), "the share that saw the most");
     assert_eq!(SlowestMessages::merged(&[]), Ok(None));
+}
+
+fn filled() -> Histogram<u64> {
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3).unwrap();
+    (1..=10_000u64).for_each(|value| histogram.record(value * 1_000).unwrap());
+    histogram
+}
+
+fn head(announced: u32, digits: u32, highest: u64) -> Vec<u8> {
+    let words = [announced, 0, digits].map(u32::to_be_bytes).concat();
+    let values = [1, highest, 1f64.to_bits()].map(u64::to_be_bytes).concat();
+    [&PLAIN[..], &words, &values].concat()
+}
+
+#[test]
+fn both_encodings_are_read_as_they_were_written() {
+    assert_eq!(decode_histogram(&encode_histogram(&filled())).unwrap(), filled());
+    let mut plain = Vec::new();
+    V2Serializer::new().serialize(&filled(), &mut plain).unwrap();
+    assert_eq!(decode_histogram(&format!("{}\n", STANDARD.encode(plain))).unwrap(), filled());
+    let widest = Histogram::<u64>::new_with_bounds(1, i64::MAX as u64, MAX_DIGITS).unwrap();
+    assert_eq!(decode_histogram(&encode_histogram(&widest)).unwrap(), widest);
+}
+
+#[test]
+fn a_head_that_announces_more_than_there_is_takes_no_memory() {
+    for bytes in [head(u32::MAX, 3, 3_600_000_000_000), head(0, 5, i64::MAX as u64)] {
+        let text = decode_histogram(&STANDARD.encode(&bytes)).unwrap_err().to_string();
+        assert!(text.contains("announces 4294967295 bytes, and has 0") || text.contains("5 significant"), "{text}");
+        let mut packed = [&COMPRESSED[..], &[0xff; 4]].concat();
+        let mut encoder = flate2::read::ZlibEncoder::new(bytes.as_slice(), flate2::Compression::fast());
+        encoder.read_to_end(&mut packed).unwrap();
+        assert!(decode_histogram(&STANDARD.encode(packed)).is_err());
+    }
+    for cut in 0..HEAD_BYTES {
+        assert!(decode_histogram(&STANDARD.encode(&head(0, 3, 1_000)[..cut])).is_err());
+    }
+}
+
+/// A gigabyte of zeros takes a megabyte when it is packed.
+#[test]
+fn a_packed_histogram_is_unpacked_up_to_a_limit() {
+    let mut packed = [&COMPRESSED[..], &[0xff; 4]].concat();
+    let bomb = head(64 << 20, 3, 1_000).into_iter().chain(std::iter::repeat_n(0, 64 << 20)).collect::<Vec<u8>>();
+    flate2::read::ZlibEncoder::new(bomb.as_slice(), flate2::Compression::fast()).read_to_end(&mut packed).unwrap();
+    let error = decode_histogram(&STANDARD.encode(packed)).unwrap_err().to_string();
+    assert!(error.contains("announces 67108864 bytes, and has 1048576"), "{error}");
 }

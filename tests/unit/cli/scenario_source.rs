@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::*;
+use crate::cli::run::ceiling::REPLACED_KEYS as CEILING;
+use crate::cli::search::REPLACED_KEYS as SEARCH;
 use crate::cli::{Arguments, Verb};
 use crate::evaluate::ceiling_trial;
 use crate::scenario::{self, Plan, Point, RunLimits, Scenario, Share, Stop, Trial};
@@ -392,7 +394,7 @@ fn each_option_of_a_url_has_its_effect_or_is_refused() {
         Ok::<_, String>(plan_effect(&plan, Scenario::clone))
     };
     let (mut tried, mut refused, mut silent) = (0, Vec::new(), Vec::new());
-    let kinds = crate::engine::kinds();
+    let kinds = engine::kinds();
     for kind in kinds.names() {
         let takes_addresses = kinds.broker(kind).unwrap().capabilities.addresses;
         let url = format!("{kind}://{}", if takes_addresses { "127.0.0.1:9" } else { "" });

@@ -1,4 +1,3 @@
-use super::super::batch::Field;
 use super::*;
 use proptest::prelude::*;
 

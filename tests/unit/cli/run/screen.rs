@@ -1,4 +1,3 @@
-use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
@@ -70,4 +69,16 @@ fn the_course_keeps_no_more_than_a_screen_needs() {
     let mut figures = Figures::default();
     (0..=MAX_SAMPLES as u64).for_each(|in_flight| figures.add(Sample { in_flight, ..Sample::default() }));
     assert_eq!((figures.course.len(), figures.course[0].in_flight), (MAX_SAMPLES, 1));
+}
+
+/// The load panics on a thread of its own, and the program may end before the screen is dropped.
+#[test]
+fn a_panic_of_any_thread_gives_the_terminal_back() {
+    restore_on_panic();
+    IS_OPEN.store(true, Ordering::Release);
+    tell("what was told meanwhile");
+    assert_eq!(NOTICES.lock().len(), 1);
+    let panicked = std::thread::spawn(|| panic!("on purpose: the screen's test")).join();
+    assert!(panicked.is_err());
+    assert!(!IS_OPEN.load(Ordering::Acquire) && NOTICES.lock().is_empty());
 }

@@ -4,7 +4,7 @@ use super::{GroupRow, Phase, Record, SeriesRow};
 
 /// A valid, completed trial of an open loop at 50,000 messages per second.
 pub fn record() -> Record {
-    serde_json::from_str(include_str!("../../tests/data/record.json")).expect("the made-up record is one")
+    serde_json::from_str(include_str!("../../data/record.json")).expect("the made-up record is one")
 }
 
 /// Its seconds: two of warm-up, ten measured, one of draining.

@@ -1,4 +1,4 @@
-//! Findings from the broker: whether its addresses answer, whether it lets us in, and what it says of itself.
+//! Findings from the servers that a run connects to: the broker, and the databases that a pipeline writes to.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,13 +10,15 @@ use super::{Finding, bad, doubtful, good, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
 use crate::engine::{self, EngineError, Examined, examine_scenario};
+use crate::measure::FailureClass;
 use crate::net::address;
 use crate::net::tcp::{self, Connected, Unreachable};
-use crate::record::readable::duration;
-use crate::scenario::Scenario;
+use crate::pipeline::{self, ExaminedSink, SinkRefusal};
+use crate::record::readable::{duration, settings};
+use crate::scenario::{Pipeline, Scenario, Sink};
 
-/// Of each of the points.
-pub(super) async fn findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
+/// What is found of the broker at each of the points: whether its addresses answer, whether it lets us in, and what it says of itself.
+pub(super) async fn broker_findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut reached = BTreeMap::new();
     for target in targets.iter() {
@@ -94,8 +96,7 @@ fn topics(scenario: &Scenario, examined: &Examined) -> Finding {
 }
 
 fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
-    let settings: Vec<String> = durability.settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+    let settings = in_brackets(settings(&durability.settings));
     let copies = durability.copies.map_or(String::new(), |copies| format!(", on {copies} node(s) at least"));
     let place = match durability.level {
         DurabilityLevel::Unknown => {
@@ -108,6 +109,10 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
         DurabilityLevel::Disk => "it is on disk",
     };
     good("durability", format!("an acknowledged message means {place}{copies}{settings}"))
+}
+
+fn in_brackets(settings: String) -> String {
+    if settings.is_empty() { settings } else { format!(" ({settings})") }
 }
 
 fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
@@ -130,7 +135,7 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
 }
 
 /// The finding on one address of `subject`. It connects as a run does.
-pub(super) async fn reachable(subject: &'static str, text: &str) -> Finding {
+async fn reachable(subject: &'static str, text: &str) -> Finding {
     let Some((host, port)) = address::split(text) else {
         return good(subject, format!("{text}: its client connects by itself"));
     };
@@ -167,5 +172,83 @@ fn accepted(subject: &'static str, text: &str, stream: &TcpStream, taken: Durati
             good(subject, format!("{text} resolves to {} and accepts a connection after {taken}", peer.ip()))
         }
         (_, Err(_)) => good(subject, format!("{text} accepts a connection after {taken}")),
+    }
+}
+
+/// What is found of the databases that pipelines write to, of each of the points whose pipelines differ: whether they answer, let us in and may
+/// be written to. No row is written.
+pub(super) async fn sink_findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
+    let (mut found, mut examined) = (Vec::new(), Vec::new());
+    for target in targets.iter() {
+        let pipeline = &target.trial.scenario.pipeline;
+        if !examined.contains(&pipeline) {
+            examined.push(pipeline);
+            let of_point = sinks_of(&target.trial.scenario).await;
+            found.extend(target.named(of_point));
+        }
+    }
+    found
+}
+
+async fn sinks_of(scenario: &Scenario) -> Vec<Finding> {
+    let Some(config) = &scenario.pipeline else { return Vec::new() };
+    let mut found = Vec::new();
+    for address in config.sinks.iter().flat_map(addresses) {
+        found.push(reachable("sink", address).await);
+    }
+    let topic = scenario.topology.name.as_deref().unwrap_or("brokermark");
+    match pipeline::examine(config, topic).await {
+        Ok(examined) => found.extend(examined.iter().map(|sink| of_sink(sink, config))),
+        Err(reason) => {
+            let missing = config.sinks.iter().find_map(missing_variable);
+            let remedy = missing.map_or_else(
+                || "correct the file of the secret that the sink names".to_owned(),
+                |name| format!("export {name}=…"),
+            );
+            found.push(bad("sink", reason, remedy))
+        }
+    }
+    found
+}
+
+/// Each `host:port` of a sink's own keys.
+fn addresses(sink: &Sink) -> impl Iterator<Item = &str> {
+    let one = sink.options.get("address").and_then(|address| address.as_str());
+    let several = sink.options.get("addresses").and_then(|addresses| addresses.as_array());
+    one.into_iter().chain(several.into_iter().flatten().filter_map(|address| address.as_str()))
+}
+
+/// The variable of a secret of the sink that is not set.
+fn missing_variable(sink: &Sink) -> Option<&str> {
+    let named = sink.options.values().filter_map(|value| value.as_table()?.get("env")?.as_str());
+    let mut missing = named.filter(|name| std::env::var_os(name).is_none());
+    missing.next()
+}
+
+fn of_sink(sink: &ExaminedSink, config: &Pipeline) -> Finding {
+    let place = &sink.place;
+    let refusal = match &sink.found {
+        Ok(settings) => {
+            let settings = in_brackets(self::settings(settings));
+            return good("sink", format!("{place} lets us in and can be written to{settings}"));
+        }
+        Err(refusal) => refusal,
+    };
+    let text = format!("{place} {refusal}");
+    // The pipeline would wait for it.
+    match (refusal, config.wait_for_sinks) {
+        (SinkRefusal::HoldsRows, _) => bad("sink", text, "--set pipeline.remove_rows=false"),
+        (_, true) => doubtful("sink", text, sink_remedy(refusal)),
+        (_, false) => bad("sink", text, sink_remedy(refusal)),
+    }
+}
+
+fn sink_remedy(refusal: &SinkRefusal) -> &'static str {
+    match refusal {
+        SinkRefusal::Unwritable(error) if error.class == FailureClass::Authorisation => {
+            "correct `username` and `password` in [[pipeline.sinks]], or let the user write: \
+             --set 'pipeline.sinks[0].password={ env = \"SINK_PASSWORD\" }'"
+        }
+        _ => "correct [[pipeline.sinks]]; to begin without it: --set pipeline.wait_for_sinks=true",
     }
 }
