@@ -6,6 +6,7 @@
 //! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
 use std::future::{Future, Ready, ready};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,21 +53,28 @@ pub trait Broker: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// When it cannot be created.
-    fn create_topic(&self, topic: &Topic) -> impl Future<Output = Result<Created, BrokerError>> + Send;
+    fn create_topic(&self, topic: &Topic) -> impl Future<Output = Result<Created, BrokerError>> + Send {
+        async { only(self.create_topics(slice::from_ref(topic)).await) }
+    }
 
     /// The topic as it is; `None`: it does not exist. Nothing is created. A topic that ends with the client exists only for this client.
     ///
     /// # Errors
     /// When the broker does not answer.
-    fn find_topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Topic>, BrokerError>> + Send;
+    fn find_topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Topic>, BrokerError>> + Send {
+        async { only(self.find_topics(slice::from_ref(topic)).await) }
+    }
 
     /// Deletes a topic that this trial, or another process for it, has created. A topic that is gone already is no error.
     ///
     /// # Errors
     /// When the broker refuses or does not answer.
-    fn delete_topic(&self, topic: &Topic) -> impl Future<Output = Result<(), BrokerError>> + Send;
+    fn delete_topic(&self, topic: &Topic) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        async { only(self.delete_topics(slice::from_ref(topic)).await) }
+    }
 
-    /// The most topics that the engine gives to one call of the methods below. More than 1 where one request of the protocol is about many.
+    /// The most topics that the engine gives to one call of the methods below. More than 1 where one request of the protocol is about many:
+    /// such a broker has these instead of the three methods above. Each default is made of the other one.
     const TOPICS_PER_REQUEST: usize = 1;
 
     /// [`Broker::create_topic`] for several topics, with a result for each, in their order.
@@ -165,6 +173,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// # Errors
     /// When something cannot be removed.
     fn close(self) -> impl Future<Output = Result<(), BrokerError>> + Send;
+}
+
+/// The result for a topic that was asked about alone.
+fn only<R>(results: Vec<Result<R, BrokerError>>) -> Result<R, BrokerError> {
+    let missing = || Err(BrokerError::Client("the response names no topic".to_owned()));
+    results.into_iter().next().unwrap_or_else(missing)
 }
 
 /// A broker's own table. The registry reads and checks it, before anything connects and again for [`Broker::connect`].

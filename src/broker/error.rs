@@ -36,3 +36,57 @@ pub enum BrokerError {
     #[error("{0}")]
     Client(String),
 }
+
+/// Why something failed at a client, and whether trying again may help. Clients turn their own errors into it, and it becomes each of the
+/// above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientError {
+    pub class: FailureClass,
+    pub message: String,
+    /// Another attempt cannot succeed: the topic is gone, the credentials are wrong, another producer has taken over.
+    pub lasting: bool,
+}
+
+impl ClientError {
+    /// A failure that may pass.
+    pub fn passing(class: FailureClass, message: impl Into<String>) -> Self {
+        ClientError { class, message: message.into(), lasting: false }
+    }
+
+    /// A failure that every later attempt would meet.
+    pub fn lasting(class: FailureClass, message: impl Into<String>) -> Self {
+        ClientError { class, message: message.into(), lasting: true }
+    }
+
+    /// The connection could not be made, or broke.
+    pub fn lost(message: impl Into<String>) -> Self {
+        Self::passing(FailureClass::ConnectionLost, message)
+    }
+
+    /// The broker did not respond in time.
+    pub fn late(message: impl Into<String>) -> Self {
+        Self::passing(FailureClass::Timeout, message)
+    }
+
+    /// As a reason why `address` cannot be used.
+    pub fn at(self, address: &str) -> BrokerError {
+        let address = address.to_owned();
+        match self.class {
+            FailureClass::Authorisation => BrokerError::Authorisation { address, reason: self.message },
+            _ => BrokerError::Unreachable { address, reason: self.message },
+        }
+    }
+
+    /// As a reason why `topic` cannot be used.
+    pub fn of_topic(self, topic: &str, action: &'static str) -> BrokerError {
+        BrokerError::Topic { topic: topic.to_owned(), action, reason: self.message }
+    }
+
+    pub fn submitting(&self) -> SubmitError {
+        SubmitError { class: self.class, message: self.message.clone() }
+    }
+
+    pub fn receiving(&self) -> ReceiveError {
+        ReceiveError { class: self.class, message: self.message.clone() }
+    }
+}

@@ -1,8 +1,14 @@
 //! What a broker and its client tell of themselves, for the record: names, what an acknowledgement means, and what crossed the wire.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::iter::Sum;
 use std::ops::AddAssign;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Distribution;
 
 /// Names and versions for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,30 +21,35 @@ pub struct BrokerInfo {
     pub embedded: bool,
 }
 
-/// What had happened to a message when the broker acknowledged it, as far as the broker tells.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What had happened to a message when the broker acknowledged it, and how that is known. Figures of unequal durability
+/// cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Durability {
+    /// Place where the message was.
     pub level: DurabilityLevel,
-    /// Fewest nodes that had the message.
+    /// Fewest nodes on which it was there; `null` where that is not known.
     pub copies: Option<u32>,
-    /// The settings that decide it, as they were read.
+    /// Settings that decide it, as they were read.
     pub settings: BTreeMap<String, String>,
-    /// Where the settings come from.
-    pub source: Option<&'static str>,
+    /// Source of the settings; `null` where they are unknown.
+    pub source: Option<String>,
 }
 
 /// Where a message was when it was acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum DurabilityLevel {
+    /// Not known.
     #[default]
     Unknown,
-    /// The broker was not asked to acknowledge, or keeps nothing.
+    /// Nowhere: the broker was not asked to acknowledge, or keeps nothing.
     Nowhere,
-    /// Lost with the broker's process.
+    /// In the memory of the broker's process: lost with the process.
     Memory,
-    /// Lost with the machine's power.
+    /// In the page cache: lost with the machine's power, not with the process.
     PageCache,
-    /// Synchronised.
+    /// On a disk, synchronised.
     Disk,
 }
 
@@ -48,10 +59,24 @@ impl Durability {
         level: DurabilityLevel,
         copies: Option<u32>,
         settings: impl IntoIterator<Item = (&'a str, String)>,
-        source: &'static str,
+        source: &str,
     ) -> Self {
         let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Durability { level, copies, settings, source: Some(source) }
+        Durability { level, copies, settings, source: Some(source.to_owned()) }
+    }
+}
+
+/// In words: "page-cache, 2 copies (acks = all, min.insync.replicas = 2)".
+impl fmt::Display for Durability {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.level.serialize(&mut *formatter)?;
+        match self.copies {
+            None => {}
+            Some(1) => formatter.write_str(", 1 copy")?,
+            Some(copies) => write!(formatter, ", {copies} copies")?,
+        }
+        let settings: Vec<String> = self.settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        if settings.is_empty() { Ok(()) } else { write!(formatter, " ({})", settings.join(", ")) }
     }
 }
 
@@ -96,6 +121,16 @@ pub struct Wire {
     pub fetches: u64,
     /// Of `fetches`, those whose response delayed the consumer because a quota was used up.
     pub throttled_fetches: u64,
+}
+
+impl Telemetry {
+    /// The round trips since the last call, which are cleared.
+    pub fn take_round_trips(round_trips: &mut Distribution) -> Self {
+        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
+        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
+        round_trips.clear();
+        Telemetry { round_trip_p50_ns, round_trip_p99_ns, ..Telemetry::default() }
+    }
 }
 
 impl AddAssign for Telemetry {

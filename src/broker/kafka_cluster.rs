@@ -3,26 +3,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BrokerError, Durability, DurabilityLevel, Topic};
-use crate::scenario::{BrokerConfig, Need};
+use super::{Durability, DurabilityLevel, Topic};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 #[cfg(feature = "kafka-native")]
 pub use release::{MetadataLevels, release};
 
-/// Servers that speak Kafka's protocol, by which users call the kind.
-pub const ALIASES: &[&str] = &["redpanda", "confluent", "msk", "event-hubs"];
+/// What both clients are called and can do.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    kind: "kafka",
+    // Servers that speak Kafka's protocol, by which users call the kind.
+    aliases: &["redpanda", "confluent", "msk", "event-hubs"],
+    default_port: Some(9092),
+    omb_driver: Some("KafkaBenchmarkDriver"),
+    example: include_str!("kafka/example.toml"),
+    capabilities: Capabilities {
+        addresses: true,
+        partitions: true,
+        replication: true,
+        keys: true,
+        headers: true,
+        own_headers: true,
+        own_partition: true,
+        null_payloads: true,
+        consumers: true,
+        groups: true,
+        ordered: true,
+        topic_config: true,
+        existing_topics: true,
+        offsets: true,
+        ..Capabilities::NONE
+    },
+    ..Descriptor::NONE
+};
 
 /// The most topics of one request that creates or deletes them.
 pub const TOPICS_PER_REQUEST: usize = 1000;
 
 /// What a topic lacks while the cluster chooses leaders.
 pub const NO_LEADERS: &str = "it has no leader for each of its partitions";
-
-/// The result for a topic that was asked about alone.
-pub fn only<R>(results: Vec<Result<R, BrokerError>>) -> Result<R, BrokerError> {
-    let missing = || Err(BrokerError::Client("the response names no topic".to_owned()));
-    results.into_iter().next().unwrap_or_else(missing)
-}
 
 /// The cluster of that id, where it is known.
 pub fn cluster(id: Option<&str>, brokers: usize) -> String {

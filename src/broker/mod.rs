@@ -30,7 +30,7 @@ pub mod registry;
 pub mod sls;
 
 pub use api::*;
-pub use error::{BrokerError, ReceiveError, SubmitError};
+pub use error::{BrokerError, ClientError, ReceiveError, SubmitError};
 pub use info::*;
 
 pub use crate::limits::TRACE_HEADER_NAME;

@@ -7,14 +7,14 @@ use super::outage::{longest_gap_ns, outages};
 use super::sections::{errors_by_class, independent, latency, per_second, series_row, with_tails};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::broker::{self, Topic};
+use crate::broker::Topic;
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::SegmentKind;
 use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
-    Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
-    Latencies, Latency, LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart,
-    SchedulePartKind, SeriesRow, Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
+    Client, Completion, Consumers, Counts, Durability, ErrorCount, FoundTopic, GroupVerification, Latencies, Latency,
+    LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
+    Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -50,7 +50,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
     record.receive_errors.extend(crashes(&outcome.consumer_crashes));
-    record.durability = durability(outcome);
+    record.durability = outcome.durability.clone();
     record.verification = verification(trial, outcome);
     record.partitions = super::spread::partitions(outcome);
     record.consumers = super::spread::consumers(trial, outcome);
@@ -104,18 +104,6 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
     record.conditions = super::sections::conditions(outcome);
-}
-
-fn durability(outcome: &Outcome) -> Durability {
-    let broker::Durability { level, copies, settings, source } = outcome.durability.clone();
-    let level = match level {
-        broker::DurabilityLevel::Unknown => DurabilityLevel::Unknown,
-        broker::DurabilityLevel::Nowhere => DurabilityLevel::Nowhere,
-        broker::DurabilityLevel::Memory => DurabilityLevel::Memory,
-        broker::DurabilityLevel::PageCache => DurabilityLevel::PageCache,
-        broker::DurabilityLevel::Disk => DurabilityLevel::Disk,
-    };
-    Durability { level, copies, settings, source: source.map(str::to_owned) }
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {

@@ -75,6 +75,8 @@ pub struct Descriptor {
     pub example: &'static str,
     /// As in `broker.client`, where the kind has more than one. The first of a kind is its default.
     pub client: Option<&'static str>,
+    /// The class of its driver in OpenMessaging Benchmark, without the package, where `--omb` translates that driver's files.
+    pub omb_driver: Option<&'static str>,
     /// The client of the same kind that may have what this one lacks.
     pub alternative: Option<&'static str>,
     /// One line for people.
@@ -136,6 +138,7 @@ impl Descriptor {
         default_port: None,
         example: "",
         client: None,
+        omb_driver: None,
         alternative: None,
         summary: "",
         capabilities: Capabilities::NONE,

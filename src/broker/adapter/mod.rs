@@ -1,16 +1,18 @@
 //! For brokers whose client is a crate: what every such client needs beside the crate, written once.
 //!
+//! - `clients`: the clients of the crate, one for each of the scenario's connections, and a time limit for what a crate tries for ever.
 //! - `queued_producer`: a [`Producer`](super::Producer) from anything that sends one message at a time ([`SendOne`]). It keeps the send
 //!   tags, awaits the receipts and records the outcomes.
-//! - `stream_consumer`: a [`Consumer`](super::Consumer) from anything that messages are polled from ([`Deliveries`]).
-//! - `owned_message`: a message that outlives the call of the engine.
+//! - `stream_consumer`: a [`Consumer`](super::Consumer) from the crate's streams of messages ([`Deliveries`]). It takes turns among them,
+//!   and acknowledges what the engine has taken.
 //!
-//! A crate's own cost for each message is a part of what is measured, as it is for the application that uses it.
+//! A crate's errors become [`ClientError`](super::ClientError). A crate's own cost for each message is a part of what is measured, as it is
+//! for the application that uses it.
 
-mod owned_message;
+mod clients;
 mod queued_producer;
 mod stream_consumer;
 
-pub use owned_message::OwnedMessage;
-pub use queued_producer::{ProducerQueues, QueuedProducer, SendError, SendOne};
-pub use stream_consumer::{Deliveries, StreamConsumer};
+pub use clients::{Clients, within};
+pub use queued_producer::{OwnedMessage, ProducerQueues, QueuedProducer, SendOne};
+pub use stream_consumer::{Deliveries, Delivery, StreamConsumer};

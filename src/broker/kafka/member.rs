@@ -28,8 +28,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::client;
-use super::token::oauth_token;
+use super::client::{self, oauth_token};
 use crate::scenario::Secret;
 
 /// How long to wait for the answers.

@@ -1,28 +1,23 @@
 //! Apache Kafka through librdkafka, by the safe types of the crate `rdkafka`, as an application uses them.
 //!
 //! - `config`, `properties`: the `[broker.kafka]` table, and how a scenario becomes librdkafka's properties.
-//! - `client`: how rdkafka's clients are made of them, and librdkafka's errors. `token`: the token of SASL OAUTHBEARER.
-//! - `producer`, `connection`: what the engine's tasks hold, and the client that they share. `reports`: the outcomes of its messages, which
-//!   a thread records that `event_queue` wakes. `transactions`: the transactions of a client. `statistics`: librdkafka's own.
+//! - `client`: how rdkafka's clients are made of them, librdkafka's errors, and the token of SASL OAUTHBEARER.
+//! - `producer`: what the engine's tasks hold, and the client that they share, with its thread. `reports`: the outcomes of its messages, which
+//!   that thread records, and librdkafka's statistics. `transactions`: the transactions of a client.
 //! - `consumer`, `member`: what the engine's tasks hold, and rdkafka's consumer as a member of a group.
 //! - `topics`: created, found, removed.
 
 mod client;
 mod config;
-mod connection;
 mod consumer;
-mod event_queue;
 mod member;
 mod producer;
 mod properties;
 mod reports;
-mod statistics;
-mod token;
 mod topics;
 mod transactions;
 
 use std::collections::BTreeMap;
-use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,20 +26,19 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::Producer as _;
 use tokio::sync::OnceCell;
 
+use self::client::Token;
 use self::config::KafkaOptions;
-use self::connection::Connection;
 use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::member::{ConsumerClient, GroupOffsets, Member};
-use self::producer::{HeaderSets, KafkaProducer};
+use self::producer::{Connection, HeaderSets, KafkaProducer};
 use self::properties::Properties;
 use self::reports::ConnectionErrors;
-use self::token::Token;
 use self::topics::Topics;
-use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_cluster::{self, TOPICS_PER_REQUEST};
 use super::kafka_options::TransactionOptions;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
-    Topic, Unready, kafka_cluster,
+    Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
@@ -85,34 +79,16 @@ pub struct KafkaBroker {
 
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
-        kind: "kafka",
-        aliases: kafka_cluster::ALIASES,
-        default_port: Some(9092),
-        example: include_str!("example.toml"),
         client: Some("librdkafka"),
         summary: "Apache Kafka and what speaks its protocol, through librdkafka",
         capabilities: Capabilities {
-            addresses: true,
             embedded: true,
-            partitions: true,
-            replication: true,
-            keys: true,
-            headers: true,
-            own_headers: true,
-            own_partition: true,
-            null_payloads: true,
-            consumers: true,
-            groups: true,
-            ordered: true,
             tls: cfg!(feature = "kafka-tls"),
             sasl: properties::SASL_MECHANISMS,
             properties: true,
-            topic_config: true,
-            existing_topics: true,
-            offsets: true,
-            ..Capabilities::NONE
+            ..kafka_cluster::DESCRIPTOR.capabilities
         },
-        ..Descriptor::NONE
+        ..kafka_cluster::DESCRIPTOR
     };
 
     type Options = KafkaOptions;
@@ -173,18 +149,6 @@ impl Broker for KafkaBroker {
             timeout: setup.timeout,
             embedded,
         })
-    }
-
-    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
-        only(self.create_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
-        only(self.find_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
-        only(self.delete_topics(slice::from_ref(topic)).await)
     }
 
     const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;

@@ -10,9 +10,8 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 
-use super::client;
+use super::client::{self, set_admin_token};
 use super::properties::Properties;
-use super::token::set_admin_token;
 use crate::broker::kafka_cluster::NO_LEADERS;
 use crate::broker::{BrokerError, Created, Topic, Unready};
 use crate::scenario::Secret;

@@ -10,9 +10,6 @@ use crate::broker::{BrokerError, FailureClass};
 use crate::measure::ConditionKind;
 use crate::printable::printable;
 
-/// The name by which errors call this broker.
-pub const NAME: &str = "kafka";
-
 /// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
 pub const ILLEGAL_GENERATION: i16 = 22;
 pub const UNKNOWN_MEMBER_ID: i16 = 25;

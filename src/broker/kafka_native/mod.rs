@@ -54,7 +54,6 @@ mod produce {
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +63,6 @@ use tokio::time::timeout;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
 use self::consume::consumer::KafkaNativeConsumer;
-use self::error::NAME;
 use self::group::groups::Groups;
 use self::group::member;
 use self::net::admin::{Admin, End, EndsQuery};
@@ -75,7 +73,7 @@ use self::produce::client::{Client, Messages};
 use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
-use super::kafka_cluster::{TOPICS_PER_REQUEST, only};
+use super::kafka_cluster::TOPICS_PER_REQUEST;
 use super::kafka_options::RequiredAcks;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
@@ -96,34 +94,16 @@ pub struct KafkaNativeBroker {
 
 impl Broker for KafkaNativeBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
-        kind: NAME,
-        aliases: kafka_cluster::ALIASES,
-        default_port: Some(9092),
-        example: include_str!("../kafka/example.toml"),
         client: Some("native"),
         alternative: Some("librdkafka"),
         summary: "Apache Kafka and what speaks its protocol, through brokermark's own client",
         capabilities: Capabilities {
-            addresses: true,
-            partitions: true,
-            replication: true,
-            keys: true,
-            headers: true,
-            own_headers: true,
-            own_partition: true,
-            null_payloads: true,
-            consumers: true,
-            groups: true,
-            ordered: true,
             tls: true,
             sasl: sasl::MECHANISMS,
             group_properties: member::PROPERTIES,
-            topic_config: true,
-            existing_topics: true,
-            offsets: true,
-            ..Capabilities::NONE
+            ..kafka_cluster::DESCRIPTOR.capabilities
         },
-        ..Descriptor::NONE
+        ..kafka_cluster::DESCRIPTOR
     };
 
     type Options = KafkaNativeOptions;
@@ -195,18 +175,6 @@ impl Broker for KafkaNativeBroker {
     fn telemetry(&self) -> Telemetry {
         let fetched = Telemetry { wire: Some(self.admin.fetched.take()), ..Telemetry::default() };
         self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
-    }
-
-    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
-        only(self.create_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
-        only(self.find_topics(slice::from_ref(topic)).await)
-    }
-
-    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
-        only(self.delete_topics(slice::from_ref(topic)).await)
     }
 
     const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;

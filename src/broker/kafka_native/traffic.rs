@@ -114,19 +114,13 @@ impl Traffic {
     pub fn take(&self) -> Telemetry {
         let mut counted = self.counted.lock();
         let wire = std::mem::take(&mut counted.wire);
-        let round_trips = &mut counted.round_trips;
-        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
-        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
-        round_trips.clear();
         Telemetry {
             queue_messages: Some(self.queued_messages.load(Ordering::Relaxed)),
-            round_trip_p50_ns,
-            round_trip_p99_ns,
             queue_full_ns: self.queue_full_ns.swap(0, Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
             connections_full_ns: self.connections_full_ns.swap(0, Ordering::Relaxed),
-            unmatched_answers: 0,
             wire: Some(wire),
+            ..Telemetry::take_round_trips(&mut counted.round_trips)
         }
     }
 }

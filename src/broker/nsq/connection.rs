@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::codec::{Frame, HEARTBEAT, OK, command, decode};
 use super::config::{NsqOptions, Single};
-use super::connect::{Connector, Role};
-use super::error::{class_of, text};
+use super::connect::{Connector, Role, class_of, text};
 use crate::broker::{FailureClass, Outgoing, SubmitError, Wire};
 use crate::measure::host::tasks;
 use crate::measure::{AckRecorder, SendTag, Subject};

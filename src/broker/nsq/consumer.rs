@@ -14,10 +14,9 @@ use std::time::Instant;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::admin::Appeared;
 use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
-use super::connect::{Connector, Role, Session};
-use super::discovery::Appeared;
-use super::error::{class_of, is_about_a_delivery, text};
+use super::connect::{Connector, Role, Session, class_of, is_about_a_delivery, text};
 use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;

@@ -1,13 +1,11 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
-//! - `config`: the `[broker.nsq]` table.
-//! - `admin`: topics and channels over HTTP.
-//! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
+//! - `config`: the `[broker.nsq]` table, and names that nsqd accepts.
+//! - `admin`: topics and channels over HTTP; nsqd that appear later, and what was found and made.
+//! - `connect`, `upgraded_stream`: opens connections, and nsqd's errors by class; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
 //! - `connection`, `producer`: publishing connections with what crossed the wire, and the producers that share them.
-//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later, and what was
-//!   found and made.
-//! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
+//! - `consumer`: a member of a channel, with a connection to each nsqd.
 //!
 //! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
 //! nsqd together, and is raised to one for each nsqd that has a producer. A topic's producers use the nsqd in turn. Every
@@ -19,9 +17,6 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod discovery;
-mod error;
-mod names;
 mod producer;
 mod upgraded_stream;
 
@@ -29,12 +24,11 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::admin::{Admin, Node, OPTIONS, durability, next_port};
+use self::admin::{Admin, Assigned, Discovery, Node, OPTIONS, TopicLocation, durability, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing, quantile};
 use self::consumer::NsqConsumer;
-use self::discovery::{Assigned, Discovery, TopicLocation};
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
@@ -62,6 +56,7 @@ impl Broker for NsqBroker {
         kind: "nsq",
         aliases: &["nsqd"],
         default_port: Some(4150),
+        omb_driver: Some("NsqBenchmarkDriver"),
         example: include_str!("example.toml"),
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities { addresses: true, consumers: true, groups: true, tls: true, ..Capabilities::NONE },
@@ -271,8 +266,8 @@ impl NsqBroker {
     /// The topic's name in nsqd, which may shorten the engine's names. A name of the scenario is never changed.
     fn topic_name(&self, name: &str) -> String {
         match name.starts_with(&self.run_id) {
-            _ if self.options.ephemeral_topics => names::ephemeral(name),
-            true => names::shorten(name),
+            _ if self.options.ephemeral_topics => config::ephemeral(name),
+            true => config::shorten(name),
             false => name.to_owned(),
         }
     }
@@ -289,7 +284,7 @@ impl NsqBroker {
             groups.push(group.clone());
             groups.len() - 1
         });
-        let channel = names::channel(self.options.channel.as_deref(), group, number);
+        let channel = config::channel(self.options.channel.as_deref(), group, number);
         let new: Vec<(TopicLocation, String)> = assigned
             .found
             .iter()

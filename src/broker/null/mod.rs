@@ -3,12 +3,9 @@
 //!
 //! - [`script`](NullOptions): the `[broker.null]` table, and what happens to each message.
 //! - `server`: acknowledges at the scripted time, on a thread of its own where that is later.
-//! - `delivery`, `topic`, `group`, `member`: from the producer to the topic, its groups and each consumer's queue.
+//! - `topic`, `group`: from the producer to the topic, its groups and each consumer's queue.
 
-mod delivery;
 mod group;
-mod member;
-mod message;
 mod script;
 mod server;
 #[cfg(test)]
@@ -22,11 +19,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::delivery::Delivery;
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
-use self::topic::{Membership, TopicLog};
+use self::topic::{Delivery, Membership, TopicLog};
 use super::{
     Broker, BrokerError, BrokerInfo, Consumer, Created, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing,
     Producer, Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,

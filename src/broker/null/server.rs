@@ -6,9 +6,9 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::delivery::Delivery;
-use super::message::Message;
+use super::group::Message;
 use super::script::{MessageFaults, Script};
+use super::topic::Delivery;
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckBatch, AckRecorder, Clock, PartitionIndex, SendTag};
 

@@ -1,4 +1,5 @@
-//! A topic in memory: it numbers messages and hands each to its groups.
+//! A topic in memory: it numbers messages and hands each to its groups; and what happens to a producer's messages on their way to it, from
+//! acknowledged to stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,11 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::group::Group;
-use super::member::{Backlog, Member};
-use super::message::{Message, Queued};
-use super::script::{GroupOptions, NullOptions};
-use crate::broker::{Progress, Subscription};
+use super::group::{Backlog, Group, Member, Message, Queued};
+use super::script::{GroupOptions, MessageFaults, NullOptions};
+use crate::broker::{Outgoing, Progress, Subscription};
 use crate::measure::PartitionIndex;
 
 /// A topic. A group receives the messages that are stored after its first member has joined, or after it was registered.
@@ -124,5 +123,72 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         self.in_group(|group, member| group.leave(member));
+    }
+}
+
+/// One producer's way to its topic. A producer writes to one partition, so that its order is defined, except for messages with
+/// a partition of their own.
+pub struct Delivery {
+    log: Arc<TopicLog>,
+    partition: u32,
+    /// Where the messages of `partition` are counted.
+    counted_in: PartitionIndex,
+    held_back: Mutex<Option<Message>>,
+}
+
+impl Delivery {
+    pub fn new(log: Arc<TopicLog>, producer_number: usize) -> Arc<Self> {
+        let partition = (producer_number % log.end_offsets().len()) as u32;
+        let counted_in = log.partition(partition);
+        Arc::new(Delivery { log, partition, counted_in, held_back: Mutex::default() })
+    }
+
+    /// Where a message is counted.
+    #[inline]
+    pub fn counted_in(&self, outgoing: &Outgoing<'_>) -> PartitionIndex {
+        match outgoing.attributes.and_then(|attributes| attributes.partition) {
+            Some(partition) => self.log.partition(partition),
+            None => self.counted_in,
+        }
+    }
+
+    /// Whether the topic has a group that would receive a message.
+    pub fn has_consumers(&self) -> bool {
+        self.log.has_groups()
+    }
+
+    /// Waits until the topic's members have caught up enough.
+    pub async fn capacity(&self) {
+        self.log.backlog.capacity().await;
+    }
+
+    pub fn deliver(&self, message: Message, faults: MessageFaults) {
+        if faults.lost {
+            return;
+        }
+        let message = if faults.corrupted { message.corrupted() } else { message };
+        let mut held_back = self.held_back.lock();
+        if faults.reordered && held_back.is_none() {
+            *held_back = Some(message);
+            return;
+        }
+        if faults.duplicated {
+            self.publish(message.clone());
+        }
+        self.publish(message);
+        if let Some(late) = held_back.take() {
+            self.publish(late);
+        }
+    }
+
+    fn publish(&self, message: Message) {
+        self.log.publish(message.partition.unwrap_or(self.partition), message);
+    }
+
+    /// Delivers the message that is still held back: no later message will come before it.
+    pub fn end(&self) {
+        if let Some(late) = self.held_back.lock().take() {
+            self.publish(late);
+        }
     }
 }

@@ -7,11 +7,12 @@ use prost::Message as _;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::broker::ClientError;
 use crate::broker::pulsar::codec::frame::{Frame, put_command};
 use crate::broker::pulsar::codec::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
-use crate::broker::pulsar::error::RequestError;
+use crate::broker::pulsar::retry::refused;
 use crate::broker::pulsar::token::Token;
 use crate::measure::Conditions;
 use crate::net::connect::encrypt;
@@ -61,8 +62,8 @@ pub fn client_version() -> String {
 }
 
 /// Connects to `address` (`host:port`) and greets.
-pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, RequestError> {
-    let broken = |error: std::io::Error| RequestError::lost(error.to_string());
+pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, ClientError> {
+    let broken = |error: std::io::Error| ClientError::lost(error.to_string());
     let stream = tcp::connect(address).await.map_err(broken)?;
     let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
         match &settings.tls {
@@ -72,7 +73,7 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
             }
             Some(config) => {
                 let stream = encrypt(config.clone(), address, stream);
-                let stream = stream.await.map_err(|error| RequestError::lost(format!("TLS: {error}")))?;
+                let stream = stream.await.map_err(|error| ClientError::lost(format!("TLS: {error}")))?;
                 let (reader, writer) = tokio::io::split(stream);
                 (Box::new(reader), Box::new(writer))
             }
@@ -119,14 +120,14 @@ pub fn auth_response(token: &str) -> ToBroker {
     ToBroker { kind: Kind::AuthResponse.into(), auth_response: Some(Box::new(response)), ..ToBroker::default() }
 }
 
-async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeting, Vec<u8>), RequestError> {
+async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeting, Vec<u8>), ClientError> {
     let mut received = Vec::with_capacity(1 << 10);
     loop {
-        let first = Frame::first(&received, MAX_MESSAGE).map_err(|error| RequestError::lost(error.to_string()))?;
+        let first = Frame::first(&received, MAX_MESSAGE).map_err(|error| ClientError::lost(error.to_string()))?;
         if let Some((frame, size)) = first {
-            let command = FromBroker::decode(frame.command).map_err(|error| RequestError::lost(error.to_string()))?;
+            let command = FromBroker::decode(frame.command).map_err(|error| ClientError::lost(error.to_string()))?;
             if let Some(error) = command.error {
-                return Err(RequestError::refused(error.error, &error.message));
+                return Err(refused(error.error, &error.message));
             }
             if let Some(connected) = command.connected {
                 let max_message = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
@@ -138,13 +139,13 @@ async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeti
                 Ok(Kind::AuthChallenge) => {
                     let reason =
                         "the broker asks for an authentication other than a token, which brokermark does not support";
-                    RequestError::refused(ServerError::AuthenticationError.into(), reason)
+                    refused(ServerError::AuthenticationError.into(), reason)
                 }
-                _ => RequestError::lost(format!("the broker responded to the greeting with command {}", command.kind)),
+                _ => ClientError::lost(format!("the broker responded to the greeting with command {}", command.kind)),
             });
         }
-        if reader.read_buf(&mut received).await.map_err(|error| RequestError::lost(error.to_string()))? == 0 {
-            return Err(RequestError::lost("the broker closed the connection instead of greeting"));
+        if reader.read_buf(&mut received).await.map_err(|error| ClientError::lost(error.to_string()))? == 0 {
+            return Err(ClientError::lost("the broker closed the connection instead of greeting"));
         }
     }
 }

@@ -8,8 +8,7 @@
 //! - `producer`: a producer of a topic, which may collect messages for a while; `topic_producer`: spreads them over one
 //!   `partition_producer` for each partition.
 //! - `topic_consumer`: a member of a subscription.
-//! - `retry`: opens producers and consumers again.
-//! - `error`: what goes wrong, by class.
+//! - `retry`: what the broker refuses, by class; opens producers and consumers again.
 //! - `crate_client`: the crate `pulsar` as another client.
 //!
 //! Why the crate is not the only one: docs/decisions/0006-pulsar-protocol.md.
@@ -21,8 +20,8 @@ mod connect;
 mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
-mod error;
 #[cfg(test)]
+#[path = "../../../tests/unit/broker/pulsar/late_subscription.rs"]
 mod late_subscription;
 mod partition_producer;
 mod pool;
@@ -64,6 +63,7 @@ impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
         default_port: Some(6650),
+        omb_driver: Some("PulsarBenchmarkDriver"),
         example: include_str!("example.toml"),
         client: Some("native"),
         summary: "Apache Pulsar, by its binary protocol",

@@ -13,10 +13,9 @@ use super::codec::frame::put_message;
 use super::codec::proto::{self, Kind, ToBroker, close_producer, send_command};
 use super::config::PulsarOptions;
 use super::connection::{Connection, Entry, EntrySizes, Kept, ProducerId, Readiness};
-use super::error::RequestError;
 use super::pool::Pool;
-use super::retry::{Retry, persist};
-use crate::broker::{FailureClass, Outgoing, SubmitError};
+use super::retry::{Retry, condition, persist};
+use crate::broker::{ClientError, FailureClass, Outgoing, SubmitError};
 use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject, SubjectKind};
 
 /// What all partition producers of a trial share.
@@ -58,7 +57,7 @@ enum State {
     Open(Open),
     Opening(Retry<Open>),
     /// Closed for good.
-    Dead(RequestError),
+    Dead(ClientError),
 }
 
 /// A producer that the broker has opened.
@@ -82,9 +81,9 @@ impl PartitionProducer {
         (topic, counted_in): (Arc<str>, PartitionIndex),
         index: usize,
         resend: Option<(String, Arc<Notify>)>,
-    ) -> Result<PartitionProducer, RequestError> {
+    ) -> Result<PartitionProducer, ClientError> {
         let compressor = Compressor::new(shared.template.compression);
-        let compressor = compressor.map_err(|error| RequestError::lost(format!("compression: {error}")))?;
+        let compressor = compressor.map_err(|error| ClientError::lost(format!("compression: {error}")))?;
         let build = Build::new(compressor);
         let kept = |(name, returned)| Resend { name, kept: Arc::new(Kept::new(returned)), next_sequence: 0 };
         let resend = resend.map(kept);
@@ -95,7 +94,7 @@ impl PartitionProducer {
     }
 
     /// Why it is closed for good, if it is.
-    pub fn fatal_error(&self) -> Option<&RequestError> {
+    pub fn fatal_error(&self) -> Option<&ClientError> {
         match &self.state {
             State::Dead(failure) => Some(failure),
             State::Open(_) | State::Opening(_) => None,
@@ -177,8 +176,8 @@ impl PartitionProducer {
         let counted_in = self.counted_in;
         let (reason, topic_epoch) = match &self.state {
             State::Open(open) if !open.connection.is_open() => (open.connection.failure(), open.topic_epoch),
-            State::Open(open) => (RequestError::lost("the broker closed the producer"), open.topic_epoch),
-            _ => (RequestError::lost("the producer is closed"), None),
+            State::Open(open) => (ClientError::lost("the broker closed the producer"), open.topic_epoch),
+            _ => (ClientError::lost("the producer is closed"), None),
         };
         let held_up = self.held_up.clone();
         Retry::start(reason, Arc::default(), move || {
@@ -221,12 +220,12 @@ impl PartitionProducer {
 /// Reports what keeps a producer from being opened, until it is.
 async fn told(
     held_up: &Subject,
-    opening: impl Future<Output = Result<Open, RequestError>>,
-) -> Result<Open, RequestError> {
+    opening: impl Future<Output = Result<Open, ClientError>>,
+) -> Result<Open, ClientError> {
     let opened = held_up.during(ConditionKind::Connecting, "the broker has not opened the producer yet", opening).await;
     match &opened {
         Ok(_) => held_up.end(),
-        Err(failure) => held_up.begin(failure.condition(), &failure.message),
+        Err(failure) => held_up.begin(condition(failure), &failure.message),
     }
     opened
 }
@@ -237,7 +236,7 @@ async fn open(
     index: usize,
     topic_epoch: Option<u64>,
     resend: Option<&Resend>,
-) -> Result<Open, RequestError> {
+) -> Result<Open, ClientError> {
     let connection = shared.pool.connection_for(topic, index).await?;
     let producer_id = connection.add_producer(counted_in, resend.map(|resend| resend.kept.clone()));
     let create = |request_id| {
@@ -257,9 +256,7 @@ async fn open(
     let (timeout, queued) = (shared.pool.timeout(), shared.options.exclusive_timeout);
     let answer = connection.request_queued(timeout, queued, create).await;
     let success = answer.and_then(|answer| {
-        answer
-            .producer_success
-            .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a producer"))
+        answer.producer_success.ok_or_else(|| ClientError::lost("the broker sent an unexpected response to a producer"))
     });
     match success {
         Ok(success) => Ok(Open {

@@ -10,10 +10,9 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::SocketSettings;
-use super::connection::Traffic;
-use super::connection::{Connection, Outcomes};
-use super::error::RequestError;
-use crate::broker::{BrokerError, FailureClass};
+use super::connection::{Connection, Outcomes, Traffic};
+use super::retry::refused;
+use crate::broker::{BrokerError, ClientError, FailureClass};
 use crate::measure::{AckRecorder, ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::tcp::in_turn;
 
@@ -54,7 +53,7 @@ type Slots = HashMap<(TopicConnection, usize), Arc<AsyncMutex<Slot>>>;
 #[derive(Default)]
 struct Slot {
     connection: Option<Arc<Connection>>,
-    failed: Option<(Instant, RequestError)>,
+    failed: Option<(Instant, ClientError)>,
 }
 
 impl Pool {
@@ -98,14 +97,14 @@ impl Pool {
     ///
     /// # Errors
     /// When no broker serves it, or it cannot be reached.
-    pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, RequestError> {
+    pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, ClientError> {
         let (entrance, mut via) = self.entrance(index).await?;
         let mut authoritative = false;
         for _ in 0..MAX_REDIRECTS {
             let answer = self.look_up(&via, topic, authoritative).await?;
             if answer.response() == LookupType::Failed {
                 let words = answer.message.as_deref().unwrap_or_default();
-                return Err(RequestError::refused(answer.error.unwrap_or(0), words));
+                return Err(refused(answer.error.unwrap_or(0), words));
             }
             let broker = service_address(topic, &answer, self.settings.tls.is_some())?;
             let target = if answer.proxy_through_service_url() {
@@ -119,12 +118,12 @@ impl Pool {
             }
             authoritative = answer.authoritative();
         }
-        Err(RequestError::lost(format!("the cluster redirected the lookup of {topic} {MAX_REDIRECTS} times")))
+        Err(ClientError::lost(format!("the cluster redirected the lookup of {topic} {MAX_REDIRECTS} times")))
     }
 
     /// A connection to one of the scenario's addresses: the one that answered last is asked first, and one that is silent does not hold up
     /// the others.
-    async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), RequestError> {
+    async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), ClientError> {
         let first = self.entrance.load(Ordering::Relaxed);
         let numbers = (0..self.addresses.len()).map(|number| (first + number) % self.addresses.len());
         let attempts = numbers.map(async |number| {
@@ -137,12 +136,12 @@ impl Pool {
                 Ok((self.addresses[number].clone(), connection))
             }
             Err(mut failures) => {
-                Err(failures.pop().unwrap_or_else(|| RequestError::lost("the scenario has no address")))
+                Err(failures.pop().unwrap_or_else(|| ClientError::lost("the scenario has no address")))
             }
         }
     }
 
-    async fn get(&self, target: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {
+    async fn get(&self, target: &TopicConnection, index: usize) -> Result<Arc<Connection>, ClientError> {
         let slot = {
             let mut slots = self.slots.lock();
             slots.entry((target.clone(), index)).or_default().clone()
@@ -174,12 +173,7 @@ impl Pool {
         }
     }
 
-    async fn look_up(
-        &self,
-        via: &Connection,
-        topic: &str,
-        authoritative: bool,
-    ) -> Result<LookupResponse, RequestError> {
+    async fn look_up(&self, via: &Connection, topic: &str, authoritative: bool) -> Result<LookupResponse, ClientError> {
         let answer = via
             .request(self.settings.timeout, |request_id| {
                 let lookup = Lookup { topic: topic.to_owned(), request_id, authoritative: Some(authoritative) };
@@ -188,7 +182,7 @@ impl Pool {
             .await?;
         let answer = answer
             .lookup_response
-            .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a lookup"))?;
+            .ok_or_else(|| ClientError::lost("the broker sent an unexpected response to a lookup"))?;
         Ok(*answer)
     }
 }
@@ -197,7 +191,7 @@ impl Pool {
 ///
 /// # Errors
 /// When the broker states none for connections with TLS, or without: another lookup would give the same.
-fn service_address(topic: &str, answer: &LookupResponse, tls: bool) -> Result<String, RequestError> {
+fn service_address(topic: &str, answer: &LookupResponse, tls: bool) -> Result<String, ClientError> {
     let address = |url: &Option<String>| {
         let (_, rest) = url.as_ref()?.split_once("://")?;
         Some(rest.trim_end_matches('/').to_owned()).filter(|address| !address.is_empty())
@@ -209,7 +203,7 @@ fn service_address(topic: &str, answer: &LookupResponse, tls: bool) -> Result<St
         (false, Some(_)) => "an address for TLS only: set `broker.security.tls`",
         (_, None) => "no address",
     };
-    wanted.ok_or_else(|| RequestError {
+    wanted.ok_or_else(|| ClientError {
         class: FailureClass::Refused,
         message: format!("the broker that serves {topic} states {advice}"),
         lasting: true,

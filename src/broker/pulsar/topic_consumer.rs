@@ -12,11 +12,10 @@ use super::codec::proto::{
 };
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
-use super::error::RequestError;
 use super::partition_producer::Client;
 use super::retry::{Retry, persist};
 use crate::broker::fraction::FractionSampler;
-use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::broker::{ClientError, Consumer, FailureClass, ReceiveError, Received};
 use crate::limits::shrink_unpacked;
 use crate::scenario::StartFrom;
 
@@ -83,11 +82,7 @@ impl TopicConsumer {
     ///
     /// # Errors
     /// When the broker does not let it.
-    pub async fn open(
-        shared: Arc<Client>,
-        membership: Membership,
-        topics: Vec<Arc<str>>,
-    ) -> Result<Self, RequestError> {
+    pub async fn open(shared: Arc<Client>, membership: Membership, topics: Vec<Arc<str>>) -> Result<Self, ClientError> {
         let (membership, arrived) = (Arc::new(membership), Arc::new(Notify::new()));
         let mut parts = Vec::with_capacity(topics.len());
         for (partition, topic) in topics.into_iter().enumerate() {
@@ -168,7 +163,7 @@ impl Part {
         shared: &Arc<Client>,
         membership: &Arc<Membership>,
         arrived: &Arc<Notify>,
-        reason: RequestError,
+        reason: ClientError,
     ) {
         // The broker delivers again what was not handed over.
         (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
@@ -182,7 +177,7 @@ impl Part {
     }
 
     /// Takes frames from the delivery queue, unless there are some that were not handed over.
-    fn fetch(&mut self) -> Result<(), RequestError> {
+    fn fetch(&mut self) -> Result<(), ClientError> {
         let State::Open(open) = &self.state else { return Ok(()) };
         if !self.frames.is_empty() && !open.delivery_queue.is_closed() {
             return Ok(());
@@ -200,7 +195,7 @@ impl Part {
         shared: &Client,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
-    ) -> Result<usize, RequestError> {
+    ) -> Result<usize, ClientError> {
         self.fetch()?;
         let State::Open(open) = &mut self.state else { return Ok(0) };
         let mut frames = &self.frames[self.handed_over..];
@@ -224,8 +219,7 @@ impl Part {
                     messages
                 }
                 Err(error) => {
-                    damaged =
-                        Some(RequestError { class: FailureClass::Other, ..RequestError::lost(error.to_string()) });
+                    damaged = Some(ClientError { class: FailureClass::Other, ..ClientError::lost(error.to_string()) });
                     entry::count(frame.rest)
                 }
             };
@@ -310,7 +304,7 @@ pub(super) async fn open(
     membership: &Membership,
     topic: &str,
     arrived: &Arc<Notify>,
-) -> Result<Open, RequestError> {
+) -> Result<Open, ClientError> {
     let connection = shared.pool.connection_for(topic, membership.index).await?;
     let (consumer, delivery_queue) = connection.add_consumer(arrived.clone());
     // From here on, dropping it takes the delivery_queue away again.

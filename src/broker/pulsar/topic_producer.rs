@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::config::Hashing;
-use super::error::RequestError;
 use super::partition_producer::{Client, PartitionProducer};
 use crate::broker::murmur3::murmur3;
-use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
+use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError};
 
 /// A sender to one topic.
 pub struct TopicProducer {
@@ -44,7 +43,7 @@ impl TopicProducer {
     }
 
     /// Why all partition producers are closed for good, if they are.
-    fn failure(&self) -> Option<&RequestError> {
+    fn failure(&self) -> Option<&ClientError> {
         let mut failures = self.partition_producers.iter().map(PartitionProducer::fatal_error);
         let first = failures.next()??;
         failures.all(|failure| failure.is_some()).then_some(first)

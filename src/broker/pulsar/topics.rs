@@ -23,6 +23,8 @@ use crate::net::tls::{Tls, TlsIdentity};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {
+    /// What connections log in with.
+    pub token: Option<Arc<Token>>,
     admin: Admin,
     namespace: String,
     persistent: bool,
@@ -55,6 +57,7 @@ impl Topics {
             tls => tls.clone(),
         };
         let topics = Topics {
+            token: token.clone(),
             admin: Admin::new(&admin_url, token.clone(), admin_tls, *timeout),
             namespace: options.namespace.clone(),
             persistent: options.persistent,

@@ -1,17 +1,20 @@
 //! Streams: created, found and removed, and their leaders. What a confirm meant follows from the members of the stream.
+//!
+//! [`Nodes`]: the nodes of a cluster, by the addresses that connections use.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
-use super::codec::code;
 use super::codec::command::Request;
-use super::codec::response::{Metadata, read_strings};
+use super::codec::frame::{Metadata, read_strings};
+use super::codec::{ConnectError, Refusal, code};
+use super::config::{ConnectTo, ConsumeFrom};
 use super::connect::{Connector, Server, Session};
-use super::error::{ConnectError, Refusal};
-use super::nodes::{Nodes, StreamLocation};
 use crate::broker::{BrokerError, Created, Durability, DurabilityLevel, Topic};
 use crate::net::address;
 use crate::net::connect::within;
@@ -20,7 +23,7 @@ use crate::net::connect::within;
 pub struct Admin {
     connector: Arc<Connector>,
     nodes: Arc<Nodes>,
-    session: Mutex<Option<(String, Session)>>,
+    session: AsyncMutex<Option<(String, Session)>>,
     /// Counts the connections that failed: the next one is to another node.
     turn: AtomicUsize,
     timeout: Duration,
@@ -31,7 +34,7 @@ pub type Failure = (String, ConnectError);
 
 impl Admin {
     pub fn new(connector: Arc<Connector>, nodes: Arc<Nodes>, timeout: Duration) -> Self {
-        Admin { connector, nodes, session: Mutex::new(None), turn: AtomicUsize::new(0), timeout }
+        Admin { connector, nodes, session: AsyncMutex::new(None), turn: AtomicUsize::new(0), timeout }
     }
 
     /// Connects, and returns the server's properties.
@@ -289,14 +292,113 @@ pub fn durability(members: impl IntoIterator<Item = usize>) -> Durability {
     Durability::new(DurabilityLevel::PageCache, majority, settings, "the streams' metadata")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Where a stream is in the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamLocation {
+    pub stream: String,
+    /// `host:port` as advertised; `None` while the stream has no leader.
+    pub leader: Option<String>,
+    /// Addresses of the other members, as far as they are known.
+    pub replicas: Vec<String>,
+    /// Leader and replicas.
+    pub members: usize,
+}
 
-    #[test]
-    fn a_majority_has_the_message() {
-        assert_eq!(durability([3, 3]).copies, Some(2));
-        assert_eq!(durability([1]).copies, Some(1));
-        assert_eq!(durability([]), Durability::default());
+/// The scenario's addresses, and what the servers say about themselves.
+pub struct Nodes {
+    given: Vec<String>,
+    connect_to: ConnectTo,
+    consume_from: ConsumeFrom,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Addresses that nodes advertise, with the scenario's address of the same node.
+    aliases: BTreeMap<String, String>,
+    /// Addresses of other nodes, which metadata named.
+    learned: Vec<String>,
+}
+
+impl Known {
+    fn alias_of(&self, advertised: &str) -> String {
+        self.aliases.get(advertised).map_or(advertised, String::as_str).to_owned()
     }
 }
+
+impl Nodes {
+    pub fn new(given: Vec<String>, connect_to: ConnectTo, consume_from: ConsumeFrom) -> Self {
+        Nodes { given, connect_to, consume_from, known: Mutex::default() }
+    }
+
+    /// The node at one of the scenario's addresses advertises another one.
+    pub fn advertises(&self, address: &str, advertised: &str) {
+        // Behind a load balancer it may be another node next time.
+        if self.connect_to != ConnectTo::LoadBalancer && self.given.iter().any(|given| given == address) {
+            self.known.lock().aliases.insert(advertised.to_owned(), address.to_owned());
+        }
+    }
+
+    /// Metadata named a node.
+    pub fn learn(&self, advertised: &str) {
+        let mut known = self.known.lock();
+        let address = known.alias_of(advertised);
+        if !self.given.contains(&address) && !known.learned.contains(&address) {
+            known.learned.push(address);
+        }
+    }
+
+    /// The nodes that may be connected to, those of the scenario first.
+    pub fn all(&self) -> Vec<String> {
+        match self.connect_to {
+            ConnectTo::Addresses | ConnectTo::LoadBalancer => self.given.clone(),
+            ConnectTo::Leader => self.given.iter().cloned().chain(self.known.lock().learned.iter().cloned()).collect(),
+        }
+    }
+
+    /// The addresses to publish over: first the leader or, in turn, one of the scenario's; then the others, which pass on what is
+    /// published.
+    pub fn for_publishing(&self, location: Option<&StreamLocation>, turn: usize) -> Vec<String> {
+        let mut addresses = self.all();
+        let first = turn % addresses.len().max(1);
+        addresses.rotate_left(first);
+        let leader = location.and_then(|location| location.leader.as_ref());
+        if let Some(leader) = leader.filter(|_| self.connect_to != ConnectTo::Addresses) {
+            let leader = self.known.lock().alias_of(leader);
+            addresses.retain(|address| *address != leader);
+            addresses.insert(0, leader);
+        }
+        addresses
+    }
+
+    /// The addresses to consume over: the leader and the replicas, because other nodes cannot deliver. Which of them comes first
+    /// is the scenario's choice; replicas take turns. Any node, where no member is known.
+    pub fn for_consuming(&self, location: &StreamLocation, turn: usize) -> Vec<String> {
+        if self.connect_to != ConnectTo::Addresses {
+            let known = self.known.lock();
+            let mut members: Vec<&String> = location.replicas.iter().collect();
+            let first = turn % members.len().max(1);
+            members.rotate_left(first);
+            let place = if self.consume_from == ConsumeFrom::Leader { 0 } else { members.len() };
+            members.splice(place..place, &location.leader);
+            let members: Vec<String> = members.into_iter().map(|member| known.alias_of(member)).collect();
+            if !members.is_empty() {
+                return members;
+            }
+        }
+        self.all()
+    }
+}
+
+/// The first of the addresses that was not tried yet. When all were, another round begins with the first.
+pub fn untried(mut addresses: Vec<String>, tried: &mut BTreeSet<String>) -> Option<String> {
+    if addresses.iter().all(|address| tried.contains(address)) {
+        tried.retain(|address| !addresses.contains(address));
+    }
+    addresses.retain(|address| !tried.contains(address));
+    addresses.into_iter().next()
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/rabbitmq_stream/admin.rs"]
+mod tests;

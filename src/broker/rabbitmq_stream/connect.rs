@@ -10,11 +10,9 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 
 use super::codec::command::{self, Request};
-use super::codec::frame::{ConsumerUpdate, Frame, decode};
-use super::codec::response::{read_highest_version, read_pairs, read_strings};
-use super::codec::{FILTERED, Malformed, VERSION, code, key};
+use super::codec::frame::{ConsumerUpdate, Frame, decode, read_highest_version, read_pairs, read_strings};
+use super::codec::{ConnectError, FILTERED, Malformed, Refusal, VERSION, code, key};
 use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
-use super::error::{ConnectError, Refusal};
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};

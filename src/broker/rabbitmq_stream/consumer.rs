@@ -12,12 +12,10 @@ use futures_util::future::join_all;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::body;
-use super::codec::Malformed;
 use super::codec::chunk::Chunk;
-use super::codec::code;
 use super::codec::command::Offset;
+use super::codec::{ConnectError, Malformed, Refusal, code};
 use super::config::RabbitmqStreamOptions;
-use super::error::{ConnectError, Refusal};
 use super::group::{Activated, Membership};
 use super::subscriptions::{Numbered, Recovered, Recovery, StreamProgress, Subscriptions, other};
 use crate::broker::{BrokerError, Consumer, Offsets, ReceiveError, Received};

@@ -1,15 +1,14 @@
 //! RabbitMQ's streams, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
-//! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
+//! - `admin`: streams, created, found and removed; their leaders, and the addresses of nodes.
 //! - `connection`, `pool`: publishing connections with their messages in flight, and the routes to streams.
 //! - `producer`, `topic_publishers`: producers, and the publishers that they share.
 //! - `consumer`, `subscriptions`: a member of a group, its connections, and how it gets them back.
 //! - `group`, `member_offsets`, `offsets`: its part in the group, what it commits and leaves; the group's offsets, which the server
 //!   stores, and the ends of streams.
-//! - [`codec`]: the protocol's commands, frames and chunks, and AMQP 1.0; [`body`]: the content of a message.
+//! - [`codec`]: the protocol's commands, frames, chunks and errors, and AMQP 1.0; [`body`]: the content of a message.
 //! - `connect`: opens connections, and reads them.
-//! - `error`: the protocol's errors and their classes.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
 //! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
@@ -22,10 +21,8 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod error;
 mod group;
 mod member_offsets;
-mod nodes;
 mod offsets;
 mod pool;
 mod producer;
@@ -37,14 +34,13 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use self::admin::{Admin, durability};
+use self::admin::{Admin, Nodes, StreamLocation, durability};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::{Body, RabbitmqStreamOptions};
 use self::connect::Connector;
 use self::consumer::RabbitmqStreamConsumer;
 use self::group::{Group, Membership, Sharing};
-use self::nodes::{Nodes, StreamLocation};
 use self::offsets::{OffsetTracking, StreamEnds};
 use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;

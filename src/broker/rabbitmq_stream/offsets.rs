@@ -15,12 +15,10 @@ use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::admin::{Admin, Failure};
+use super::admin::{Admin, Failure, Nodes};
 use super::codec::command::{Offset, Request, store_offset};
-use super::codec::{Reader, code};
+use super::codec::{ConnectError, Reader, Refusal, code};
 use super::connect::{Connector, Session};
-use super::error::{ConnectError, Refusal};
-use super::nodes::Nodes;
 use super::subscriptions::{MAX_SUBSCRIPTIONS, Numbered, StreamProgress, resolve_offsets};
 use crate::broker::ReceiveError;
 

@@ -12,11 +12,10 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::admin::Admin;
+use super::admin::{Admin, Nodes, StreamLocation, untried};
+use super::codec::{ConnectError, Refusal, is_final};
 use super::connect::Connector;
 use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher};
-use super::error::{ConnectError, Refusal, is_final};
-use super::nodes::{Nodes, StreamLocation, untried};
 use crate::broker::BrokerError;
 use crate::measure::{Acks, ConditionKind, PartitionIndex, Subject, SubjectKind};
 use crate::net::backoff::Backoff;

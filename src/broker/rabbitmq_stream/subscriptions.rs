@@ -14,16 +14,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::admin::Admin;
+use super::admin::{Admin, Nodes, untried};
 use super::codec::chunk::Chunk;
-use super::codec::code;
 use super::codec::command::{self, Offset, Request};
-use super::codec::frame::{ConsumerUpdate, Frame, decode};
-use super::codec::response::read_numbers;
+use super::codec::frame::{ConsumerUpdate, Frame, decode, read_numbers};
+use super::codec::{ConnectError, Refusal, class_of, code};
 use super::config::RabbitmqStreamOptions;
 use super::connect::{Connector, Session, next_frame};
-use super::error::{ConnectError, Refusal, class_of};
-use super::nodes::{Nodes, untried};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::connect::within;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::body::Writer;
-use super::codec::compression::compress;
+use super::codec::chunk::compress;
 use super::codec::publish::{Publish, SUB_ENTRY_BYTES, record};
 use super::connection::{Connection, StreamPublisher, Writing};
 use super::pool::Route;

@@ -4,8 +4,7 @@
 use bytes::Bytes;
 use md5::{Digest, Md5};
 
-use super::connect::{Client, HttpRequest, HttpResponse};
-use super::error::{ServiceError, accepted};
+use super::connect::{Client, HttpRequest, HttpResponse, ServiceError, accepted};
 use super::sign::hex;
 
 /// Most bytes of a response without logs.

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::admin::Admin;
 use super::codec::{Malformed, groups, logs, rebuild};
-use super::error::ServiceError;
+use super::connect::ServiceError;
 use crate::broker::{Consumer, FailureClass, NoDetails, ReceiveError, Received};
 use crate::limits::TRACE_HEADER_NAME;
 use crate::measure::TRACE_HEADER_BYTES;

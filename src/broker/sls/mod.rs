@@ -4,12 +4,11 @@
 //!
 //! - `config`: the `[broker.sls]` table.
 //! - `admin`: log stores with their names and shards, and reading.
-//! - `connect`, `sign`: one HTTP request and its response; its signature, and the credentials.
+//! - `connect`, `sign`: one HTTP request, its response, and the service's errors by class; its signature, and the credentials.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
 //! - `batch`, `accumulator`, `worker`: batches and their queue, how they are collected and compressed, and the threads that send them.
 //! - `consumer`: reads the logs back.
-//! - `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
@@ -18,7 +17,6 @@ mod codec;
 mod config;
 mod connect;
 mod consumer;
-mod error;
 mod producer;
 mod sign;
 mod worker;
@@ -36,9 +34,8 @@ use self::admin::{Admin, is_store_name, store_name};
 use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
-use self::connect::{Client, Endpoint};
+use self::connect::{Client, Endpoint, ServiceError};
 use self::consumer::{AssignedShards, SlsConsumer};
-use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::{CredentialSource, Signer};
 use self::worker::{Traffic, Worker};

@@ -1,14 +1,9 @@
 //! Where a record comes from: what is needed to repeat its trial besides the scenario, what an acknowledgement meant, topics that were there before
 //! the trial, and the shares of a scenario that several processes run at once: a share's own record, and that of all together.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::record::readable::settings;
 
 /// Versions and machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -59,51 +54,6 @@ impl Environment {
             of(&self.rust_compiler, "unknown compiler"),
             if self.debug_build { ", without optimisation" } else { "" }
         )
-    }
-}
-
-/// What had happened to a message when the broker acknowledged it, and how that is known. Figures of unequal durability
-/// cannot be compared.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Durability {
-    /// Place where the message was.
-    pub level: DurabilityLevel,
-    /// Fewest nodes on which it was there; `null` where that is not known.
-    pub copies: Option<u32>,
-    /// Settings that decide it, as they were read.
-    pub settings: BTreeMap<String, String>,
-    /// Source of the settings; `null` where they are unknown.
-    pub source: Option<String>,
-}
-
-/// Where a message was when it was acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DurabilityLevel {
-    /// Not known.
-    #[default]
-    Unknown,
-    /// Nowhere: the broker was not asked to acknowledge, or keeps nothing.
-    Nowhere,
-    /// In the memory of the broker's process: lost with the process.
-    Memory,
-    /// In the page cache: lost with the machine's power, not with the process.
-    PageCache,
-    /// On a disk, synchronised.
-    Disk,
-}
-
-/// In words: "page-cache, 2 copies (acks = all, min.insync.replicas = 2)".
-impl fmt::Display for Durability {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.level.serialize(&mut *formatter)?;
-        match self.copies {
-            None => {}
-            Some(1) => formatter.write_str(", 1 copy")?,
-            Some(copies) => write!(formatter, ", {copies} copies")?,
-        }
-        if self.settings.is_empty() { Ok(()) } else { write!(formatter, " ({})", settings(&self.settings)) }
     }
 }
 

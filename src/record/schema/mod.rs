@@ -20,11 +20,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::broker::{Durability, DurabilityLevel};
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
-pub use environment::{
-    Durability, DurabilityLevel, Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together,
-};
+pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use latency::{
     Exceedances, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, decode_histogram,
     encode_histogram, independent_values_needed,

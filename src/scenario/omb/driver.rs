@@ -3,19 +3,22 @@
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
+use crate::scenario::kind::Kinds;
 
-pub(super) fn convert(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     document["broker"] = Item::Table(Table::new());
     let class = text(keys, "driverClass").unwrap_or_default();
-    match class.rsplit('.').next().unwrap_or_default() {
-        "KafkaBenchmarkDriver" => kafka(keys, document, untranslated),
-        "PulsarBenchmarkDriver" => pulsar(keys, document, untranslated),
-        "NsqBenchmarkDriver" => nsq(keys, document, untranslated),
-        "RabbitMqBenchmarkDriver" => untranslated.refuse(
+    let name = class.rsplit('.').next().unwrap_or_default();
+    let kind = kinds.brokers.iter().find(|descriptor| descriptor.omb_driver == Some(name)).map(|found| found.kind);
+    match (kind, name) {
+        (Some("kafka"), _) => kafka(keys, document, untranslated),
+        (Some("pulsar"), _) => pulsar(keys, document, untranslated),
+        (Some("nsq"), _) => nsq(keys, document, untranslated),
+        (_, "RabbitMqBenchmarkDriver") => untranslated.refuse(
             "driverClass",
             "this driver uses queues over AMQP 0.9.1, and brokermark RabbitMQ's streams: their figures cannot be compared",
         ),
-        "" => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
+        (_, "") => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
         _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml_edit::DocumentMut;
 
+use super::kind::Kinds;
 use super::problem::ScenarioError;
 use crate::secrets::mask_text;
 
@@ -28,14 +29,14 @@ pub struct Imported {
 ///
 /// # Errors
 /// When a file cannot be read, and for every key that has no counterpart.
-pub fn import(workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
+pub fn import(kinds: Kinds<'_>, workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
     let mut document = DocumentMut::new();
     let (load, broker) = (read(workload)?, read(driver)?);
     let mut untranslated =
         Untranslated { file: workload.display().to_string(), refused: Vec::new(), left_out: Vec::new() };
     workload::convert(&load, has_rate, &mut document, &mut untranslated);
     untranslated.file = driver.display().to_string();
-    driver::convert(&broker, &mut document, &mut untranslated);
+    driver::convert(kinds, &broker, &mut document, &mut untranslated);
     let Untranslated { refused, left_out, .. } = untranslated;
     if !refused.is_empty() {
         return Err(ScenarioError { reports: refused });

@@ -6,6 +6,7 @@
 //! - [`compression`]: of an entry's payload.
 
 #[cfg(test)]
+#[path = "../../../../tests/unit/broker/pulsar/codec/captured.rs"]
 mod captured;
 pub mod compression;
 pub mod entry;

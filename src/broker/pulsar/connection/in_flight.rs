@@ -10,8 +10,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::broker::pulsar::error::RequestError;
-use crate::broker::{Telemetry, Wire};
+use crate::broker::{ClientError, Telemetry, Wire};
 use crate::measure::{Distribution, PartitionIndex, SendTag};
 
 /// A message without a receipt: its send tag and payload size.
@@ -134,7 +133,7 @@ pub struct Contents {
     /// Whole `Message` frames, one behind the other.
     pub frames: Vec<u8>,
     /// The reason why no more frames will arrive.
-    pub closed: Option<RequestError>,
+    pub closed: Option<ClientError>,
 }
 
 impl DeliveryQueue {
@@ -153,7 +152,7 @@ impl DeliveryQueue {
     }
 
     /// Closes the queue and drops its frames: the broker will deliver them again.
-    pub fn close(&self, failure: RequestError) {
+    pub fn close(&self, failure: ClientError) {
         *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
         self.arrived.notify_one();
     }
@@ -241,18 +240,10 @@ impl Traffic {
         let requests = self.requests.swap(0, Ordering::Relaxed);
         let retried = self.retried.swap(0, Ordering::Relaxed);
         let wire = Wire { requests, retried, ..mem::take(&mut answered.wire) };
-        let round_trips = &mut answered.round_trips;
-        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
-        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
-        round_trips.clear();
         Telemetry {
-            round_trip_p50_ns,
-            round_trip_p99_ns,
-            connections: 0,
-            connections_full_ns: 0,
             unmatched_answers: self.unmatched.swap(0, Ordering::Relaxed),
             wire: Some(wire),
-            ..Telemetry::default()
+            ..Telemetry::take_round_trips(&mut answered.round_trips)
         }
     }
 }

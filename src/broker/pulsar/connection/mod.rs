@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, futures::Notified, mpsc};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 pub use self::in_flight::{DeliveryQueue, Entry, EntrySizes, Kept, KeptEntry, Traffic, Unanswered};
@@ -25,7 +26,8 @@ use self::state::{Expired, State};
 use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
-use super::error::RequestError;
+use super::retry::refused;
+use crate::broker::ClientError;
 use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, PartitionIndex};
 
@@ -71,10 +73,10 @@ impl Connection {
         address: &str,
         proxy_to: Option<&str>,
         outcomes: Outcomes,
-    ) -> Result<Connection, RequestError> {
+    ) -> Result<Connection, ClientError> {
         let opened = timeout(settings.timeout, connect::open(settings, address, proxy_to)).await;
         let opened =
-            opened.unwrap_or_else(|_| Err(RequestError::late(format!("no response within {:?}", settings.timeout))))?;
+            opened.unwrap_or_else(|_| Err(ClientError::late(format!("no response within {:?}", settings.timeout))))?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             outcomes,
@@ -107,7 +109,7 @@ impl Connection {
         &self,
         within: Duration,
         build: impl FnOnce(u64) -> ToBroker,
-    ) -> Result<FromBroker, RequestError> {
+    ) -> Result<FromBroker, ClientError> {
         self.request_queued(within, within, build).await
     }
 
@@ -121,7 +123,7 @@ impl Connection {
         within: Duration,
         queued: Duration,
         build: impl FnOnce(u64) -> ToBroker,
-    ) -> Result<FromBroker, RequestError> {
+    ) -> Result<FromBroker, ClientError> {
         let (answer, mut answers) = mpsc::unbounded_channel();
         let request = self.tell(|state| {
             let request = state.next_request();
@@ -137,7 +139,7 @@ impl Connection {
             }
         };
         match &answer.error {
-            Some(error) => Err(RequestError::refused(error.error, &error.message)),
+            Some(error) => Err(refused(error.error, &error.message)),
             None => Ok(answer),
         }
     }
@@ -151,13 +153,13 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn send(&self, command: &ToBroker) -> Result<(), RequestError> {
+    pub fn send(&self, command: &ToBroker) -> Result<(), ClientError> {
         self.tell(|state| put_command(&mut state.write_buffer, command))
     }
 
     /// Why the connection broke.
-    pub fn failure(&self) -> RequestError {
-        self.shared.lock().lost.clone().unwrap_or_else(|| RequestError::lost("the connection was closed"))
+    pub fn failure(&self) -> ClientError {
+        self.shared.lock().lost.clone().unwrap_or_else(|| ClientError::lost("the connection was closed"))
     }
 
     /// Adds a producer. `kept`: where its entries without an answer go when it is closed; otherwise they fail.
@@ -227,7 +229,7 @@ impl Connection {
         self.shared.capacity.notified()
     }
 
-    fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, RequestError> {
+    fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, ClientError> {
         let mut state = self.shared.lock();
         if let Some(lost) = &state.lost {
             return Err(lost.clone());
@@ -245,14 +247,14 @@ async fn await_answer(
     answers: &mut mpsc::UnboundedReceiver<FromBroker>,
     within: Duration,
     queued: Duration,
-) -> Result<Option<FromBroker>, RequestError> {
-    let late = |_| RequestError::late(format!("the broker did not respond within {within:?}"));
+) -> Result<Option<FromBroker>, ClientError> {
+    let late = |_| ClientError::late(format!("the broker did not respond within {within:?}"));
     let first = timeout(within, answers.recv()).await.map_err(late)?;
     if !first.as_ref().is_some_and(FromBroker::is_queued) {
         return Ok(first);
     }
     timeout(queued, answers.recv()).await.map_err(|_| {
-        RequestError::late(format!(
+        ClientError::late(format!(
             "another producer has had exclusive access for {queued:?} (`broker.pulsar.exclusive_timeout`)"
         ))
     })
@@ -279,7 +281,7 @@ impl Shared {
     }
 
     /// Ends the connection: every message without a receipt fails.
-    fn lose(&self, failure: RequestError) {
+    fn lose(&self, failure: ClientError) {
         let mut state = self.lock();
         if state.lost.is_some() {
             return;
@@ -291,7 +293,7 @@ impl Shared {
         self.outgoing.notify_one();
     }
 
-    fn fail(&self, messages: Vec<Unanswered>, failure: &RequestError) {
+    fn fail(&self, messages: Vec<Unanswered>, failure: &ClientError) {
         if messages.is_empty() {
             return;
         }
@@ -324,7 +326,7 @@ async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpi
                 failed => failed,
             };
             if let Err(error) = written {
-                shared.lose(RequestError::lost(format!("the connection broke while sending: {error}")));
+                shared.lose(ClientError::lost(format!("the connection broke while sending: {error}")));
                 return;
             }
             frames.clear();
@@ -339,10 +341,10 @@ async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpi
 async fn expire(shared: Arc<Shared>, send_timeout: Duration) {
     let mut ticks = interval((send_timeout / 8).clamp(MIN_TICK, MAX_TICK));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let late = RequestError::late(format!(
+    let late = ClientError::late(format!(
         "the broker did not answer within {send_timeout:?} (`broker.pulsar.send_timeout`), though the connection is up"
     ));
-    let closed = RequestError::lost("the broker closed the producer before its receipt");
+    let closed = ClientError::lost("the broker closed the producer before its receipt");
     loop {
         let now = ticks.tick().await;
         let expired = {

@@ -10,10 +10,11 @@ use tokio::time::timeout_at;
 use super::Shared;
 use super::in_flight::{DeliveryQueue, Entry, Unanswered};
 use super::state::State;
+use crate::broker::ClientError;
 use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
 use crate::broker::pulsar::connect::auth_response;
-use crate::broker::pulsar::error::RequestError;
+use crate::broker::pulsar::retry::refused;
 use crate::broker::pulsar::token::Token;
 use crate::measure::PartitionIndex;
 
@@ -33,7 +34,7 @@ struct Findings {
     acknowledged: Vec<Unanswered>,
     /// The entries that held them, in the same order, when they were handed over, and where their messages are counted.
     taken: Vec<(Entry, Instant, PartitionIndex)>,
-    failed: Vec<(Unanswered, RequestError)>,
+    failed: Vec<(Unanswered, ClientError)>,
     /// Inboxes to be announced.
     delivered: Vec<Arc<DeliveryQueue>>,
     /// Answers to messages that await none.
@@ -57,7 +58,7 @@ impl Reader {
             }
         };
         self.record(&mut findings);
-        self.shared.lose(RequestError::lost(reason));
+        self.shared.lose(ClientError::lost(reason));
     }
 
     async fn read_more(&self, reader: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<(), String> {
@@ -110,7 +111,7 @@ impl Reader {
                 }
             }
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
-                let failure = RequestError::refused(error.error, &error.message);
+                let failure = refused(error.error, &error.message);
                 if !failure.lasting && state.give_up_place(error.producer_id) {
                     self.shared.capacity.notify_waiters();
                     self.shared.outgoing.notify_one();
@@ -127,7 +128,7 @@ impl Reader {
             }
             (Kind::CloseConsumer, FromBroker { close_consumer: Some(close), .. }) => {
                 if let Some(delivery_queue) = state.consumers.remove(&close.consumer_id) {
-                    delivery_queue.close(RequestError::lost("the broker closed the consumer"));
+                    delivery_queue.close(ClientError::lost("the broker closed the consumer"));
                 }
             }
             (Kind::Ping, _) => self.reply(state, &signal(Kind::Pong)),

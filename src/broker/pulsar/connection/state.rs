@@ -9,9 +9,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
 use super::in_flight::{DeliveryQueue, Entry, Kept, KeptEntry, Sent, Unanswered};
+use crate::broker::ClientError;
 use crate::broker::pulsar::codec::frame::{put_command, put_with_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, close_producer, send_command};
-use crate::broker::pulsar::error::RequestError;
 use crate::measure::PartitionIndex;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
@@ -36,7 +36,7 @@ pub struct State {
     /// Whole frames to be written next.
     pub write_buffer: Vec<u8>,
     /// Set once, when the connection breaks.
-    pub lost: Option<RequestError>,
+    pub lost: Option<ClientError>,
     pub requests: HashMap<u64, mpsc::UnboundedSender<FromBroker>>,
     next_request: u64,
     /// Those that are there: an attempt to open one that failed leaves nothing.
@@ -201,7 +201,7 @@ impl State {
     }
 
     /// Breaks the connection and fails every request. Returns all messages without a receipt.
-    pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
+    pub fn lose(&mut self, failure: ClientError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
         for mut sent in mem::take(&mut self.producers).into_values() {
             unanswered.extend(sent.end());

@@ -1,22 +1,23 @@
 //! RabbitMQ's stream protocol, version 1, as its reference describes it (`deps/rabbitmq_stream/docs/PROTOCOL.adoc` of the
-//! server). All numbers are big-endian; a frame is its size, a key, a version, and the content that the key defines.
+//! server), and its errors by class. All numbers are big-endian; a frame is its size, a key, a version, and the content that the key defines.
 //!
 //! - [`command`], [`publish`]: what a client writes.
 //! - [`amqp`]: values of AMQP 1.0, of which messages consist.
-//! - [`response`]: what follows the code of a response.
-//! - [`frame`]: frames of the server, decoded in place.
-//! - [`chunk`]: the messages in a delivery.
-//! - [`compression`]: the compression of sub-entries, as other clients read and write them.
+//! - [`frame`]: frames of the server, decoded in place, and what follows the code of a response.
+//! - [`chunk`]: the messages in a delivery; the compression of sub-entries, as other clients read and write them.
 
 pub mod amqp;
 pub mod chunk;
 pub mod command;
-pub mod compression;
 pub mod frame;
 pub mod publish;
-pub mod response;
 
-pub use self::response::Reader;
+pub use self::frame::Reader;
+
+use std::fmt;
+
+use crate::broker::{BrokerError, FailureClass};
+use crate::net::connect;
 
 /// The bytes are not the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,5 +117,76 @@ pub mod code {
             _ => return format!("code {code}"),
         };
         name.to_owned()
+    }
+}
+
+/// Why there is no connection, or no response.
+pub type ConnectError = connect::ConnectError<Refusal>;
+
+/// A request that the server refused.
+#[derive(Debug)]
+pub struct Refusal {
+    pub what: &'static str,
+    /// One of the protocol's codes.
+    pub code: u16,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.what, code::name(self.code))
+    }
+}
+
+impl From<Malformed> for ConnectError {
+    fn from(malformed: Malformed) -> Self {
+        ConnectError::Malformed(malformed.to_string())
+    }
+}
+
+impl ConnectError {
+    pub fn class(&self) -> FailureClass {
+        match self {
+            ConnectError::Io(_) => FailureClass::ConnectionLost,
+            ConnectError::Timeout(_) => FailureClass::Timeout,
+            ConnectError::Refused(refusal) => class_of(refusal.code),
+            ConnectError::Malformed(_) | ConnectError::Incompatible(_) => FailureClass::Other,
+        }
+    }
+
+    /// The error of a trial that cannot run without this connection.
+    pub fn into_broker_error(self, address: &str) -> BrokerError {
+        let (address, reason) = (address.to_owned(), self.to_string());
+        match self {
+            _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { address, reason },
+            ConnectError::Incompatible(_) | ConnectError::Refused(_) => {
+                BrokerError::Client(format!("{address}: {reason}"))
+            }
+            ConnectError::Io(_) | ConnectError::Timeout(_) | ConnectError::Malformed(_) => {
+                BrokerError::Unreachable { address, reason }
+            }
+        }
+    }
+}
+
+/// Whether the server will refuse a publisher again and again: its stream is gone, or its user may not do it.
+pub fn is_final(refusal: u16) -> bool {
+    let is_refused = class_of(refusal) == FailureClass::Authorisation;
+    // A virtual host may be down for a while.
+    refusal == code::STREAM_DOES_NOT_EXIST || (is_refused && refusal != code::VIRTUAL_HOST_ACCESS_FAILURE)
+}
+
+/// The class of the code with which a message, a publisher or a subscription was refused.
+pub fn class_of(refusal: u16) -> FailureClass {
+    match refusal {
+        // Publishers of a stream that was deleted, or whose leader is down, disappear before the stream does.
+        code::STREAM_DOES_NOT_EXIST | code::STREAM_NOT_AVAILABLE | code::PUBLISHER_DOES_NOT_EXIST => {
+            FailureClass::UnknownTopic
+        }
+        code::FRAME_TOO_LARGE => FailureClass::TooLarge,
+        code::ACCESS_REFUSED
+        | code::AUTHENTICATION_FAILURE
+        | code::AUTHENTICATION_FAILURE_LOOPBACK
+        | code::VIRTUAL_HOST_ACCESS_FAILURE => FailureClass::Authorisation,
+        _ => FailureClass::Refused,
     }
 }

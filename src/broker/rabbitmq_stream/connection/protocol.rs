@@ -5,11 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::codec::code;
-use super::super::codec::command;
 use super::super::codec::frame::Frame;
+use super::super::codec::{class_of, code, command};
 use super::super::connect::next_frame;
-use super::super::error::class_of;
 use super::pending::Settled;
 use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};

@@ -63,3 +63,22 @@ fn codes_have_librdkafkas_words_and_a_class() {
     assert_eq!(failure_class(Code::NotEnoughReplicas), FailureClass::Refused);
     assert_eq!(failure_class(Code::Fatal), FailureClass::Other);
 }
+
+fn read(text: &str) -> Result<Token, String> {
+    Token::read(&Secret::Inline(text.to_owned()))
+}
+
+#[test]
+fn a_web_token_says_whom_it_names_and_when_it_expires() {
+    let claims = URL_SAFE_NO_PAD.encode(r#"{"sub":"load","exp":1767225600.5,"scope":["a"]}"#);
+    let token = read(&format!("eyJhbGciOiJub25lIn0.{claims}.")).unwrap();
+    assert_eq!((token.principal.as_str(), token.expires_unix_ms), ("load", 1_767_225_600_500));
+}
+
+#[test]
+fn another_token_is_taken_as_it_is_and_none_is_repeated_in_an_error() {
+    let token = read("opaque").unwrap();
+    assert_eq!((token.value.as_str(), token.principal.as_str()), ("opaque", "brokermark"));
+    let error = read("hunter 2").err().unwrap();
+    assert!(error.contains("broker.security.sasl") && !error.contains("hunter"), "{error}");
+}

@@ -4,8 +4,7 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::RDKafkaApiKey;
 
 use super::*;
-use crate::broker::kafka::connection::Connection;
-use crate::broker::kafka::producer::{HeaderSets, KafkaProducer};
+use crate::broker::kafka::producer::{Connection, HeaderSets, KafkaProducer};
 use crate::broker::{Outgoing, Producer};
 use crate::measure::{Acks, Clock, Interval, SendTag};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::message::Message;
+use super::group::Message;
 use super::script::NullOptions;
 use super::topic::{Membership, TopicLog};
 use crate::broker::{Progress, Subscription, Topic};

@@ -58,7 +58,7 @@ fn imported(workload: &str, driver: &str, has_rate: bool) -> Result<Imported, Sc
         std::fs::write(&path, text).unwrap();
         path
     };
-    import(&write("workload.yaml", workload), &write("driver.yaml", driver), has_rate)
+    import(crate::engine::kinds(), &write("workload.yaml", workload), &write("driver.yaml", driver), has_rate)
 }
 
 /// Reads what was converted as a scenario of this build.

@@ -31,7 +31,7 @@ fn receipts_find_their_messages_once_in_any_order() {
     assert_eq!(answered.len(), 1);
     assert!(state.answer(first, 0, &mut answered).is_some());
     assert_eq!(answered[1..], [send_tag(0), send_tag(1), send_tag(2)]);
-    assert_eq!(state.lose(RequestError::lost("gone")), [send_tag(4)]);
+    assert_eq!(state.lose(ClientError::lost("gone")), [send_tag(4)]);
     assert_eq!(state.readiness(first), Readiness::Closed);
 }
 
@@ -99,7 +99,7 @@ fn a_removed_producer_gives_back_what_it_had_sent() {
     send(&mut state, producer, 0, 0..2);
     assert_eq!(state.remove_producer(producer), [send_tag(0), send_tag(1)]);
     assert_eq!(state.readiness(producer), Readiness::Closed);
-    assert!(state.lose(RequestError::lost("gone")).is_empty());
+    assert!(state.lose(ClientError::lost("gone")).is_empty());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_a_closed_producer_had_sent_is_sent_again_by_another() {
     let mut answered = Vec::new();
     assert!(state.answer(another, 6, &mut answered).is_some());
     assert_eq!(answered, [send_tag(1), send_tag(2)]);
-    assert!(state.lose(RequestError::lost("gone")).is_empty(), "it is sent again");
+    assert!(state.lose(ClientError::lost("gone")).is_empty(), "it is sent again");
     assert_eq!(kept.take().iter().map(|entry| entry.entry.sequence_id).collect::<Vec<_>>(), [5]);
 }
 
@@ -208,7 +208,7 @@ fn a_closed_inbox_says_so_once_and_forgets_what_was_not_taken() {
     assert!(delivery_queue.is_waiting());
     assert_eq!(delivery_queue.take(Vec::new()).frames, b"frame");
     delivery_queue.put(b"frame");
-    state.lose(RequestError::lost("gone"));
+    state.lose(ClientError::lost("gone"));
     let contents = delivery_queue.take(Vec::new());
     assert!(contents.frames.is_empty() && contents.closed.is_some());
     assert!(!delivery_queue.is_waiting());

@@ -1,9 +1,10 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::broker::Details;
 use crate::broker::rabbitmq_stream::Body;
 use crate::broker::rabbitmq_stream::body::{MessageDetails, open};
-use crate::broker::rabbitmq_stream::codec::compression::compress;
-use proptest::prelude::*;
+use crate::broker::rabbitmq_stream::codec::chunk::compress;
 
 fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![MAGIC_AND_VERSION, USER];
@@ -91,5 +92,35 @@ proptest! {
                       entries: u16, data in proptest::collection::vec(prop_oneof![0..4u8, any::<u8>()], 0..100)) {
         let _ = messages(&bytes);
         let _ = messages(&chunk(entries, &data));
+    }
+}
+
+const ALL: [Compression; 5] =
+    [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+proptest! {
+    #[test]
+    fn what_was_compressed_comes_back(content in proptest::collection::vec(0..4u8, 0..5000)) {
+        for compression in ALL {
+            let mut compressed = vec![1, 2, 3];
+            compress(compression, &content, &mut compressed).unwrap();
+            let mut back = Vec::new();
+            decompress(compression, &compressed[3..], content.len(), &mut back).unwrap();
+            prop_assert_eq!(&back, &content);
+            prop_assert_eq!(Compression::from_number(compression as u8), Some(compression));
+            if !content.is_empty() {
+                let too_little = content.len() - 1;
+                prop_assert!(decompress(compression, &compressed[3..], too_little, &mut Vec::new()).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn decompression_of_anything_is_bounded(content in proptest::collection::vec(any::<u8>(), 0..300)) {
+        for compression in ALL {
+            let mut out = Vec::new();
+            let _ = decompress(compression, &content, 10_000, &mut out);
+            prop_assert!(out.len() <= 10_001);
+        }
     }
 }

@@ -65,3 +65,14 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn reading_answers_never_panics(rest in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Metadata::read(&rest);
+        let _ = read_strings(&rest);
+        let _ = read_pairs(&rest);
+        let _ = read_numbers(&rest);
+        let _ = read_highest_version(&rest, 2);
+    }
+}

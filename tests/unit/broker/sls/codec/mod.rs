@@ -72,3 +72,16 @@ fn a_record_of_fields_is_counted_as_the_service_does() {
     let group = LogGroup::decode(&body[..]).unwrap();
     assert_eq!(group.logs[0].contents[1].value, b"v");
 }
+
+proptest! {
+    #[test]
+    fn nothing_a_server_sends_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = groups(&bytes, |group| logs(&group, |_| {}));
+    }
+}
+
+#[test]
+fn a_length_that_is_claimed_is_not_believed() {
+    let endless = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+    assert_eq!(groups(&endless, |_| Ok(())), Err(Malformed("a field longer than its message")));
+}

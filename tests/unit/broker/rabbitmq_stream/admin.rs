@@ -59,3 +59,10 @@ fn behind_a_proxy_only_the_scenarios_addresses_are_used() {
     assert_eq!(nodes.for_publishing(Some(&led), 1), ["b:1", "a:1"]);
     assert_eq!(nodes.for_consuming(&led, 0), ["a:1", "b:1"]);
 }
+
+#[test]
+fn a_majority_has_the_message() {
+    assert_eq!(durability([3, 3]).copies, Some(2));
+    assert_eq!(durability([1]).copies, Some(1));
+    assert_eq!(durability([]), Durability::default());
+}
