@@ -65,8 +65,8 @@ impl Listed {
     /// The broker's kind, with the client where the scenario names one.
     fn kind(&self) -> String {
         let Some(record) = self.records().first() else { return "–".to_owned() };
-        let kind = record.broker_kind().unwrap_or_else(|| "–".to_owned());
-        record.client_asked_for().map_or_else(|| kind.clone(), |client| format!("{kind} ({client})"))
+        let kind = record.broker_kind().unwrap_or("–");
+        record.client_asked_for().map_or_else(|| kind.to_owned(), |client| format!("{kind} ({client})"))
     }
 
     fn points(&self) -> usize {

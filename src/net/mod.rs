@@ -15,14 +15,29 @@ pub mod transport;
 
 use std::path::PathBuf;
 
-/// How a client uses TLS. Every file is PEM.
-#[derive(Debug, Clone, PartialEq)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a client uses TLS, as a scenario writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct Tls {
-    /// Certificates of the authorities to trust; `None`: those of the system.
+    /// PEM file of the authorities to trust. Default: those of the system.
+    #[schemars(extend("format" = "existing-file"))]
     pub ca: Option<PathBuf>,
-    /// The client's own certificate and key.
+    /// PEM file of the client's own certificate, which goes with its `key`.
+    #[schemars(extend("format" = "existing-file"))]
     pub certificate: Option<PathBuf>,
+    /// PEM file of the certificate's key.
+    #[schemars(extend("format" = "existing-file"))]
     pub key: Option<PathBuf>,
-    /// Whether the server's certificate must name its host.
+    /// Whether the certificate must name the host.
     pub verify_host: bool,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Tls { ca: None, certificate: None, key: None, verify_host: true }
+    }
 }

@@ -144,8 +144,11 @@ fn load(record: &Record) -> String {
         LoadModel::Closed => "closed loop: acknowledgements decide when to send",
     };
     let producers = record.tables().producers;
-    let window = producers.in_flight.map(|window| format!(", {} in flight each", window.0)).unwrap_or_default();
-    let producers = format!(", {}", several(producers.count.0 as usize, "producer"));
+    let window = match producers.in_flight {
+        0 => String::new(),
+        window => format!(", {window} in flight each"),
+    };
+    let producers = format!(", {}", several(producers.count, "producer"));
     format!("{model}{producers}{window}; measured for {}", duration(record.throughput.window_ns as f64))
 }
 

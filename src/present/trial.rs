@@ -30,7 +30,7 @@ pub fn summary(record: &Record) -> Summary {
 /// The kind of broker, where the scenario is not named after it. Its version is among the conditions; some brokers' names are long.
 pub fn broker_kind(record: &Record) -> Option<String> {
     let kind = record.broker_kind().filter(|kind| *kind != record.scenario_name)?;
-    Some(if kind == "null" { "null broker".to_owned() } else { kind })
+    Some(if kind == "null" { "null broker" } else { kind }.to_owned())
 }
 
 /// When it began, to the minute.

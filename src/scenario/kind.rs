@@ -1,8 +1,8 @@
 //! What the scenario language has to know of kinds of brokers and sinks, to refuse what they cannot do before anything
 //! connects. The caller gives the kinds: this module does not know which exist.
 
-use super::suggestion::{closest, list};
-use super::{BrokerConfig, SaslMechanism};
+use super::advice::{closest, list};
+use super::tables::{BrokerConfig, SaslMechanism, SinkNeeds};
 
 /// Protocols of brokers that brokermark does not speak, with what comes nearest.
 const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
@@ -236,15 +236,4 @@ pub struct SinkDescriptor {
     pub options_schema: fn() -> schemars::Schema,
     /// Checks of them what their schema does not say, without connecting.
     pub check_options: fn(toml::Table) -> Result<SinkNeeds, toml::de::Error>,
-}
-
-/// What a sink needs of messages.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SinkNeeds {
-    /// JSON fields.
-    pub fields: Vec<String>,
-    /// Whether every message must have an offset in its partition.
-    pub offsets: bool,
-    /// Why its rows cannot be removed after the run; `None`: they can.
-    pub not_removable: Option<&'static str>,
 }

@@ -1,8 +1,8 @@
 //! Turns a TOML file into a plan: checked, typed values, or an error with its place and its cause.
 //!
 //! ```text
-//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ check ─▶ tables ─ parse ─▶ Scenario, or problems
-//!                                                                                 source: problems ─▶ file, line, what is valid
+//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ check ─▶ tables ─ resolve ─▶ Scenario, or problems
+//!                                                                                             problems ─▶ file, line, what is valid
 //! ```
 //!
 //! The parser does not track positions in the file. A problem carries the path of its key; when it is printed, that path is
@@ -10,53 +10,30 @@
 
 use std::path::Path;
 
+mod advice;
 mod check;
-mod content;
-mod distribution;
-mod error;
-mod foreign_words;
-mod group;
 mod kind;
-mod model;
 pub mod omb;
 mod overrides;
-mod parse;
 mod path;
-mod pipeline;
 mod plan;
 mod problem;
-mod setting;
-mod share;
-mod source;
-mod suggestion;
+mod resolve;
 mod sweep;
 pub mod tables;
-pub mod template;
-mod threshold;
-pub mod units;
-mod unreadable;
-mod until;
 mod url;
-mod watch;
 
-pub use content::{Content, Payload, Size};
-pub use distribution::{RankRoles, RankSet};
-pub use error::ScenarioError;
-pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
-pub use kind::{Absent, Capabilities, Descriptor, Kinds, Need, SinkDescriptor, SinkNeeds};
-pub use model::*;
-#[cfg(test)]
-pub(crate) use parse::{every_key, own_keys_of};
-pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
+pub use check::scenario_schema;
+pub use kind::{Absent, Capabilities, Descriptor, Kinds, Need, SinkDescriptor};
+pub use overrides::{Origin, Setting, Written};
 pub use plan::{notes_on, parse_for, parse_written};
-pub use setting::{Origin, Setting, Written};
-pub use share::{Part, Share};
-pub use tables::{DEFAULT_OUTPUT_DIRECTORY, OutputTable, ScenarioTables, scenario_schema};
-pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
-pub use until::Until;
+pub use problem::{Refusal, ScenarioError};
+#[cfg(test)]
+pub(crate) use resolve::{every_key, own_keys_of};
+pub use tables::*;
 pub use url::{UrlScenario, is_url, parse_url};
-pub use watch::{Watch, WatchedProcess};
 
+use crate::net::address;
 pub use crate::secrets::Secret;
 
 /// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for these
@@ -78,7 +55,34 @@ pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan,
 /// When the file cannot be read.
 pub fn read_text(path: &Path, kinds: Kinds<'_>) -> Result<String, ScenarioError> {
     std::fs::read_to_string(path).map_err(|error| {
-        let advice = unreadable::advice(path, kinds);
+        let advice = instead_of(path, kinds);
         ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
     })
+}
+
+/// What to write in place of a path that cannot be read: perhaps a broker was meant.
+fn instead_of(path: &Path, kinds: Kinds<'_>) -> String {
+    let written = path.to_string_lossy();
+    let kept = path.join("scenario.toml");
+    if kept.is_file() {
+        return format!("this is a directory of results: its scenario is {}", kept.display());
+    }
+    if let Some(descriptor) = kinds.broker(&written) {
+        let kind = descriptor.kind;
+        return format!(
+            "write the broker's URL, as in `{kind}://10.0.0.5`, or a file: `brokermark new {kind} > my.toml`"
+        );
+    }
+    if let Some((kind, rest)) = written.split_once(':')
+        && kinds.broker(kind).is_some()
+    {
+        return format!("write the broker's URL as `{kind}://{}`", rest.trim_start_matches('/'));
+    }
+    if address::check(&written).is_ok() {
+        let known = kinds.names();
+        let kind = known.first().copied().unwrap_or("kafka");
+        return format!("an address needs the kind of its broker before it, as in `{kind}://{written}`");
+    }
+    "a scenario is a TOML file (`brokermark new` writes one) or a broker's URL, as in `kafka://10.0.0.5:9092`"
+        .to_owned()
 }

@@ -7,17 +7,12 @@ use std::path::Path;
 use toml::{Table, Value};
 use toml_edit::DocumentMut;
 
-use super::error::ScenarioError;
-use super::overrides::Override;
-use super::parse::{self, Context};
+use super::overrides::{Override, Written};
 use super::path::KeyPath;
-use super::problem::{Problem, Problems, SourcePosition};
-use super::setting::Written;
-use super::source::Source;
+use super::problem::{Problem, Problems, ScenarioError, Source, SourcePosition};
+use super::resolve::{self, Context};
 use super::sweep::{self, Sweep};
-use super::unreadable;
-use super::{Plan, Point, Scenario, Trial};
-use crate::scenario::Kinds;
+use super::{Kinds, Plan, Point, Scenario, Trial};
 use crate::secrets::{mask_document, mask_text, mask_tree};
 
 /// Reads and checks a scenario's text, for these kinds of brokers and sinks. `origin` names it in errors, and names the scenario
@@ -57,10 +52,10 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
         let error = mask_text(&error.to_string());
         ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
-    parse::flatten_properties(&mut table);
+    resolve::flatten_properties(&mut table);
     let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
-    let (name, output) = parse::read_identity(&table, &context);
+    let (name, output) = resolve::identity(&table, &context);
     let payload_files = context.files.of_payloads.take();
     let (text, pause, until) = (mask_document(&mut document), points.sweep.pause, points.sweep.until.clone());
     Ok(Plan { name, text, output, payload_files, pause, until, trials: points.trials() })
@@ -77,8 +72,23 @@ pub fn notes_on(written: &Written) -> Vec<String> {
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {
     let place = SourcePosition::Bytes(error.span().unwrap_or(0..0));
     let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
-    let advice = unreadable::other_format(&source.text, error.message());
+    let advice = other_format(&source.text, error.message());
     ScenarioError::single(source.report(&Problem { place, message, advice }))
+}
+
+/// What to do about a text that is not TOML.
+fn other_format(text: &str, message: &str) -> Option<String> {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    // What the parser says of a word without quotes depends on its first letter.
+    if ["must be quoted", "invalid float", "invalid boolean"].iter().any(|says| message.contains(says)) {
+        return Some("write the value in quotes, as in `kind = \"kafka\"`".to_owned());
+    }
+    let is_json = first.starts_with('{') || first.starts_with("[{");
+    let is_yaml = first == "---" || (first.split_once(':').is_some() && !first.contains('='));
+    (is_json || is_yaml).then(|| {
+        "scenarios are TOML: `brokermark new kafka` writes one; `--omb` reads workloads of OpenMessaging Benchmark"
+            .to_owned()
+    })
 }
 
 /// The file's name without its ending, with what a name cannot hold replaced.
@@ -106,7 +116,7 @@ struct Points {
 }
 
 fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<Points, ScenarioError> {
-    let own_keys = parse::own_keys(table, context.kinds);
+    let own_keys = resolve::own_keys(table, context.kinds);
     let problems = context.problems(&own_keys);
     let sweep = sweep::read(table, context, &problems);
     if !problems.is_empty() {
@@ -163,7 +173,7 @@ fn read_point(
             return None;
         }
     }
-    let (scenario, tables) = parse::read(&table, context, problems)?;
+    let (scenario, tables) = resolve::read(&table, context, problems)?;
     table.remove("sweep");
     table.insert("name".to_owned(), Value::String(scenario.name.clone()));
     let mut document = Value::Table(table);

@@ -8,12 +8,19 @@ use rand::seq::SliceRandom;
 use toml::{Table, Value};
 
 use super::check::Check;
-use super::parse::Context;
 use super::path::{KeyPath, Step};
-use super::problem::{Problem, Problems, SourcePosition};
-use super::tables::{self, Combine, DoublingTable, MAX_TRIALS, Order, SpanEnd, SpanTable, StepsTable, SweepTable};
-use super::units;
-use super::until::{self, Until};
+use super::problem::{Problem, Problems, Refusal, SourcePosition};
+use super::resolve::Context;
+use super::tables::{
+    self, Combine, DoublingTable, MAX_TRIALS, Order, SpanEnd, SpanTable, StepsTable, SweepTable, Until,
+    metric_and_share, units,
+};
+
+/// Fewest trials of a point with `until`: the spread of fewer is known so badly that a run would end by luck.
+const MIN_TRIALS_UNTIL: u32 = 6;
+
+/// Most trials of a point with `until`, unless the scenario says otherwise.
+const MAX_TRIALS_UNTIL: u32 = 30;
 
 #[derive(Debug)]
 pub(super) struct Sweep {
@@ -60,14 +67,43 @@ pub(super) fn read(scenario: &Table, context: &Context<'_>, problems: &Problems)
     let mut value = scenario.get("sweep").cloned().unwrap_or_else(|| Value::Table(Table::new()));
     let is_table = check.value(&mut value, &context.schema["properties"]["sweep"], &path);
     let table = is_table.then(|| value.try_into::<SweepTable>().ok()).flatten().unwrap_or_default();
-    let mut trials = table.trials.map_or(1, |trials| u32::try_from(trials.0).unwrap_or(u32::MAX));
-    let until = until::read(&table, &mut trials, problems);
+    let mut trials = table.trials.unwrap_or(1);
+    let until = until(&table, &mut trials, problems);
     let SweepTable { over, order, combine, seed, pause, .. } = table;
     let mut axes = Vec::new();
     find_axes("", &over, &path.key("over"), &check, &mut axes);
-    let sweep = Sweep { axes, trials, until, order, combine, seed: seed.0, pause: pause.0 };
+    let sweep = Sweep { axes, trials, until, order, combine, seed, pause };
     sweep.check(problems);
     sweep
+}
+
+/// Reads `until` and `trials_at_most`. `trials` is how many trials of a point run in any case; it becomes how many may run.
+fn until(table: &SweepTable, trials: &mut u32, problems: &Problems) -> Option<Until> {
+    let sweep = KeyPath::of(&["sweep"]);
+    let at_most = table.trials_at_most;
+    let Some(text) = &table.until else {
+        if at_most.is_some() {
+            let advice = "write `until = \"p99 ± 5 %\"`, or set `trials`";
+            problems.key(sweep.key("trials_at_most"), "`trials_at_most` needs `until`", advice);
+        }
+        return None;
+    };
+    let least = table.trials.unwrap_or(MIN_TRIALS_UNTIL);
+    if least < MIN_TRIALS_UNTIL {
+        let message = format!("an interval needs {MIN_TRIALS_UNTIL} trials or more");
+        problems.value(sweep.key("trials"), message, "with `until`, `trials` is the fewest");
+        return None;
+    }
+    if at_most.is_some_and(|at_most| at_most < least) {
+        let message = format!("`sweep.trials_at_most` cannot be {}", at_most.unwrap_or_default());
+        problems.value(sweep.key("trials_at_most"), message, format!("it is at least {least}"));
+        return None;
+    }
+    *trials = at_most.unwrap_or(least.max(MAX_TRIALS_UNTIL));
+    let (metric, share) = metric_and_share(text)
+        .map_err(|Refusal { message, advice }| problems.value(sweep.key("until"), message, advice))
+        .ok()?;
+    Some(Until { text: text.clone(), metric, share, least_trials: least })
 }
 
 /// The axes of a table, whose keys may have been written without quotes around their dots.

@@ -10,10 +10,10 @@ use percent_encoding::percent_decode_str;
 use toml::Table as Scenario;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
-use super::error::ScenarioError;
-use super::parse::own_keys;
+use super::overrides::{Origin, Setting};
 use super::path::KeyPath;
-use super::setting::{Origin, Setting};
+use super::problem::{Refusal, ScenarioError};
+use super::resolve::own_keys;
 use super::{Descriptor, EMBEDDED, Kinds};
 use crate::secrets::{mask_override, mask_url};
 
@@ -47,20 +47,10 @@ pub fn is_url(text: &str) -> bool {
 /// When this build has no such kind of broker, or a part of the URL is wrong. The error does not repeat a password.
 pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
     let shown = masked(url);
-    let refuse =
+    let report =
         |Refusal { message, advice }: Refusal| ScenarioError::single(format!("{shown}: {message}\n   = {advice}\n"));
-    let (text, settings) = read(url, kinds).map_err(refuse)?;
+    let (text, settings) = read(url, kinds).map_err(report)?;
     Ok(UrlScenario { text, origin: Origin::Made(shown), settings })
-}
-
-/// What is wrong with a URL, and what would be right.
-struct Refusal {
-    message: String,
-    advice: String,
-}
-
-fn refuse(message: impl Into<String>, advice: impl Into<String>) -> Refusal {
-    Refusal { message: message.into(), advice: advice.into() }
 }
 
 /// The URL without secrets.
@@ -77,7 +67,7 @@ fn user_and_rest(rest: &str) -> Result<(Option<&str>, &str), Refusal> {
     if authority.len() < user.len() && authority.split(',').all(is_address) {
         let advice =
             "write an `@` behind the host as %40; in a user or a password, write / as %2F, ? as %3F and @ as %40";
-        return Err(refuse("where the user ends and the host begins cannot be told", advice));
+        return Err(Refusal::new("where the user ends and the host begins cannot be told", advice));
     }
     Ok((Some(user), hosts))
 }
@@ -88,7 +78,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let tls = TLS_ENDINGS.iter().find_map(|ending| scheme.strip_suffix(ending));
     let written = tls.unwrap_or(scheme);
     let Some(descriptor) = kinds.broker(written) else {
-        return Err(refuse(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
+        return Err(Refusal::new(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
     let (user, rest) = user_and_rest(rest)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -104,7 +94,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
         hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(|host| address(host, descriptor)).collect();
     if addresses.is_empty() && descriptor.capabilities.addresses {
         let advice = format!("write its host, as in `{}://10.0.0.5`", descriptor.kind);
-        return Err(refuse("the URL names no broker", advice));
+        return Err(Refusal::new("the URL names no broker", advice));
     }
     if !addresses.is_empty() {
         document["broker"]["addresses"] = value(addresses);
@@ -118,7 +108,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let path = path.trim_end_matches('/');
     if !path.is_empty() {
         let name = topic(path, &masked(&format!("{scheme}://{hosts}")), descriptor, kinds)?;
-        let name = decoded(name).map_err(|reason| refuse(reason, "write other characters as %XX"))?;
+        let name = decoded(name).map_err(|reason| Refusal::new(reason, "write other characters as %XX"))?;
         document["topology"]["name"] = value(name);
     }
     let text = document.to_string();
@@ -130,12 +120,15 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
 /// follows the URL on the command line may override it, as it may override a file.
 fn said_once(settings: &[Setting], text: &str) -> Result<(), Refusal> {
     let scenario: Scenario =
-        text.parse().map_err(|_| refuse("it is not a scenario", "write the scenario in a file"))?;
+        text.parse().map_err(|_| Refusal::new("it is not a scenario", "write the scenario in a file"))?;
     let mut before: Vec<(KeyPath, &str)> = Vec::new();
     // What is not a key is refused with the other settings.
     for (path, setting) in settings.iter().filter_map(|one| Some((KeyPath::parse(one.key()).ok()?, one))) {
         if let Some((_, other)) = before.iter().find(|(other, _)| path.starts_with(other) || other.starts_with(&path)) {
-            return Err(refuse(format!("`{other}` and `{}` set the same key", setting.typed), "write one of them"));
+            return Err(Refusal::new(
+                format!("`{other}` and `{}` set the same key", setting.typed),
+                "write one of them",
+            ));
         }
         let is_set = match path.keys().as_slice() {
             // `kafka+tls://` is completed by the keys of its table, and contradicted only by `false`.
@@ -147,7 +140,7 @@ fn said_once(settings: &[Setting], text: &str) -> Result<(), Refusal> {
         };
         if is_set {
             let message = format!("`{}` sets `{path}`, which the URL itself says before its `?`", setting.typed);
-            return Err(refuse(message, "write it once: leave one of them out"));
+            return Err(Refusal::new(message, "write it once: leave one of them out"));
         }
         before.push((path, &setting.typed));
     }
@@ -158,7 +151,7 @@ fn said_once(settings: &[Setting], text: &str) -> Result<(), Refusal> {
 fn setting(pair: &str, descriptor: &Descriptor) -> Result<Setting, Refusal> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
     let value = decoded(value)
-        .map_err(|reason| refuse(reason, "write `?key=value&key=value`, with other characters as %XX"))?;
+        .map_err(|reason| Refusal::new(reason, "write `?key=value&key=value`, with other characters as %XX"))?;
     let key = if key.contains('.') { key.to_owned() } else { format!("broker.{}.{key}", descriptor.kind) };
     Ok(Setting { assignment: format!("{key}={value}"), typed: format!("?{}", mask_override(pair)) })
 }
@@ -174,7 +167,7 @@ fn topic<'a>(path: &'a str, server: &str, descriptor: &Descriptor, kinds: Kinds<
         _ => String::new(),
     };
     let advice = format!("write `{server}/{name}{query}`");
-    Err(refuse(format!("\"{path}\" cannot name a topic"), advice))
+    Err(Refusal::new(format!("\"{path}\" cannot name a topic"), advice))
 }
 
 /// The login of `user[:password]`.
@@ -186,9 +179,9 @@ fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, R
     let mechanism = descriptor.capabilities.sasl.iter().min_by_key(|mechanism| mechanism.name() != "PLAIN");
     let Some(mechanism) = mechanism else {
         let advice = "set its own keys instead, as `brokermark new` writes them";
-        return Err(refuse(format!("a broker of kind `{}` takes no user in its URL", descriptor.kind), advice));
+        return Err(Refusal::new(format!("a broker of kind `{}` takes no user in its URL", descriptor.kind), advice));
     };
-    let as_text = |text: &str| decoded(text).map_err(|reason| refuse(reason, "write other characters as %XX"));
+    let as_text = |text: &str| decoded(text).map_err(|reason| Refusal::new(reason, "write other characters as %XX"));
     let mut sasl = toml_edit::InlineTable::new();
     sasl.insert("mechanism", mechanism.name().into());
     sasl.insert("username", as_text(username)?.into());

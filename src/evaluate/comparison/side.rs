@@ -364,7 +364,7 @@ pub(super) fn consumer_groups(record: &Record) -> u64 {
     let Some(consumers) = record.tables().consumers else { return 0 };
     match (consumers.group, consumers.groups) {
         (Some(groups), _) => groups.len() as u64,
-        (None, groups) => groups.map_or(1, |groups| groups.0),
+        (None, groups) => groups.unwrap_or(1) as u64,
     }
 }
 

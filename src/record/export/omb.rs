@@ -63,16 +63,16 @@ fn seconds_of(record: &Record) -> f64 {
 
 fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result<Value, ExportError> {
     let tables = record.tables();
-    let topics = tables.topology.topics.0;
+    let topics = tables.topology.topics;
     let mut result = Map::new();
     let mut set = |key: &str, value: Value| result.insert(key.to_owned(), value);
     set("workload", json!(record.scenario_name));
     set("driver", json!(tables.broker.as_ref().map(|broker| &broker.kind)));
     set("messageSize", json!(record.counts.payload_bytes_acknowledged / record.counts.acknowledged.max(1)));
     set("topics", json!(topics));
-    set("partitions", json!(tables.topology.partitions.0));
-    set("producersPerTopic", json!(tables.producers.count.0 / topics.max(1)));
-    let members = tables.consumers.map_or(0, |consumers| consumers.members.map_or(1, |members| members.0));
+    set("partitions", json!(tables.topology.partitions));
+    set("producersPerTopic", json!(tables.producers.count / topics.max(1)));
+    let members = tables.consumers.map_or(0, |consumers| consumers.members.unwrap_or(1));
     set("consumersPerTopic", json!(members));
     let rows: Vec<&SeriesRow> = series
         .iter()

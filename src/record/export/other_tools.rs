@@ -178,7 +178,7 @@ fn row(record: &Record) -> Result<Row, ExportError> {
     let tables = record.tables();
     let lacks = |what, advice| ExportError::Lacks { point: record.point_index, trial: record.trial, what, advice };
     let is_vector = tables.payload.kind == PayloadKind::Vector;
-    let dimension = tables.payload.dimension.map(|dimension| dimension.0).filter(|_| is_vector);
+    let dimension = tables.payload.dimension.map(|dimension| dimension as u64).filter(|_| is_vector);
     let vector_dim = dimension.ok_or_else(|| lacks("vector dimension", "run it with `payload.kind = \"vector\"`"))?;
     let seconds = record.throughput.completion_ns() as f64 / 1e9;
     if seconds == 0.0 {
@@ -186,8 +186,8 @@ fn row(record: &Record) -> Result<Row, ExportError> {
     }
     let count = record.counts.acknowledged;
     Ok(Row {
-        topic_num: tables.topology.topics.0,
-        producer_num: tables.producers.count.0,
+        topic_num: tables.topology.topics as u64,
+        producer_num: tables.producers.count as u64,
         vector_dim,
         msg_length: count,
         duration_in_milliseconds: record.throughput.completion_ns() / 1_000_000,

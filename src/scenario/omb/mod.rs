@@ -7,14 +7,13 @@ mod driver;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
 use toml_edit::DocumentMut;
 
-use super::error::ScenarioError;
 use super::kind::Kinds;
+use super::problem::ScenarioError;
 use crate::secrets::mask_text;
 
 /// What a workload on a driver's broker stands for.
@@ -73,63 +72,30 @@ fn parse(text: &str) -> Result<Keys, String> {
 }
 
 /// A value of a key, as far as it is used: numbers and booleans stay text, and lists hold no setting of a broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "serde_json::Value")]
 enum Value {
     Text(String),
     List,
     Table(Keys),
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value, a list or keys")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
-        Ok(Value::Text(flag.to_string()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Text(number.to_string()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Text(number.to_string()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        Ok(Value::Text(number.to_string()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Text(String::new()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::List)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut keys = Keys::new();
-        while let Some((key, value)) = entries.next_entry()? {
-            keys.insert(key, value);
+impl From<serde_json::Value> for Value {
+    fn from(value: serde_json::Value) -> Self {
+        match value {
+            serde_json::Value::Null => Value::Text(String::new()),
+            serde_json::Value::Bool(flag) => Value::Text(flag.to_string()),
+            // `15.0` is a whole number.
+            serde_json::Value::Number(number) => Value::Text(match number.as_f64().filter(|_| number.is_f64()) {
+                Some(number) => number.to_string(),
+                None => number.to_string(),
+            }),
+            serde_json::Value::String(text) => Value::Text(text),
+            serde_json::Value::Array(_) => Value::List,
+            serde_json::Value::Object(keys) => {
+                Value::Table(keys.into_iter().map(|(key, value)| (key, value.into())).collect())
+            }
         }
-        Ok(Value::Table(keys))
     }
 }
 

@@ -1,5 +1,6 @@
-//! `[consumers]` and `[pipeline]`: what is done with the messages that are received.
+//! `[consumers]`: who receives messages, how fast, from when on, and what is recorded of them.
 
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -7,15 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::load::first_seed;
 use super::{ByteSize, Count, DurationText, Properties, Rate};
-use crate::scenario::{CommitPolicy, Parse, ProducerMode, SinksRun, StartFrom, Timing};
 
 const MAX_CONSUMERS: u64 = 100_000;
 const MAX_GROUPS: u64 = 1_000;
-
-/// Beyond it a batch would be one of the host's memory.
-const MAX_BATCH: u64 = 1_000_000;
-const MAX_WRITERS: u64 = 10_000;
-const MAX_INSTANCES: u64 = 10_000;
 
 /// `[consumers]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +18,13 @@ const MAX_INSTANCES: u64 = 10_000;
 #[schemars(deny_unknown_fields)]
 pub struct ConsumersTable {
     /// Groups, of which each receives every message. Default: 1, or as many as there are tables `[[consumers.group]]`.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_CONSUMERS))]
-    pub groups: Option<Count>,
+    pub groups: Option<usize>,
     /// Consumers of each group, on each topic. Default: 1.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_CONSUMERS))]
-    pub members: Option<Count>,
+    pub members: Option<usize>,
     /// Where consumers begin.
     pub from: StartFrom,
     /// Whether the time from when a message was due to when it was received is recorded.
@@ -71,7 +68,8 @@ pub struct GroupTable {
     /// Most messages per second that its consumers take together.
     pub rate: Option<Rate>,
     /// How long after the beginning of the load it begins.
-    pub start_after: DurationText,
+    #[serde(with = "DurationText")]
+    pub start_after: Duration,
     /// Settings for this group, after `consumers.properties`.
     pub properties: Properties,
 }
@@ -99,8 +97,8 @@ pub enum WorkKind {
         /// Mean time.
         mean: WorkMean,
         /// Seed of the times.
-        #[serde(default = "first_seed")]
-        seed: Count,
+        #[serde(with = "Count", default = "first_seed")]
+        seed: u64,
     },
     Lognormal {
         /// Mean time.
@@ -110,8 +108,8 @@ pub enum WorkKind {
         #[schemars(range(max = 5), extend("exclusiveMinimum" = 0, "x-advice" = "it is the standard deviation of the logarithm, above 0 and at most 5"))]
         sigma: f64,
         /// Seed of the times.
-        #[serde(default = "first_seed")]
-        seed: Count,
+        #[serde(with = "Count", default = "first_seed")]
+        seed: u64,
     },
     Pareto {
         /// Mean time.
@@ -121,8 +119,8 @@ pub enum WorkKind {
         #[schemars(range(max = 100), extend("exclusiveMinimum" = 1, "x-advice" = "it is above 1, for there would be no mean, and at most 100"))]
         shape: f64,
         /// Seed of the times.
-        #[serde(default = "first_seed")]
-        seed: Count,
+        #[serde(with = "Count", default = "first_seed")]
+        seed: u64,
     },
 }
 
@@ -140,79 +138,123 @@ fn shape() -> f64 {
 #[schemars(deny_unknown_fields)]
 pub struct BacklogTable {
     /// Messages that are acknowledged before the consumers begin.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1))]
-    pub messages: Option<Count>,
+    pub messages: Option<u64>,
     /// The same in bytes, which are divided by the payloads' mean size.
+    #[serde(with = "ByteSize")]
     #[schemars(range(min = 1))]
-    pub payload_bytes: Option<ByteSize>,
+    pub payload_bytes: Option<u64>,
     /// A group has caught up when it is behind by no more messages than were due in this time.
+    #[serde(with = "DurationText")]
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub caught_up_within: DurationText,
+    pub caught_up_within: Duration,
 }
 
 impl Default for BacklogTable {
     /// Twice the time in which any broker's consumers receive what was just sent.
     fn default() -> Self {
-        BacklogTable { messages: None, payload_bytes: None, caught_up_within: DurationText(Duration::from_millis(100)) }
+        BacklogTable { messages: None, payload_bytes: None, caught_up_within: Duration::from_millis(100) }
     }
 }
 
-/// `[pipeline]`, without the keys of each sink, which are its kind's own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct PipelineTable {
-    /// How a payload is read.
-    pub parse: Parse,
-    /// JSON field with the time a message is from, in seconds since 1970.
-    pub timestamp: Option<String>,
-    /// Whether the broker's time of a message is taken where the message is not of this trial.
-    pub broker_timestamp: bool,
-    /// Messages of a batch.
-    #[schemars(range(min = 1, max = MAX_BATCH))]
-    pub batch: Count,
-    /// Longest time that a batch waits to be filled.
-    pub linger: DurationText,
-    /// Batches that each instance writes at the same time.
-    #[schemars(range(min = 1, max = MAX_WRITERS))]
-    pub writers: Count,
-    /// Members of the group.
-    #[schemars(range(min = 1, max = MAX_INSTANCES))]
-    pub instances: Count,
-    /// Group that outlives the run. Default: one of the trial's own.
-    pub group: Option<String>,
-    /// How a batch goes to several sinks.
-    pub sinks_run: SinksRun,
-    /// When a message counts as done.
-    pub commit: CommitPolicy,
-    /// Where messages come from.
-    pub producer_mode: ProducerMode,
-    /// Whether the pipeline begins although a sink cannot be written to yet.
-    pub wait_for_sinks: bool,
-    /// Whether what was written is removed when the trial has ended.
-    pub remove_rows: bool,
-    /// Databases that every batch is written to.
-    #[schemars(with = "Vec<serde_json::Value>", extend("x-advice" = "write `[[pipeline.sinks]]` with a `kind` for each database"))]
-    pub sinks: Vec<toml::Value>,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Consumers {
+    /// Every group receives every message. There is at least one.
+    pub groups: Vec<ConsumerGroup>,
+    /// Consumers of each group, per topic.
+    pub members: usize,
+    pub from: StartFrom,
+    /// Record the time from intended to received.
+    pub end_to_end: bool,
+    /// Of which messages.
+    pub timing: Timing,
+    /// Find lost, duplicated, reordered and corrupt messages.
+    pub verify: bool,
+    /// What the groups find when they begin; `None`: they begin before the load, but for those that are told otherwise.
+    pub backlog: Option<Backlog>,
 }
 
-impl Default for PipelineTable {
-    fn default() -> Self {
-        PipelineTable {
-            parse: Parse::Json,
-            timestamp: None,
-            broker_timestamp: false,
-            batch: Count(3000),
-            linger: DurationText(Duration::from_millis(50)),
-            writers: Count(2),
-            instances: Count(1),
-            group: None,
-            sinks_run: SinksRun::InOrder,
-            commit: CommitPolicy::AfterWrite,
-            producer_mode: ProducerMode::Concurrent,
-            wait_for_sinks: false,
-            remove_rows: false,
-            sinks: Vec::new(),
-        }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartFrom {
+    Earliest,
+    Latest,
+}
+
+/// Which messages' end-to-end latency consumers record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// All, whichever process sent them.
+    All,
+    /// Those that their own process sent: one clock times both ends.
+    Own,
+}
+
+/// One group of consumers.
+#[derive(Clone, PartialEq, Default)]
+pub struct ConsumerGroup {
+    /// How long each of its consumers pretends to work on a message before it takes the next one.
+    pub work: Option<Work>,
+    /// Most messages per second that its consumers take together (> 0, finite).
+    pub rate: Option<f64>,
+    /// When it begins, after the load; zero: before the load.
+    pub start_after: Duration,
+    /// `consumers.properties`, with those of the group in their place.
+    pub properties: Vec<(String, String)>,
+}
+
+impl ConsumerGroup {
+    /// Whether its consumers take messages as fast as they can.
+    pub fn is_unpaced(&self) -> bool {
+        self.work.is_none() && self.rate.is_none()
     }
+}
+
+/// Without the values of properties, which may be secrets.
+impl fmt::Debug for ConsumerGroup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<&str> = self.properties.iter().map(|(key, _)| key.as_str()).collect();
+        formatter
+            .debug_struct("ConsumerGroup")
+            .field("work", &self.work)
+            .field("rate", &self.rate)
+            .field("start_after", &self.start_after)
+            .field("properties", &keys)
+            .finish()
+    }
+}
+
+/// How long consumers work on a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Work {
+    /// Longer than zero.
+    pub mean: Duration,
+    pub law: WorkLaw,
+    pub seed: u64,
+}
+
+/// How the times of work are distributed around their mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WorkLaw {
+    Fixed,
+    Exponential,
+    /// The logarithm of a time is normal with this standard deviation (> 0).
+    Lognormal {
+        sigma: f64,
+    },
+    /// The share of times beyond `t` falls with `t` to the power of `-shape` (> 1, else there would be no mean).
+    Pareto {
+        shape: f64,
+    },
+}
+
+/// The backlog that is built before the consumers begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backlog {
+    /// Messages that are acknowledged before the consumers begin; at least 1.
+    pub messages: u64,
+    /// A group has caught up when it misses no more than the schedule has due in this time (> 0).
+    pub caught_up_within: Duration,
 }

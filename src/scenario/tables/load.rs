@@ -1,100 +1,161 @@
-//! `[producers]`, `[load]` and `[payload]`: what is sent, and when.
+//! `[producers]` and `[load]`: who sends, and when.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Deserializer;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Value;
 
 use super::quantities::plain;
-use super::{ByteSize, Count, DurationText, Rate, RateOrRest};
+use super::{Count, DurationText, Rate, RateOrRest};
 use crate::limits::MAX_PRODUCERS_OF_ALL;
-use crate::scenario::{Confirm, Partitioning, Placement};
 
 const MAX_IN_FLIGHT: u64 = 100_000_000;
-
-/// No broker takes messages beyond this.
-const MAX_PAYLOAD: u64 = 1 << 30;
 
 /// `[producers]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
-pub struct ProducersTable {
+pub struct Producers {
     /// Producers, at least one for each topic.
+    // None in a part of a scenario that only consumes.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_PRODUCERS_OF_ALL))]
-    pub count: Count,
+    pub count: usize,
     /// Which topic a producer writes to.
     pub placement: Placement,
     /// Which partition of its topic a producer writes to.
     pub partitioning: Partitioning,
     /// Messages of one producer that may wait for their outcome. Default: its share of 100,000, within limits.
+    // In an open loop, the bound beyond which a producer falls behind its schedule. At least `batch`; 0 only where it is not given
+    // and the scenario is not read yet.
+    #[serde(with = "Count", skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1, max = MAX_IN_FLIGHT))]
-    pub in_flight: Option<Count>,
+    pub in_flight: usize,
     /// Messages that are handed over in one call and, if the protocol allows it, sent as one unit.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_IN_FLIGHT))]
-    pub batch: Count,
+    pub batch: usize,
     /// When a window opens again.
     pub confirm: Confirm,
     /// Whether every producer sends one batch and waits until all batches are acknowledged, before the next one.
     pub round_barrier: bool,
     /// Keys of messages.
-    pub keys: KeysTable,
+    #[serde(with = "KeysTable")]
+    pub keys: Keys,
     /// Headers on every message; a list has values that messages have in turn.
     pub headers: Headers,
+    /// The headers of a message: those of the first list, or in turn those of each list. There is at least one.
+    #[serde(skip)]
+    pub header_sets: Vec<Vec<(String, String)>>,
 }
 
-impl Default for ProducersTable {
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Default for Producers {
     fn default() -> Self {
-        ProducersTable {
-            count: Count(1),
+        Producers {
+            count: 1,
             placement: Placement::RoundRobin,
             partitioning: Partitioning::Client,
-            in_flight: None,
-            batch: Count(1),
+            in_flight: 0,
+            batch: 1,
             confirm: Confirm::Message,
             round_barrier: false,
-            keys: KeysTable::None(NoKeys::None),
+            keys: Keys::None,
             headers: Headers::default(),
+            header_sets: vec![Vec::new()],
         }
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(extend("x-advice" = "write it as in { kind = \"zipf\", distinct = 1000, exponent = 1.1 }"))]
-pub enum KeysTable {
-    None(NoKeys),
-    Keys(KeyKind),
+/// Which topic a producer writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Topic 0 gets the first `count / topics` producers, then topic 1, …: the count is divisible by the topics.
+    Blocks,
+    /// Producer `i` writes to topic `i mod topics`.
+    RoundRobin,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Which partition of its topic a producer writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum NoKeys {
+pub enum Partitioning {
+    /// The client's choice, by key if there is one.
+    Client,
+    /// Each producer has one: of those on a topic, the first writes to partition 0, the second to 1, …
+    Own,
+    /// Each producer writes to all in turn.
+    RoundRobin,
+}
+
+/// When a window opens again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confirm {
+    /// With every acknowledged message.
+    Message,
+    /// Only when all messages of a batch have their outcome.
+    Batch,
+}
+
+/// `"none"`, or a table.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("x-advice" = "write it as in { kind = \"zipf\", distinct = 1000, exponent = 1.1 }"))]
+enum KeysTable {
+    Word(NoKeys),
+    Table(Keys),
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum NoKeys {
     None,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// For `#[serde(with = "KeysTable")]` of the keys themselves.
+impl KeysTable {
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Keys, D::Error> {
+        <Self as Deserialize>::deserialize(deserializer).map(|table| match table {
+            KeysTable::Word(NoKeys::None) => Keys::None,
+            KeysTable::Table(keys) => keys,
+        })
+    }
+
+    fn serialize<S: Serializer>(keys: &Keys, serializer: S) -> Result<S::Ok, S::Error> {
+        let table = if *keys == Keys::None { KeysTable::Word(NoKeys::None) } else { KeysTable::Table(*keys) };
+        Serialize::serialize(&table, serializer)
+    }
+}
+
+/// Keys of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[schemars(deny_unknown_fields)]
-pub enum KeyKind {
+pub enum Keys {
     None,
     RoundRobin {
         /// Different keys.
+        #[serde(with = "Count")]
         #[schemars(range(min = 1, max = u32::MAX))]
-        distinct: Count,
+        distinct: u64,
     },
     Random {
         /// Different keys.
+        #[serde(with = "Count")]
         #[schemars(range(min = 1, max = u32::MAX))]
-        distinct: Count,
+        distinct: u64,
     },
     Zipf {
         /// Different keys.
+        #[serde(with = "Count")]
         #[schemars(range(min = 1, max = u32::MAX))]
-        distinct: Count,
+        distinct: u64,
         /// Exponent: key `k` has the weight `1 / (k+1)^exponent`.
         #[serde(default = "zipf_exponent")]
         #[schemars(range(max = 10), extend("exclusiveMinimum" = 0))]
@@ -122,7 +183,7 @@ impl<'de> Deserialize<'de> for Headers {
 }
 
 impl Serialize for Headers {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, values)| (name, values)))
     }
 }
@@ -162,7 +223,7 @@ pub struct LoadTable {
     /// Rate that changes with time.
     pub schedule: Option<ScheduleTable>,
     /// How producers of an open loop are woken.
-    pub pacing: Option<PacingTable>,
+    pub pacing: Option<Pacing>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -189,8 +250,9 @@ pub enum ScheduleTable {
         /// Rate at the end.
         to: RateOrRest,
         /// Time from one to the other.
+        #[serde(with = "DurationText")]
         #[schemars(extend("exclusiveMinimum" = 0))]
-        over: DurationText,
+        over: Duration,
     },
     /// Each rate for its time, then at the last.
     Steps {
@@ -205,25 +267,26 @@ pub enum ScheduleTable {
         /// Rate of a burst.
         burst: RateOrRest,
         /// Time from the beginning of a burst to that of the next.
+        #[serde(with = "DurationText")]
         #[schemars(extend("exclusiveMinimum" = 0))]
-        every: DurationText,
+        every: Duration,
         /// Length of a burst.
-        #[serde(rename = "for")]
+        #[serde(rename = "for", with = "DurationText")]
         #[schemars(extend("exclusiveMinimum" = 0))]
-        length: DurationText,
+        length: Duration,
     },
     /// Independent exponential gaps.
     Poisson {
         /// Mean rate of all producers together.
         rate: Rate,
         /// Seed of the gaps.
-        #[serde(default = "first_seed")]
-        seed: Count,
+        #[serde(with = "Count", default = "first_seed")]
+        seed: u64,
     },
 }
 
-pub(super) fn first_seed() -> Count {
-    Count(1)
+pub(super) fn first_seed() -> u64 {
+    1
 }
 
 const STEPS: &str = "write it as in [{ rate = \"1k/s\", for = \"10s\" }, { rate = \"2k/s\", for = \"10s\" }]";
@@ -234,132 +297,103 @@ pub struct StepTable {
     /// Rate of all producers together.
     pub rate: RateOrRest,
     /// How long it holds.
-    #[serde(rename = "for")]
+    #[serde(rename = "for", with = "DurationText")]
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub length: DurationText,
+    pub length: Duration,
 }
 
-/// `load.pacing`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// `load.pacing`: how exactly an open loop keeps its intended times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
-pub struct PacingTable {
+pub struct Pacing {
     /// Time in which a producer is woken at most once; all that came due meanwhile is sent at once.
+    // Each message with its own intended time.
+    #[serde(with = "DurationText")]
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub wake_interval: DurationText,
+    pub wake_interval: Duration,
     /// Whether the pacing thread looks at the clock without a pause shortly before a message is due.
     pub spin: bool,
 }
 
-impl Default for PacingTable {
+impl Default for Pacing {
     /// Waking a sleeping producer costs two context switches, about 10 µs of CPU: at 200 µs that is a twentieth of a core.
     fn default() -> Self {
-        PacingTable { wake_interval: DurationText(Duration::from_micros(200)), spin: false }
+        Pacing { wake_interval: Duration::from_micros(200), spin: false }
     }
 }
 
-/// `[payload]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct PayloadTable {
-    /// What messages carry.
-    pub kind: PayloadKind,
-    /// Size of `zeros`, `random` and `message-pack` payloads. Default: 100B.
-    pub size: Option<SizeTable>,
-    /// Fraction of each `random` payload that repeats one byte.
-    #[schemars(range(min = 0, max = 1))]
-    pub compressibility: Option<f64>,
-    /// Text file of `lines`, one message to a line, or of a `template`.
-    #[schemars(extend("format" = "payload-file", "x-advice" = "name the file whose lines are sent"))]
-    pub file: Option<PathBuf>,
-    /// Template with placeholders.
-    #[schemars(extend("x-advice" = "write the template itself, as in '{\"id\":${counter}}', or `file = \"…\"`"))]
-    pub text: Option<String>,
-    /// Floats of a `vector`.
-    #[schemars(range(min = 1, max = MAX_PAYLOAD / 4), extend("x-advice" = "write how many floats a vector has, as in 512"))]
-    pub dimension: Option<Count>,
-    /// Upper limit of the random suffix of `log` payloads. Default: 20,000,000, as the published benchmark has it.
-    #[schemars(range(min = 1))]
-    pub range: Option<Count>,
-    /// Payloads that are made before the load and sent in turn. Default: 1024, within 64 MiB.
-    #[schemars(range(min = 1, max = 10_000_000))]
-    pub pool: Option<Count>,
-    /// Seed: the same one makes the same payloads.
-    pub seed: Count,
-    /// Fraction of the messages with a null payload.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub tombstones: f64,
+/// What decides when a message is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Load {
+    /// As fast as the windows allow.
+    Closed,
+    /// By a schedule that does not wait for the broker.
+    Open(Schedule),
 }
 
-impl Default for PayloadTable {
-    fn default() -> Self {
-        PayloadTable {
-            kind: PayloadKind::Zeros,
-            size: None,
-            compressibility: None,
-            file: None,
-            text: None,
-            dimension: None,
-            range: None,
-            pool: None,
-            seed: Count(1),
-            tombstones: 0.0,
+/// Rates are of all producers together, already in messages per second (finite): a rate in bytes per second was divided by the mean
+/// payload size when the scenario was read. A part of a schedule may have the rate 0, where another one has not.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Schedule {
+    Constant {
+        rate: f64,
+    },
+    /// From one rate to another, linearly over `over` (> 0), then at the last.
+    Ramp {
+        from: f64,
+        to: f64,
+        over: Duration,
+    },
+    /// Each rate for its time, in turn, then the last for ever. Not empty.
+    Steps(Vec<(f64, Duration)>),
+    /// `base`, but `burst` during the first `length` of each `every` (`length < every`).
+    Bursts {
+        base: f64,
+        burst: f64,
+        every: Duration,
+        length: Duration,
+    },
+    /// Independent exponential gaps with mean `1 / rate`.
+    Poisson {
+        rate: f64,
+        seed: u64,
+    },
+}
+
+impl Schedule {
+    /// The rate of each part.
+    pub fn rates(&self) -> impl Iterator<Item = f64> {
+        let rates = match self {
+            Schedule::Constant { rate } | Schedule::Poisson { rate, .. } => vec![*rate],
+            Schedule::Ramp { from, to, .. } => vec![*from, *to],
+            Schedule::Steps(steps) => steps.iter().map(|(rate, _)| *rate).collect(),
+            Schedule::Bursts { base, burst, .. } => vec![*base, *burst],
+        };
+        rates.into_iter()
+    }
+
+    /// Whether nothing is due any more after its parts.
+    pub fn comes_to_rest(&self) -> bool {
+        match self {
+            Schedule::Ramp { to, .. } => *to == 0.0,
+            Schedule::Steps(steps) => steps.last().is_some_and(|(rate, _)| *rate == 0.0),
+            Schedule::Constant { .. } | Schedule::Poisson { .. } | Schedule::Bursts { .. } => false,
         }
     }
-}
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PayloadKind {
-    /// Bytes of zero.
-    Zeros,
-    /// Random bytes.
-    Random,
-    /// One MessagePack value of the type `bin`, of random bytes.
-    MessagePack,
-    /// Lines of a text file, in turn.
-    Lines,
-    /// Text with placeholders.
-    Template,
-    /// Little-endian 32-bit floats, uniform in [0, 1).
-    Vector,
-    /// Log records of eight keys, whose values have one common random suffix.
-    Log,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(extend("x-advice" = "write it as in { uniform = [\"100B\", \"1KiB\"] }, { normal = { mean = \"1KiB\", deviation = \"200B\" } } or { choices = [[\"100B\", 9], [\"10KiB\", 1]] }"))]
-pub enum SizeTable {
-    Fixed(PayloadSize),
-    Drawn(SizeDistribution),
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SizeDistribution {
-    /// Between two sizes.
-    Uniform([PayloadSize; 2]),
-    /// Around a mean.
-    Normal(NormalTable),
-    /// Sizes with their weights.
-    Choices(#[schemars(length(min = 1))] Vec<(PayloadSize, Weight)>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PayloadSize(#[schemars(range(min = 1, max = MAX_PAYLOAD))] pub ByteSize);
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Weight(#[schemars(extend("exclusiveMinimum" = 0))] pub f64);
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct NormalTable {
-    /// Mean size.
-    pub mean: PayloadSize,
-    /// Standard deviation.
-    pub deviation: PayloadSize,
-    /// Largest size. Default: the mean and four deviations.
-    pub max: Option<PayloadSize>,
+    /// The same shape with every rate multiplied by this factor.
+    pub fn scaled(&self, factor: f64) -> Schedule {
+        match self {
+            Schedule::Constant { rate } => Schedule::Constant { rate: rate * factor },
+            Schedule::Ramp { from, to, over } => Schedule::Ramp { from: from * factor, to: to * factor, over: *over },
+            Schedule::Steps(steps) => {
+                Schedule::Steps(steps.iter().map(|(rate, length)| (rate * factor, *length)).collect())
+            }
+            Schedule::Bursts { base, burst, every, length } => {
+                Schedule::Bursts { base: base * factor, burst: burst * factor, every: *every, length: *length }
+            }
+            Schedule::Poisson { rate, seed } => Schedule::Poisson { rate: rate * factor, seed: *seed },
+        }
+    }
 }

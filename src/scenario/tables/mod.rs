@@ -1,19 +1,31 @@
-//! The tables of the scenario language, as they are written: one field for each key.
+//! The tables of the scenario language, one field for each key, and the [`Scenario`] that they become.
 //!
 //! A field's documentation, type, default and range are the reference of its key: the JSON Schema is derived from them, and
 //! `super::check` checks a scenario against that schema before it becomes one of these types. What concerns several keys is checked
-//! where a table becomes a part of the [`super::Scenario`].
+//! in `super::resolve`. Most tables are then parts of the [`Scenario`] as they are. The types named `…Table` are those of which
+//! something else is made.
+//!
+//! The other modules (load, broker, engine) work on a [`Scenario`] only and may rely on what its docs promise: counts are never zero,
+//! shares lie within their bounds, and whatever depends on another value agrees with it.
 //!
 //! Beside what JSON Schema has, a schema here may have `x-wanted`, what a value should be, and `x-advice`, how to write it.
 
 mod broker;
 mod consumers;
+mod distribution;
 mod load;
+mod payload;
+mod pipeline;
 mod quantities;
 mod run;
+mod share;
+pub mod template;
+mod threshold;
+pub mod units;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -22,10 +34,15 @@ use serde_json::{Value, json};
 
 pub use self::broker::*;
 pub use self::consumers::*;
+pub use self::distribution::*;
 pub use self::load::*;
+pub use self::payload::*;
+pub use self::pipeline::*;
 pub use self::quantities::{ByteSize, Count, DurationText, Properties, Rate, RateOrRest, duration, size};
+pub(super) use self::quantities::{FORMATS, Format};
 pub use self::run::*;
-use super::{Content, Kinds, Load, RankRoles, Scenario};
+pub use self::share::*;
+pub use self::threshold::*;
 
 /// A scenario of brokermark: a broker, the load on it, and what is measured.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,9 +56,9 @@ pub struct ScenarioTables {
     #[schemars(extend("x-advice" = "say which broker to load, as in `[broker]` with `kind = \"kafka\"`"))]
     pub broker: Option<BrokerTable>,
     /// Topics of a trial.
-    pub topology: TopologyTable,
+    pub topology: Topology,
     /// Producers, their windows, keys and headers.
-    pub producers: ProducersTable,
+    pub producers: Producers,
     /// Load model, its schedule and its pacing. Default: a closed loop.
     pub load: LoadTable,
     /// Content and size of messages.
@@ -49,7 +66,7 @@ pub struct ScenarioTables {
     /// Consumers, and what they record and verify. Without the table nothing is consumed.
     pub consumers: Option<ConsumersTable>,
     /// Consumers that parse what they receive and write it to databases.
-    pub pipeline: Option<PipelineTable>,
+    pub pipeline: Option<Pipeline>,
     /// Length of a trial, its deadlines, and its threads.
     pub run: RunTable,
     /// Swept keys and repeated trials: one scenario becomes many.
@@ -57,7 +74,7 @@ pub struct ScenarioTables {
     /// Requirements that decide the exit code.
     pub thresholds: ThresholdsTable,
     /// Directory and formats of results.
-    pub output: OutputTable,
+    pub output: Output,
     /// Processes that run producers, and those that run consumers, where several run the scenario.
     pub distribution: RankRoles,
 }
@@ -65,28 +82,27 @@ pub struct ScenarioTables {
 impl ScenarioTables {
     /// Sets what a scenario leaves out and other keys decide.
     pub(super) fn settle(&mut self, scenario: &Scenario) {
-        let count = |amount: usize| Some(Count(amount as u64));
         if let Some(broker) = &mut self.broker {
             broker.client = scenario.broker.client.map(str::to_owned);
-            broker.connections = Count(scenario.broker.connections as u64);
+            broker.connections = scenario.broker.connections;
         }
-        self.producers.in_flight = count(scenario.producers.in_flight);
+        self.topology.existing = scenario.topology.existing;
+        self.producers.in_flight = scenario.producers.in_flight;
         self.load.model = Some(if scenario.load == Load::Closed { LoadKind::Closed } else { LoadKind::Open });
         let content = &scenario.payload.content;
         if matches!(content, Content::Zeros { .. } | Content::Random { .. } | Content::MessagePack { .. }) {
             self.payload.size.get_or_insert(DEFAULT_SIZE);
         }
-        self.payload.pool = count(scenario.payload.pool);
+        self.payload.pool = Some(scenario.payload.pool);
         self.run.scheduling_policy = Some(scenario.threads.scheduling_policy);
         if let Some(consumers) = &scenario.consumers {
             let table = self.consumers.get_or_insert_default();
-            table.members = count(consumers.members);
+            table.members = Some(consumers.members);
             table.verify = consumers.verify;
             if table.group.is_none() {
-                table.groups = count(consumers.groups.len());
+                table.groups = Some(consumers.groups.len());
             }
         }
-        self.topology.existing = scenario.topology.existing;
     }
 
     /// The keys that a scenario leaves out, with the values that they have: `producers.count` is 1.
@@ -147,9 +163,6 @@ fn collect_absent(prefix: &str, all: &Value, written: &Value, found: &mut BTreeM
     }
 }
 
-/// The size of payloads where the scenario gives none.
-const DEFAULT_SIZE: SizeTable = SizeTable::Fixed(PayloadSize(ByteSize(100)));
-
 /// The schema of a type, without references, so that it can stand anywhere.
 pub fn schema_of<T: JsonSchema>() -> Schema {
     // Editors' checkers know this version.
@@ -167,86 +180,82 @@ fn tidy(schema: &mut Schema) {
     schemars::transform::transform_subschemas(&mut tidy, schema);
     let Some(default) = schema.get("default") else { return };
     let duration = (default.get("secs").and_then(Value::as_u64), default.get("nanos").and_then(Value::as_u64));
+    // No list of one or more begins as an empty one.
+    let is_empty = default.as_array().is_some_and(Vec::is_empty) && schema.get("minItems").is_some();
     let is_table = default.is_object();
     match duration {
         (Some(seconds), Some(nanoseconds)) => {
-            let duration = std::time::Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
-            schema.insert("default".to_owned(), super::units::format_duration(duration).into());
+            let duration = Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
+            schema.insert("default".to_owned(), units::format_duration(duration).into());
         }
-        _ if is_table || default.is_null() => _ = schema.remove("default"),
+        _ if is_table || is_empty || default.is_null() => _ = schema.remove("default"),
         _ => {}
     }
 }
 
-/// The schema of a scenario, in which the own tables of these kinds of brokers, and those of sinks, are left open.
-pub(super) fn language_schema(kinds: Vec<&str>) -> Value {
-    static LANGUAGE: LazyLock<Value> = LazyLock::new(|| schema_of::<ScenarioTables>().to_value());
-    let mut schema = LANGUAGE.clone();
-    schema["required"] = json!(["broker"]);
-    let broker = &mut schema["properties"]["broker"]["properties"];
-    broker["kind"]["enum"] = json!(kinds);
-    kinds.iter().for_each(|kind| broker[*kind] = json!({ "x-own": true }));
-    schema["properties"]["pipeline"]["properties"]["sinks"]["items"] = json!({ "x-own": true });
-    schema
+/// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Names the run directory and the topics; `[a-zA-Z0-9._-]`, not empty.
+    pub name: String,
+    pub broker: BrokerConfig,
+    /// Where the CPU and memory of the broker's processes are read.
+    pub watch: Watch,
+    pub topology: Topology,
+    pub producers: Producers,
+    pub load: Load,
+    /// How producers of an open loop are woken.
+    pub pacing: Pacing,
+    pub payload: Payload,
+    /// `None`: nothing is consumed, so nothing can be verified and no end-to-end latency is known.
+    pub consumers: Option<Consumers>,
+    /// What the consumers do with what they receive; `None`: they only look at it. With one, there are consumers of one
+    /// group.
+    pub pipeline: Option<Pipeline>,
+    pub run: RunLimits,
+    pub threads: Threads,
+    /// What must hold for the run to exit with 0.
+    pub thresholds: Vec<Threshold>,
+    /// What a record whose figures cannot be trusted means where thresholds are set.
+    pub when_invalid: WhenInvalid,
+    pub output: Output,
+    /// Which processes run producers and consumers, where several run the scenario.
+    pub distribution: RankRoles,
+    /// Where this is a part of a scenario that several processes run: which.
+    pub part: Option<Part>,
 }
 
-/// The schema of a scenario with the tables of these kinds of brokers and sinks.
-pub fn scenario_schema(kinds: Kinds<'_>) -> Value {
-    let mut schema = language_schema(kinds.names());
-    let broker = &mut schema["properties"]["broker"]["properties"];
-    for kind in kinds.names() {
-        let of_kind = kinds.brokers.iter().filter(|descriptor| descriptor.kind == kind);
-        let mut tables: Vec<Value> = of_kind.map(|descriptor| (descriptor.options_schema)().to_value()).collect();
-        tables.dedup();
-        let mut table = if tables.len() > 1 { json!({ "anyOf": tables }) } else { tables.remove(0) };
-        table["x-own"] = true.into();
-        broker[kind] = table;
-    }
-    let sinks = kinds.sinks.iter().map(|descriptor| {
-        let mut sink = (descriptor.options_schema)().to_value();
-        sink["properties"]["kind"] = json!({ "type": "string", "const": descriptor.kind });
-        match sink["required"].as_array_mut() {
-            Some(required) => required.push("kind".into()),
-            None => sink["required"] = json!(["kind"]),
-        }
-        sink
-    });
-    let sinks: Vec<Value> = sinks.collect();
-    let sinks = if sinks.is_empty() { json!({ "not": {} }) } else { json!({ "anyOf": sinks }) };
-    let items = &mut schema["properties"]["pipeline"]["properties"]["sinks"]["items"];
-    *items = sinks;
-    items["x-own"] = true.into();
-    schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
-    schema
+/// The swept keys of one point with their values, as TOML.
+pub type Point = BTreeMap<String, toml::Value>;
+
+/// What a scenario expands to: its trials in the order in which they run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub name: String,
+    /// The scenario as run: overrides applied, secrets masked.
+    pub text: String,
+    pub output: Output,
+    /// The files that payloads are made from, by the path that the scenario has: what is in them is as much a part of the
+    /// load as its text.
+    pub payload_files: BTreeMap<String, PathBuf>,
+    /// Between two trials.
+    pub pause: Duration,
+    /// When a point needs no further trial; `None`: all of them run.
+    pub until: Option<Until>,
+    pub trials: Vec<Trial>,
 }
 
-/// The tables of a schema by their names, with their keys: those at the top, and those of `broker`.
-pub(super) fn tables_of(schema: &Value) -> Vec<(String, Vec<String>)> {
-    let mut tables = Vec::new();
-    collect_tables("", schema, &mut tables);
-    tables
-}
-
-fn collect_tables(prefix: &str, schema: &Value, found: &mut Vec<(String, Vec<String>)>) {
-    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        let all = alternatives(property);
-        let tables: Vec<&Value> = all.into_iter().filter(|one| one["properties"].is_object()).collect();
-        let [table] = tables.as_slice() else { continue };
-        let keys = table["properties"].as_object().into_iter().flat_map(|keys| keys.keys().cloned());
-        let keys = keys.filter(|key| table["properties"][key.as_str()].get("x-own").is_none());
-        found.push((path.clone(), keys.collect()));
-        if path == "broker" || prefix.starts_with("broker") {
-            collect_tables(&path, table, found);
-        }
-    }
-}
-
-/// The schemas of which one is to hold: those of a union without `null`, or the schema itself.
-pub(super) fn alternatives(schema: &Value) -> Vec<&Value> {
-    let union = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(*key)?.as_array());
-    match union {
-        Some(union) => union.iter().flat_map(alternatives).filter(|one| one["type"] != "null").collect(),
-        None => vec![schema],
-    }
+/// One execution of one point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// Index among the points of the sweep, from 0, in the order of the sweep.
+    pub point_index: usize,
+    pub point: Point,
+    /// Which repetition of the point, from 1.
+    pub trial: u32,
+    pub scenario: Scenario,
+    /// This point's scenario as JSON, secrets masked: what the record carries.
+    pub document: Value,
+    /// The keys that it leaves out, with the values that they have.
+    pub defaults: BTreeMap<String, Value>,
 }

@@ -7,10 +7,14 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 use toml::Value;
 
+use super::distribution::RankSet;
+use super::threshold::Threshold;
+use super::units;
 use crate::scenario::Secret;
-use crate::scenario::units::{self, UnitError};
+use crate::scenario::problem::Refusal;
 
 /// Bytes: `"64KiB"`, or a bare whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,27 +47,167 @@ impl fmt::Debug for Properties {
     }
 }
 
-impl Count {
-    /// For what is held in memory. The schema has the range.
-    pub fn amount(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
+/// A field that has a quantity as it is, or may have one.
+pub trait Holds<Q>: Sized {
+    /// `None` if it is too large for the field.
+    fn hold(quantity: Q) -> Option<Self>;
+    fn held(&self) -> Option<Q>;
+}
+
+macro_rules! holds_counts {
+    ($($type:ty)*) => {$(
+        impl Holds<u64> for $type {
+            fn hold(quantity: u64) -> Option<Self> {
+                quantity.try_into().ok()
+            }
+
+            fn held(&self) -> Option<u64> {
+                (*self).try_into().ok()
+            }
+        }
+    )*};
+}
+
+holds_counts!(i32 u32 u64 usize);
+
+impl Holds<Duration> for Duration {
+    fn hold(quantity: Duration) -> Option<Self> {
+        Some(quantity)
+    }
+
+    fn held(&self) -> Option<Duration> {
+        Some(*self)
     }
 }
 
-/// Implements reading, writing and the schema of a quantity.
+impl<Q, T: Holds<Q>> Holds<Q> for Option<T> {
+    fn hold(quantity: Q) -> Option<Self> {
+        T::hold(quantity).map(Some)
+    }
+
+    fn held(&self) -> Option<Q> {
+        self.as_ref().and_then(T::held)
+    }
+}
+
+/// A kind of value that JSON Schema has no type for.
+pub(in crate::scenario) struct Format {
+    /// Name in the schema.
+    pub name: &'static str,
+    /// What a value should be, for a sentence.
+    pub wanted: &'static str,
+    /// How to write it.
+    pub advice: &'static str,
+    /// The value's number, for its range.
+    pub number: fn(&str) -> Result<f64, Refusal>,
+    /// Types of TOML that it is written with.
+    types: &'static [&'static str],
+    /// Units behind its number, as a regular expression.
+    units: &'static str,
+}
+
+const RATE_ADVICE: &str = "write it in quotes, as in \"100k/s\" or \"10MiB/s\"";
+const RANKS_ADVICE: &str = "write the numbers of ranks, from 0, as in \"0-2,5\"";
+
+pub(in crate::scenario) const FORMATS: [Format; 7] = [
+    Format {
+        name: "byte-size",
+        wanted: "a size",
+        advice: "write a number and a unit in quotes, as in \"100B\" or \"64KiB\"",
+        number: |text| units::parse_size(text).map(|bytes| bytes as f64),
+        types: &["string", "integer"],
+        units: "(B|[kKMGT]B|[KMGT]iB)",
+    },
+    Format {
+        name: "count",
+        wanted: "a whole number",
+        advice: "write a whole number, or a number with k, M or G, as in \"20M\"",
+        number: |text| units::parse_count(text).map(|count| count as f64),
+        types: &["integer", "string"],
+        units: "[kKMG]?",
+    },
+    Format {
+        name: "duration",
+        wanted: "a duration",
+        advice: "write a number and a unit in quotes, as in \"30s\" or \"250ms\"",
+        number: |text| units::parse_duration(text).map(|duration| duration.as_secs_f64()),
+        types: &["string"],
+        units: "(ns|us|µs|μs|ms|s|m|min|h)",
+    },
+    Format {
+        name: "rate",
+        wanted: "a rate",
+        advice: RATE_ADVICE,
+        number: |text| units::parse_rate(text).map(|_| 1.0),
+        types: &["string"],
+        units: RATES,
+    },
+    Format {
+        name: "rate-or-rest",
+        wanted: "a rate",
+        advice: RATE_ADVICE,
+        number: |text| units::parse_rate_or_rest(text).map(|_| 1.0),
+        types: &["string"],
+        units: RATES,
+    },
+    Format {
+        name: "threshold",
+        wanted: "a requirement",
+        advice: "write `metric comparison value`, as in \"p99 < 10ms\"",
+        number: |text| Threshold::parse(text).map(|_| 1.0),
+        types: &["string"],
+        units: "",
+    },
+    Format {
+        name: "ranks",
+        wanted: "ranks",
+        advice: RANKS_ADVICE,
+        number: |text| text.parse::<RankSet>().map(|_| 1.0).map_err(|message| Refusal::new(message, RANKS_ADVICE)),
+        types: &["string"],
+        units: "",
+    },
+];
+
+const RATES: &str = "((B|[kKMGT]B|[KMGT]iB)|[kKMG]?)\\s*/s";
+
+/// The schema of a quantity that is a number with a unit.
+fn schema_of_format(name: &str) -> Schema {
+    let Some(format) = FORMATS.iter().find(|format| format.name == name) else { return Schema::default() };
+    let types = if let [only] = format.types { json!(only) } else { json!(format.types) };
+    let pattern = format!("^\\s*[0-9][0-9_]*(\\.[0-9_]+)?\\s*{}\\s*$", format.units);
+    json_schema!({ "type": types, "format": name, "pattern": pattern })
+}
+
+/// Implements reading, writing and the schema of a quantity, and both for fields that hold what is in it.
 macro_rules! quantity {
-    ($type:ty, $types:expr, $format:literal, $pattern:expr, $parse:expr, $write:expr) => {
+    ($type:ty, $plain:ty, $format:literal, $parse:expr, $write:expr) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let parse: fn(&Value) -> Result<Self, UnitError> = $parse;
-                parse(&Value::deserialize(deserializer)?).map_err(Error::custom)
+                let parse: fn(&Value) -> Result<$plain, Refusal> = $parse;
+                parse(&Value::deserialize(deserializer)?).map(Self).map_err(Error::custom)
             }
         }
 
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let write: fn(&Self) -> serde_json::Value = $write;
-                write(self).serialize(serializer)
+                let write: fn($plain) -> serde_json::Value = $write;
+                write(self.0).serialize(serializer)
+            }
+        }
+
+        /// For `#[serde(with = "…")]`: the field holds what is in the quantity, and has its schema.
+        impl $type {
+            /// # Errors
+            /// When it is no such quantity, or too large for the field.
+            pub fn deserialize<'de, D: Deserializer<'de>, T: Holds<$plain>>(deserializer: D) -> Result<T, D::Error> {
+                let quantity = <Self as Deserialize>::deserialize(deserializer)?.0;
+                T::hold(quantity).ok_or_else(|| Error::custom("this is too large"))
+            }
+
+            /// # Errors
+            /// Those of the serializer.
+            pub fn serialize<T: Holds<$plain>, S: Serializer>(field: &T, serializer: S) -> Result<S::Ok, S::Error> {
+                field.held().map(Self).serialize(serializer)
             }
         }
 
@@ -77,90 +221,72 @@ macro_rules! quantity {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": $types, "format": $format, "pattern": $pattern })
+                schema_of_format($format)
             }
         }
     };
 }
 
-const NUMBER: &str = r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*";
-const SIZES: &str = "(B|[kKMGT]B|[KMGT]iB)";
-const COUNTS: &str = "[kKMG]?";
-
-quantity!(
-    ByteSize,
-    ["string", "integer"],
-    "byte-size",
-    format!("{NUMBER}{SIZES}\\s*$"),
-    |value| whole(value, units::parse_size).map(ByteSize),
-    |size| units::format_size(size.0).into()
-);
-quantity!(
-    Count,
-    ["integer", "string"],
-    "count",
-    format!("{NUMBER}{COUNTS}\\s*$"),
-    |value| whole(value, units::parse_count).map(Count),
-    |count| count.0.into()
-);
+quantity!(ByteSize, u64, "byte-size", |value| whole(value, units::parse_size), |size| units::format_size(size).into());
+quantity!(Count, u64, "count", |value| whole(value, units::parse_count), |count| count.into());
 quantity!(
     DurationText,
-    "string",
+    Duration,
     "duration",
-    format!("{NUMBER}(ns|us|µs|μs|ms|s|m|min|h)\\s*$"),
     |value| match value {
-        Value::Integer(number) => Err(UnitError {
-            message: format!("{number} has no unit"),
-            advice: format!("write \"{number}ms\" or \"{number}s\""),
-        }),
-        value => units::parse_duration(text(value)).map(DurationText),
+        Value::Integer(number) => {
+            Err(Refusal::new(format!("{number} has no unit"), format!("write \"{number}ms\" or \"{number}s\"")))
+        }
+        value => units::parse_duration(text(value)),
     },
-    |duration| units::format_duration(duration.0).into()
+    |duration| units::format_duration(duration).into()
 );
-quantity!(
-    Rate,
-    "string",
-    "rate",
-    format!("{NUMBER}({SIZES}|{COUNTS})\\s*/s\\s*$"),
-    |value| units::parse_rate(text(value)).map(Rate),
-    |rate| rate.0.to_string().into()
-);
-quantity!(
-    RateOrRest,
-    "string",
-    "rate-or-rest",
-    format!("{NUMBER}({SIZES}|{COUNTS})\\s*/s\\s*$"),
-    |value| units::parse_rate_or_rest(text(value)).map(RateOrRest),
-    |rate| rate.0.to_string().into()
-);
+quantity!(Rate, units::Rate, "rate", |value| units::parse_rate(text(value)), |rate| rate.to_string().into());
+quantity!(RateOrRest, units::Rate, "rate-or-rest", |value| units::parse_rate_or_rest(text(value)), |rate| rate
+    .to_string()
+    .into());
 
 /// `"250ms"`, for the `deserialize_with` of a [`Duration`] or an [`Option`] of one.
 ///
 /// # Errors
 /// When it is not a duration with its unit.
-pub fn duration<'de, D: Deserializer<'de>, T: From<Duration>>(deserializer: D) -> Result<T, D::Error> {
-    DurationText::deserialize(deserializer).map(|duration| T::from(duration.0))
+pub fn duration<'de, D: Deserializer<'de>, T: Holds<Duration>>(deserializer: D) -> Result<T, D::Error> {
+    DurationText::deserialize(deserializer)
 }
 
 /// `"64KiB"`, for the `deserialize_with` of a number of bytes or an [`Option`] of one.
 ///
 /// # Errors
 /// When it is not a size, or too large for the number.
-pub fn size<'de, D: Deserializer<'de>, T: TryFrom<u64, Error: fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
-    T::try_from(ByteSize::deserialize(deserializer)?.0).map_err(Error::custom)
+pub fn size<'de, D: Deserializer<'de>, T: Holds<u64>>(deserializer: D) -> Result<T, D::Error> {
+    ByteSize::deserialize(deserializer)
 }
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn whole(value: &Value, parse: fn(&str) -> Result<u64, UnitError>) -> Result<u64, UnitError> {
+fn whole(value: &Value, parse: fn(&str) -> Result<u64, Refusal>) -> Result<u64, Refusal> {
     match value {
-        Value::Integer(number) => u64::try_from(*number).map_err(|_| UnitError {
-            message: format!("{number} is below zero"),
-            advice: "write a whole number".to_owned(),
-        }),
+        Value::Integer(number) => {
+            u64::try_from(*number).map_err(|_| Refusal::new(format!("{number} is below zero"), "write a whole number"))
+        }
         value => parse(text(value)),
+    }
+}
+
+/// For `#[serde(with = "Properties")]` of the settings themselves.
+impl Properties {
+    /// # Errors
+    /// When it is not a table.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+        <Self as Deserialize>::deserialize(deserializer).map(|properties| properties.0)
+    }
+
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(settings: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(settings.iter().map(|(key, value)| (key, value)))
     }
 }
 
@@ -173,7 +299,7 @@ impl<'de> Deserialize<'de> for Properties {
 
 impl Serialize for Properties {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        Properties::serialize(&self.0, serializer)
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ByteSize, Count, DurationText};
-use crate::scenario::{OutputFormat, SchedulingPolicy, WhenInvalid};
+use super::{ByteSize, Count, DurationText, Load, WhenInvalid};
 
 /// Where runs are kept unless the scenario or the command line says otherwise.
 pub const DEFAULT_OUTPUT_DIRECTORY: &str = "results";
@@ -19,50 +18,107 @@ const MAX_THREADS: u64 = 4096;
 pub(in crate::scenario) const MAX_TRIALS: usize = 100_000;
 
 /// `[run]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct RunTable {
-    /// Warm-up: the same load, not measured.
-    pub warm_up: DurationText,
-    /// Messages that end the measurement; the limit that is reached first counts.
-    #[schemars(range(min = 1))]
-    pub messages: Option<Count>,
-    /// Payload bytes that end the measurement.
-    #[schemars(range(min = 1))]
-    pub payload_bytes: Option<ByteSize>,
-    /// Time that ends the measurement.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub duration: Option<DurationText>,
-    /// How long to wait for outcomes afterwards, and for consumers without progress.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub drain_deadline: DurationText,
-    /// How long to wait for consumers afterwards, even if they make progress.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub catch_up_deadline: DurationText,
-    /// How long a load without `duration` may make no progress before it ends.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub stall_deadline: DurationText,
+    #[serde(flatten)]
+    pub limits: RunLimits,
     /// Threads that send and receive. Default: one for each core that the process may use.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_THREADS))]
-    pub threads: Option<Count>,
+    pub threads: Option<usize>,
     /// How the kernel schedules all threads of the process. Default: `batch` in a closed loop, `other` in an open one.
     pub scheduling_policy: Option<SchedulingPolicy>,
 }
 
-impl Default for RunTable {
+/// How long a trial lasts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RunLimits {
+    /// Warm-up: the same load, not measured.
+    #[serde(with = "DurationText")]
+    pub warm_up: Duration,
+    #[serde(flatten)]
+    pub stop: Stop,
+    /// How long to wait for outcomes afterwards, and for consumers without progress.
+    // Under 10 minutes.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub drain_deadline: Duration,
+    /// How long to wait for consumers afterwards, even if they make progress.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub catch_up_deadline: Duration,
+    /// How long a load without `duration` may make no progress before it ends.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub stall_deadline: Duration,
+}
+
+impl Default for RunLimits {
     fn default() -> Self {
-        let seconds = |seconds| DurationText(Duration::from_secs(seconds));
-        RunTable {
-            warm_up: seconds(0),
-            messages: None,
-            payload_bytes: None,
-            duration: None,
-            drain_deadline: seconds(30),
-            catch_up_deadline: seconds(300),
-            stall_deadline: seconds(60),
-            threads: None,
-            scheduling_policy: None,
+        RunLimits {
+            warm_up: Duration::ZERO,
+            stop: Stop::default(),
+            drain_deadline: Duration::from_secs(30),
+            catch_up_deadline: Duration::from_secs(300),
+            stall_deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What ends the measurement: whichever comes first. At least one is set.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Stop {
+    /// Messages that end the measurement; the limit that is reached first counts.
+    #[serde(with = "Count")]
+    #[schemars(range(min = 1))]
+    pub messages: Option<u64>,
+    /// Payload bytes that end the measurement.
+    #[serde(with = "ByteSize")]
+    #[schemars(range(min = 1))]
+    pub payload_bytes: Option<u64>,
+    /// Time that ends the measurement.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub duration: Option<Duration>,
+}
+
+/// The threads that carry the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threads {
+    /// `None`: one for each core that the process may use.
+    pub count: Option<usize>,
+    pub scheduling_policy: SchedulingPolicy,
+}
+
+/// How the kernel schedules them where cores are scarce (sched(7) of Linux).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulingPolicy {
+    /// `SCHED_BATCH`: a thread that wakes does not take the core from one that runs, such as one of a broker on the same machine.
+    Batch,
+    /// `SCHED_OTHER`, which processes have by default.
+    #[default]
+    Other,
+}
+
+impl SchedulingPolicy {
+    /// That of a scenario which does not say: an open loop has to wake when a message is due, and a closed loop does not.
+    pub fn of(load: &Load) -> Self {
+        match load {
+            Load::Closed => SchedulingPolicy::Batch,
+            Load::Open(_) => SchedulingPolicy::Other,
+        }
+    }
+
+    /// As the scenario has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchedulingPolicy::Batch => "batch",
+            SchedulingPolicy::Other => "other",
         }
     }
 }
@@ -76,21 +132,25 @@ pub struct SweepTable {
     #[schemars(with = "std::collections::BTreeMap<String, Axis>", extend("x-advice" = "write `[sweep.over]` and below it `\"producers.count\" = [1, 2]`"))]
     pub over: toml::Table,
     /// Trials of each point. Default: 1, or 6 with `until`, where it is the fewest.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_TRIALS))]
-    pub trials: Option<Count>,
+    pub trials: Option<u32>,
     /// Metric, and half the width of its interval at which a point needs no further trial.
     pub until: Option<String>,
     /// Most trials of a point with `until`. Default: 30.
+    #[serde(with = "Count")]
     #[schemars(range(min = 1, max = MAX_TRIALS))]
-    pub trials_at_most: Option<Count>,
+    pub trials_at_most: Option<u32>,
     /// Order of the trials.
     pub order: Order,
     /// Seed of a shuffled order.
-    pub seed: Count,
+    #[serde(with = "Count")]
+    pub seed: u64,
     /// How the values of several keys are combined.
     pub combine: Combine,
     /// Time between two trials.
-    pub pause: DurationText,
+    #[serde(with = "DurationText")]
+    pub pause: Duration,
 }
 
 impl Default for SweepTable {
@@ -101,9 +161,9 @@ impl Default for SweepTable {
             until: None,
             trials_at_most: None,
             order: Order::Sequential,
-            seed: Count(1),
+            seed: 1,
             combine: Combine::Cartesian,
-            pause: DurationText::default(),
+            pause: Duration::ZERO,
         }
     }
 }
@@ -205,7 +265,7 @@ pub struct Requirement(#[schemars(extend("format" = "threshold"))] pub String);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
-pub struct OutputTable {
+pub struct Output {
     /// Directory of runs, relative to the working directory.
     #[schemars(length(min = 1), extend("x-advice" = "write \".\" for the working directory"))]
     pub directory: PathBuf,
@@ -213,8 +273,18 @@ pub struct OutputTable {
     pub formats: Vec<OutputFormat>,
 }
 
-impl Default for OutputTable {
+impl Default for Output {
     fn default() -> Self {
-        OutputTable { directory: PathBuf::from(DEFAULT_OUTPUT_DIRECTORY), formats: vec![OutputFormat::Hlog] }
+        Output { directory: PathBuf::from(DEFAULT_OUTPUT_DIRECTORY), formats: vec![OutputFormat::Hlog] }
     }
+}
+
+/// What is written beside `records.jsonl` and `series.jsonl`, which every run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputFormat {
+    /// `latency.hlog`, an HdrHistogram interval log.
+    Hlog,
+    /// `metrics.txt`, the figures for Prometheus.
+    OpenMetrics,
 }

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use super::Reader;
 use crate::limits::MAX_POOL_BYTES;
-use crate::scenario::tables::{Count, PayloadKind as Kind, PayloadSize, PayloadTable, SizeDistribution, SizeTable};
-use crate::scenario::template::Template;
-use crate::scenario::{Content, Payload, Size, units};
+use crate::scenario::tables::template::Template;
+use crate::scenario::tables::{
+    Content, DEFAULT_SIZE, Payload, PayloadKind as Kind, PayloadSize, PayloadTable, Size, SizeDistribution, SizeTable,
+    units,
+};
 
 /// What a pool takes by default.
 const POOL_BYTES: usize = 64 << 20;
 const POOL: usize = 1024;
 /// Logs per thread of the published benchmark: random suffixes lie below it.
 const LOG_RANGE: u64 = 20_000_000;
-const DEFAULT_SIZE: Size = Size::Fixed(100);
 
 /// Payload sizes where they are known before anything is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -56,10 +57,12 @@ pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes
             reader.forbid(&format!("payload.{key}"), reason, advice);
         }
     }
-    let seed = table.seed.0;
+    let seed = table.seed;
     let Some((content, sizes, pool)) = content(reader, table) else {
-        let sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
-        return (Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed, tombstones: 0.0 }, sizes);
+        // What else is checked needs some size.
+        let size = Size::Fixed(1);
+        let sizes = Sizes { mean: Some(size.mean()), largest: Some(size.largest()) };
+        return (Payload { content: Content::Zeros { size }, pool: 1, seed, tombstones: 0.0 }, sizes);
     };
     let pool = table.pool.map_or(pool, |pool| explicit_pool(reader, pool, sizes));
     let tombstones = table.tombstones;
@@ -69,24 +72,24 @@ pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes
 
 /// The content, its sizes, and how many payloads the pool holds by default.
 fn content(reader: &Reader<'_>, table: &PayloadTable) -> Option<(Content, Sizes, usize)> {
-    let size = || table.size.as_ref().map_or(Some(DEFAULT_SIZE), |size| size_of(reader, size));
+    let size = || size_of(reader, table.size.as_ref().unwrap_or(&DEFAULT_SIZE));
     let of_size = |size: &Size| Sizes { mean: Some(size.mean()), largest: Some(size.largest()) };
     Some(match table.kind {
         Kind::Zeros => {
-            let size = size()?;
+            let size = size();
             let sizes = of_size(&size);
             // Zeros of one size are all the same.
             let pool = if matches!(size, Size::Fixed(_)) { 1 } else { default_pool(sizes) };
             (Content::Zeros { size }, sizes, pool)
         }
         Kind::Random => {
-            let size = size()?;
+            let size = size();
             let sizes = of_size(&size);
             let compressibility = table.compressibility.unwrap_or(0.0);
             (Content::Random { size, compressibility }, sizes, default_pool(sizes))
         }
         Kind::MessagePack => {
-            let size = size()?;
+            let size = size();
             let (mean, largest) = (size.mean(), size.largest());
             let head = message_pack_head;
             let sizes = Sizes { mean: Some(mean + head(mean as usize) as f64), largest: Some(largest + head(largest)) };
@@ -94,11 +97,11 @@ fn content(reader: &Reader<'_>, table: &PayloadTable) -> Option<(Content, Sizes,
         }
         Kind::Vector => {
             reader.missing("payload", "dimension", "write how many floats a vector has, as in 512");
-            let dimension = table.dimension?.amount();
+            let dimension = table.dimension?;
             let sizes = of_size(&Size::Fixed(dimension * 4));
             (Content::Vector { dimension }, sizes, default_pool(sizes))
         }
-        Kind::Log => (Content::Log { range: table.range.map_or(LOG_RANGE, |range| range.0) }, Sizes::default(), POOL),
+        Kind::Log => (Content::Log { range: table.range.unwrap_or(LOG_RANGE) }, Sizes::default(), POOL),
         Kind::Lines => {
             reader.missing("payload", "file", "name the file whose lines are sent");
             lines(reader, table.file.clone()?)?
@@ -134,8 +137,7 @@ fn default_pool(sizes: Sizes) -> usize {
     (POOL_BYTES / sizes.largest.unwrap_or(1).max(1)).clamp(1, POOL)
 }
 
-fn explicit_pool(reader: &Reader<'_>, pool: Count, sizes: Sizes) -> usize {
-    let pool = pool.amount();
+fn explicit_pool(reader: &Reader<'_>, pool: usize, sizes: Sizes) -> usize {
     let largest = sizes.largest.unwrap_or(1).max(1);
     if pool.saturating_mul(largest) > MAX_POOL_BYTES {
         let message = format!("`payload.pool` would take {pool} × {}", units::format_size(largest as u64));
@@ -182,12 +184,11 @@ fn template(reader: &Reader<'_>, table: &PayloadTable) -> Option<Template> {
     Template::parse(&text).map_err(|error| reader.refuse(key, error.message, error.advice)).ok()
 }
 
-fn size_of(reader: &Reader<'_>, size: &SizeTable) -> Option<Size> {
-    let bytes = |size: PayloadSize| usize::try_from(size.0.0).unwrap_or(usize::MAX);
-    Some(match size {
-        SizeTable::Fixed(size) => Size::Fixed(bytes(*size)),
+fn size_of(reader: &Reader<'_>, size: &SizeTable) -> Size {
+    match size {
+        SizeTable::Fixed(size) => Size::Fixed(size.bytes()),
         SizeTable::Drawn(SizeDistribution::Uniform([min, max])) => {
-            let (min, max) = (bytes(*min), bytes(*max));
+            let (min, max) = (min.bytes(), max.bytes());
             if min > max {
                 let key = "payload.size.uniform";
                 reader.refuse(key, format!("`{key}` ends below its beginning"), "write the smaller size first");
@@ -195,8 +196,8 @@ fn size_of(reader: &Reader<'_>, size: &SizeTable) -> Option<Size> {
             Size::Uniform { min, max }
         }
         SizeTable::Drawn(SizeDistribution::Normal(normal)) => {
-            let (mean, deviation) = (bytes(normal.mean), bytes(normal.deviation));
-            let max = normal.max.map_or_else(|| mean.saturating_add(deviation.saturating_mul(4)), bytes);
+            let (mean, deviation) = (normal.mean.bytes(), normal.deviation.bytes());
+            let max = normal.max.map_or_else(|| mean.saturating_add(deviation.saturating_mul(4)), PayloadSize::bytes);
             if max < mean {
                 let key = "payload.size.normal.max";
                 reader.refuse(key, format!("`{key}` is below the mean"), "set it to the mean or more");
@@ -204,7 +205,7 @@ fn size_of(reader: &Reader<'_>, size: &SizeTable) -> Option<Size> {
             Size::Normal { mean: mean as f64, deviation: deviation as f64, max }
         }
         SizeTable::Drawn(SizeDistribution::Choices(choices)) => {
-            Size::Choices(choices.iter().map(|(size, weight)| (bytes(*size), weight.0)).collect())
+            Size::Choices(choices.iter().map(|(size, weight)| (size.bytes(), weight.0)).collect())
         }
-    })
+    }
 }

@@ -46,7 +46,8 @@ fn what_is_refused_and_why() {
         "${counter:0}",
         "${timestamp:ms}",
     ]
-    .map(|text| Template::parse(text).unwrap_err().to_string());
+    .map(|text| Template::parse(text).unwrap_err())
+    .map(|Refusal { message, advice }| format!("{message} ({advice})"));
     insta::assert_snapshot!(refusals.join("\n"), @r##"
         unknown placeholder `${cuonter}` (did you mean `${counter}`?)
         unknown placeholder `${x}` (known here: `counter`, `random`, `timestamp`, `timestamp_ms` and `choice`)

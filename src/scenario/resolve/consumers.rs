@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use super::Reader;
 use super::load::FASTEST;
 use super::payload::Sizes;
-use crate::scenario::tables::{BacklogTable, ConsumersTable, Count, GroupTable, Rate, WorkKind, WorkMean, WorkTable};
-use crate::scenario::{Backlog, ConsumerGroup, Consumers, Pipeline, ProducerMode, Work, WorkLaw, units};
+use super::{Reader, path};
+use crate::scenario::kind::Descriptor;
+use crate::scenario::tables::{
+    Backlog, BacklogTable, ConsumerGroup, Consumers, ConsumersTable, GroupTable, Load, Pipeline, ProducerMode, Rate,
+    Scenario, Schedule, StartFrom, Work, WorkKind, WorkLaw, WorkMean, WorkTable, units,
+};
 
 /// Times of work whose mean is longer say more about a timer than about consumers; brokers also take a consumer for dead that is silent
 /// for a minute.
@@ -41,12 +44,12 @@ pub(super) fn read(
         Some(groups) => groups.iter().enumerate().map(|(index, one)| group(reader, index, one, properties)).collect(),
         None => {
             let group = ConsumerGroup { properties: properties.clone(), ..ConsumerGroup::default() };
-            vec![group; table.groups.map_or(1, Count::amount)]
+            vec![group; table.groups.unwrap_or(1)]
         }
     };
     Some(Consumers {
         groups,
-        members: pipeline.map_or_else(|| table.members.map_or(1, Count::amount), |pipeline| pipeline.instances),
+        members: pipeline.map_or_else(|| table.members.unwrap_or(1), |pipeline| pipeline.instances),
         from: table.from,
         end_to_end: table.end_to_end,
         timing: table.timing,
@@ -74,7 +77,7 @@ fn group(reader: &Reader<'_>, index: usize, table: &GroupTable, common: &[(Strin
     ConsumerGroup {
         work: table.work.as_ref().map(|table| work(reader, &key("work"), table)),
         rate: table.rate.and_then(|table| rate(reader, &key("rate"), table)),
-        start_after: table.start_after.0,
+        start_after: table.start_after,
         properties: common.chain(own).cloned().collect(),
     }
 }
@@ -92,7 +95,7 @@ fn rate(reader: &Reader<'_>, key: &str, rate: Rate) -> Option<f64> {
 
 fn work(reader: &Reader<'_>, key: &str, table: &WorkTable) -> Work {
     let (mean, law, seed) = match table {
-        WorkTable::Fixed(mean) | WorkTable::Drawn(WorkKind::Fixed { mean }) => (mean, WorkLaw::Fixed, Count(1)),
+        WorkTable::Fixed(mean) | WorkTable::Drawn(WorkKind::Fixed { mean }) => (mean, WorkLaw::Fixed, 1),
         WorkTable::Drawn(WorkKind::Exponential { mean, seed }) => (mean, WorkLaw::Exponential, *seed),
         WorkTable::Drawn(WorkKind::Lognormal { mean, sigma, seed }) => {
             (mean, WorkLaw::Lognormal { sigma: *sigma }, *seed)
@@ -105,15 +108,15 @@ fn work(reader: &Reader<'_>, key: &str, table: &WorkTable) -> Work {
         let advice = "write at most \"10s\": a broker takes consumers for dead that are silent for much longer";
         reader.refuse(&key, format!("`{key}` is too long"), advice);
     }
-    Work { mean: mean.0, law, seed: seed.0 }
+    Work { mean: mean.0, law, seed }
 }
 
 /// `[consumers.backlog]`. A size in bytes is divided by the payloads' mean size.
 fn backlog(reader: &Reader<'_>, table: &BacklogTable, sizes: Sizes) -> Option<Backlog> {
     reader.exclusive("consumers.backlog", "messages", "payload_bytes", "keep one of them");
     let messages = match (table.messages, table.payload_bytes, sizes.mean) {
-        (Some(messages), ..) => messages.0,
-        (None, Some(bytes), Some(mean)) => ((bytes.0 as f64 / mean).ceil() as u64).max(1),
+        (Some(messages), ..) => messages,
+        (None, Some(bytes), Some(mean)) => ((bytes as f64 / mean).ceil() as u64).max(1),
         (None, Some(_), None) => {
             let message = "a backlog in bytes needs payloads whose size is known beforehand";
             reader.refuse("consumers.backlog.payload_bytes", message, "write `messages` instead");
@@ -127,5 +130,93 @@ fn backlog(reader: &Reader<'_>, table: &BacklogTable, sizes: Sizes) -> Option<Ba
             return None;
         }
     };
-    Some(Backlog { messages, caught_up_within: table.caught_up_within.0 })
+    Some(Backlog { messages, caught_up_within: table.caught_up_within })
+}
+
+/// What consumers, groups that begin late and a backlog ask of the broker and of the rest of the scenario.
+pub(super) fn check(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let Some(consumers) = &scenario.consumers else { return };
+    if descriptor.capabilities.consumers && !descriptor.capabilities.properties {
+        properties(consumers, reader, descriptor);
+    }
+    let late = consumers.groups.iter().position(|group| group.start_after > Duration::ZERO);
+    if let Some(group) = late {
+        start_after(scenario, consumers, group, reader);
+    }
+    if let Some(backlog) = consumers.backlog {
+        check_backlog(scenario, consumers, backlog, reader);
+    }
+    if consumers.from == StartFrom::Latest && (late.is_some() || consumers.backlog.is_some()) {
+        let message = "a group that begins after the load, at the latest message, would miss what was sent before";
+        let advice = "set `consumers.from = \"earliest\"`, or let all groups begin before the load";
+        reader.refuse("consumers.from", message, advice);
+    }
+}
+
+/// Refuses properties of all groups, or of single ones, that the broker's client does not have.
+fn properties(consumers: &Consumers, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let known = descriptor.capabilities.group_properties;
+    let table = path("consumers");
+    let of_all = reader.has("consumers.properties");
+    let unknown = |group: &ConsumerGroup| {
+        group.properties.iter().map(|(key, _)| key.clone()).find(|key| !known.contains(&key.as_str()))
+    };
+    let found = consumers.groups.iter().enumerate().find_map(|(index, group)| Some((index, unknown(group)?)));
+    let Some((group, key)) = found else { return };
+    let table = if of_all { table } else { table.key("group").index(group) };
+    let path = table.key("properties");
+    if known.is_empty() {
+        let kind = descriptor.kind;
+        let message = format!(
+            "`{path}` is not possible with a broker of kind `{kind}`: it has no client library to pass properties to"
+        );
+        reader.problems.value(path.clone(), message, format!("remove `{path}`"));
+    } else {
+        let path = path.key(&key);
+        let names = known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let message = format!("{} has no property \"{key}\" of consumers, only {names}", descriptor.title());
+        reader.problems.value(path, message, descriptor.advise("remove it"));
+    }
+}
+
+fn start_after(scenario: &Scenario, consumers: &Consumers, group: usize, reader: &Reader<'_>) {
+    let key = &format!("consumers.group[{group}].start_after");
+    if consumers.backlog.is_some() {
+        let message = "groups begin when the backlog is there";
+        reader.refuse(key, message, "remove it, or `consumers.backlog`");
+        return;
+    }
+    let run = &scenario.run;
+    let latest = consumers.groups.iter().map(|group| group.start_after).max().unwrap_or_default();
+    if let Some(duration) = run.stop.duration
+        && latest >= run.warm_up + duration
+    {
+        let message = "a group would begin when the load has ended";
+        reader.refuse(key, message, "make `start_after` shorter than `run.warm_up` and `run.duration` together");
+    }
+}
+
+fn check_backlog(scenario: &Scenario, consumers: &Consumers, backlog: Backlog, reader: &Reader<'_>) {
+    let key = "consumers.backlog";
+    let Load::Open(schedule) = &scenario.load else {
+        let message = "a closed loop has no rate that producers hold while a backlog drains";
+        reader.refuse(key, message, "set `load.rate` or `load.schedule`");
+        return;
+    };
+    if !consumers.verify {
+        let message = "without verification, repetitions count as progress, so the end of a backlog is unknown";
+        reader.refuse("consumers.verify", message, "set it to true, or remove `consumers.backlog`");
+    }
+    let run = &scenario.run;
+    let sent = match (schedule, run.stop.duration) {
+        (Schedule::Constant { rate } | Schedule::Poisson { rate, .. }, Some(duration)) => {
+            (rate * (run.warm_up + duration).as_secs_f64()) as u64
+        }
+        _ => u64::MAX,
+    };
+    let sent = sent.min(run.stop.messages.unwrap_or(u64::MAX));
+    if sent <= backlog.messages {
+        let message = format!("the load ends after {sent} messages, before a backlog of {} is there", backlog.messages);
+        reader.refuse(key, message, "let the load last longer, raise its rate, or make the backlog smaller");
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! What is refused is reported and taken out, so that what is left can be read, and checked further.
 
+mod schema;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,152 +12,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
-use super::foreign_words;
+pub use self::schema::scenario_schema;
+use self::schema::{advice_of, alternatives, format_of, has_type, known_format, wanted, words};
+pub(super) use self::schema::{language_schema, tables_of};
+use super::Secret;
+use super::advice::{self, closest, list};
 use super::path::KeyPath;
-use super::problem::Problems;
-use super::suggestion::{closest, list};
-use super::tables::{alternatives, schema_of};
-use super::units::{self, UnitError};
-use super::{RankSet, Secret, Threshold};
-
-/// A kind of value that JSON Schema has no type for: the name of its format, what a value should be, how to write it, and its number.
-struct Format {
-    name: &'static str,
-    wanted: &'static str,
-    advice: &'static str,
-    number: fn(&str) -> Result<f64, UnitError>,
-}
-
-const RATE_ADVICE: &str = "write it in quotes, as in \"100k/s\" or \"10MiB/s\"";
-
-const FORMATS: [Format; 7] = [
-    Format {
-        name: "byte-size",
-        wanted: "a size",
-        advice: "write a number and a unit in quotes, as in \"100B\" or \"64KiB\"",
-        number: |text| units::parse_size(text).map(|bytes| bytes as f64),
-    },
-    Format {
-        name: "count",
-        wanted: "a whole number",
-        advice: "write a whole number, or a number with k, M or G, as in \"20M\"",
-        number: |text| units::parse_count(text).map(|count| count as f64),
-    },
-    Format {
-        name: "duration",
-        wanted: "a duration",
-        advice: "write a number and a unit in quotes, as in \"30s\" or \"250ms\"",
-        number: |text| units::parse_duration(text).map(|duration| duration.as_secs_f64()),
-    },
-    Format { name: "rate", wanted: "a rate", advice: RATE_ADVICE, number: |text| units::parse_rate(text).map(|_| 1.0) },
-    Format {
-        name: "rate-or-rest",
-        wanted: "a rate",
-        advice: RATE_ADVICE,
-        number: |text| units::parse_rate_or_rest(text).map(|_| 1.0),
-    },
-    Format {
-        name: "threshold",
-        wanted: "a requirement",
-        advice: "write `metric comparison value`, as in \"p99 < 10ms\"",
-        number: |text| Threshold::parse(text).map(|_| 1.0),
-    },
-    Format {
-        name: "ranks",
-        wanted: "ranks",
-        advice: "write the numbers of ranks, from 0, as in \"0-2,5\"",
-        number: |text| {
-            let advice = "write the numbers of ranks, from 0, as in \"0-2,5\"".to_owned();
-            text.parse::<RankSet>().map(|_| 1.0).map_err(|message| UnitError { message, advice })
-        },
-    },
-];
-
-/// The words that a schema allows.
-fn words(schema: &Schema) -> Vec<&str> {
-    let listed = schema.get("enum").and_then(Schema::as_array).into_iter().flatten();
-    listed.chain(schema.get("const")).filter_map(Schema::as_str).collect()
-}
-
-fn format_of(schema: &Schema) -> &str {
-    schema.get("format").and_then(Schema::as_str).unwrap_or_default()
-}
-
-fn known_format(schema: &Schema) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| format.name == format_of(schema))
-}
-
-/// Whether a value has the type that the schema asks for.
-fn has_type(schema: &Schema, value: &Value) -> bool {
-    let types: &[&str] = match value {
-        Value::String(_) => &["string"],
-        Value::Integer(_) => &["integer", "number"],
-        Value::Float(_) => &["number"],
-        Value::Boolean(_) => &["boolean"],
-        Value::Array(_) => &["array"],
-        Value::Table(_) => &["object"],
-        Value::Datetime(_) => &[],
-    };
-    match schema.get("type") {
-        None => true,
-        Some(Schema::Array(all)) => all.iter().any(|one| types.iter().any(|name| one == name)),
-        Some(one) => types.iter().any(|name| one == name),
-    }
-}
-
-/// What a value should be, for a sentence.
-fn wanted(schema: &Schema) -> String {
-    if let Some(wanted) = extra(schema, "x-wanted") {
-        return wanted.to_owned();
-    }
-    let all = alternatives(schema);
-    let all_words: Vec<&str> = all.iter().flat_map(|&one| words(one)).collect();
-    let mut found: Vec<String> = Vec::new();
-    if !all_words.is_empty() {
-        found.push(if all_words.len() == 1 {
-            format!("`{}`", all_words[0])
-        } else {
-            format!("one of {}", list(all_words))
-        });
-    }
-    for one in all.iter().filter(|one| words(one).is_empty()) {
-        let kind = one["type"].as_str().or_else(|| one["type"][0].as_str());
-        let text = match (known_format(one), kind) {
-            (Some(format), _) => format.wanted,
-            (None, Some("object")) => "a table",
-            (None, Some("array")) => "a list",
-            (None, Some("boolean")) => "true or false",
-            (None, Some("integer")) => "a whole number",
-            (None, Some("number")) => "a number",
-            _ => "a string",
-        };
-        if !found.iter().any(|known| known == text) {
-            found.push(text.to_owned());
-        }
-    }
-    found.join(" or ")
-}
-
-fn advice_of(schema: &Schema) -> Option<&str> {
-    extra(schema, "x-advice")
-}
-
-/// What a schema says beside JSON Schema's own keywords, or a schema in its union.
-fn extra<'a>(schema: &'a Schema, key: &str) -> Option<&'a str> {
-    let own = schema.get(key).and_then(Schema::as_str);
-    own.or_else(|| {
-        let union = ["oneOf", "anyOf"].iter().find_map(|union| schema.get(*union)?.as_array());
-        union.into_iter().flatten().find_map(|one| extra(one, key))
-    })
-}
-
-/// A value as the user wrote it, for a message.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("\"{text}\""),
-        other => other.to_string(),
-    }
-}
+use super::problem::{Problems, Refusal, SourcePosition};
+use super::tables::{schema_of, units};
 
 /// The files that a scenario names.
 pub(super) struct Files<'a> {
@@ -264,7 +128,7 @@ impl Check<'_> {
             (None, None, Some("string")) if words(schema).is_empty() => Some("write it in quotes".to_owned()),
             _ => None,
         };
-        self.problems.add(super::problem::SourcePosition::Value(path.clone()), message, advice);
+        self.problems.add(SourcePosition::Value(path.clone()), message, advice);
         false
     }
 
@@ -328,9 +192,9 @@ impl Check<'_> {
     fn unknown_key(&self, key: &str, known: &[&str], path: &KeyPath) {
         let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
         let near = closest(key, known.iter().copied());
-        let advice = match (foreign_words::counterpart(key, path), near) {
+        let advice = match (advice::counterpart(key, path), near) {
             (Some(advice), _) => {
-                foreign_words::meant(key).into_iter().for_each(|meant| self.problems.misspelt(path.key(meant)));
+                advice::meant(key).into_iter().for_each(|meant| self.problems.misspelt(path.key(meant)));
                 advice
             }
             (None, Some(near)) => {
@@ -436,7 +300,7 @@ impl Check<'_> {
             (Value::Float(number), _) => *number,
             (Value::String(text), Some(format)) => match (format.number)(text) {
                 Ok(number) => number,
-                Err(UnitError { message, advice }) => {
+                Err(Refusal { message, advice }) => {
                     return self.refuse(path, format!("`{path}`: {message}"), &advice);
                 }
             },
@@ -524,6 +388,14 @@ impl Check<'_> {
         let secret: Secret = secret.try_into().ok()?;
         let advice = "set it, or put the property's value elsewhere";
         secret.reveal().map_err(|reason| self.problems.value(path.clone(), reason, advice)).ok()
+    }
+}
+
+/// A value as the user wrote it, for a message.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{text}\""),
+        other => other.to_string(),
     }
 }
 

@@ -1,19 +1,15 @@
-//! Turns the tables of a scenario into the typed [`Scenario`].
+//! Turns the tables of a scenario into the [`Scenario`].
 //!
 //! [`super::check`] has found every key and value that is wrong by itself. Here is what concerns several keys of a table, or a kind of
 //! broker; what concerns several tables is in [`cross_checks`]. Each reader adds a problem for everything it cannot accept, and goes on
 //! with a default, so that one reading finds as many problems as possible.
 
 mod broker;
-mod client;
 mod consumers;
-mod consuming;
 mod cross_checks;
 mod load;
 mod payload;
 mod pipeline;
-mod producers;
-mod security;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,13 +20,13 @@ use std::time::Duration;
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
-use super::check::{Check, Files, is_secret_source};
-use super::path::KeyPath;
+use super::Kinds;
+use super::advice::list;
+use super::check::{Check, Files, is_name, is_secret_source, language_schema, tables_of};
+use super::path::{FOREIGN_TABLES, KeyPath};
 use super::problem::{OwnKeys, Problems, SourcePosition, Tables};
-use super::suggestion::list;
-use super::tables::{self, ScenarioTables, WatchTable};
-use super::{
-    Kinds, Output, RunLimits, Scenario, SchedulingPolicy, Stop, Threads, Threshold, Topology, Watch, WatchedProcess,
+use super::tables::{
+    Load, Output, ProducerMode, Requirements, RunTable, Scenario, ScenarioTables, SchedulingPolicy, Threads, Threshold,
 };
 use crate::limits::MAX_LATENCY_NS;
 
@@ -40,7 +36,7 @@ const MAX_DRAIN: Duration = Duration::from_nanos(MAX_LATENCY_NS);
 /// Every key of the language, with its table: `producers.count`.
 #[cfg(test)]
 pub(crate) fn every_key() -> Vec<String> {
-    let tables = tables::tables_of(&tables::scenario_schema(Kinds { brokers: &[], sinks: &[], absent: &[] }));
+    let tables = tables_of(&super::scenario_schema(Kinds { brokers: &[], sinks: &[], absent: &[] }));
     tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
 }
 
@@ -83,14 +79,14 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(kinds: Kinds<'a>, directory: &'a Path, default_name: String) -> Self {
-        let mut schema = tables::language_schema(kinds.names());
+        let mut schema = language_schema(kinds.names());
         let kind = &mut schema["properties"]["broker"]["properties"]["kind"];
         // An unknown kind gets better advice where it is read.
         kind["enum"].take();
         kind["x-advice"] = format!("it is one of {}", list(kinds.names())).into();
         Context {
             kinds,
-            tables: tables::tables_of(&schema).into(),
+            tables: tables_of(&schema).into(),
             schema,
             own_schemas: RefCell::default(),
             files: Files { directory, of_payloads: RefCell::default() },
@@ -168,15 +164,18 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         &[],
         &KeyPath::default(),
     );
-    let mut tables: ScenarioTables = read_tables(&checked, problems)?;
+    let sinks = sinks_of(&mut checked);
+    let mut tables = read_tables(&checked, problems)?;
     let broker = tables.broker.as_ref().and_then(|broker| broker::read(broker, &checked, reader));
-    let topology = topology(reader, &tables);
-    let (producers, window) = producers::read(reader, &tables.producers);
+    topology(reader, &tables);
+    tables.producers.header_sets = load::header_sets(reader, &tables.producers.headers);
     let (payload, sizes) = payload::read(reader, &tables.payload);
     let (load, pacing) = load::read(reader, &tables.load, sizes);
-    let pipeline = tables.pipeline.as_ref().map(|pipeline| pipeline::read(reader, pipeline));
-    let consumers = consumers::read(reader, tables.consumers.as_ref(), pipeline.as_ref(), sizes);
-    let (run, threads) = run(reader, &tables, &load);
+    if let Some(pipeline) = &mut tables.pipeline {
+        pipeline::read(reader, pipeline, &sinks);
+    }
+    let consumers = consumers::read(reader, tables.consumers.as_ref(), tables.pipeline.as_ref(), sizes);
+    let threads = threads(reader, &tables.run, &load);
     let thresholds = thresholds(reader, &tables);
     if !reader.has("consumers") {
         let advice = "remove it, or add a [consumers] table";
@@ -185,19 +184,19 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     if !problems.is_empty() {
         return None;
     }
-    let (broker, descriptor) = broker?;
+    let (config, descriptor) = broker?;
     let scenario = Scenario {
         name: tables.name.clone().unwrap_or_else(|| context.default_name.clone()),
-        broker,
-        watch: tables.broker.as_ref().map(|broker| watch(&broker.watch)).unwrap_or_default(),
-        topology,
-        producers,
+        broker: config,
+        watch: tables.broker.as_ref().map(|broker| broker.watch.clone()).unwrap_or_default(),
+        topology: tables.topology.clone(),
+        producers: tables.producers.clone(),
         load,
         pacing,
         payload,
         consumers,
-        pipeline,
-        run,
+        pipeline: tables.pipeline.clone(),
+        run: tables.run.limits.clone(),
         threads,
         thresholds,
         when_invalid: tables.thresholds.when_invalid,
@@ -205,9 +204,18 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         distribution: tables.distribution.clone(),
         part: None,
     };
-    let scenario = cross_checks::settle(scenario, window, reader, descriptor);
+    let scenario = cross_checks::settle(scenario, reader, descriptor);
     tables.settle(&scenario);
     Some((scenario, tables))
+}
+
+/// Takes out the sinks, whose keys are their kinds' own.
+fn sinks_of(scenario: &mut Table) -> Vec<Value> {
+    let pipeline = scenario.get_mut("pipeline").and_then(Value::as_table_mut);
+    match pipeline.and_then(|pipeline| pipeline.remove("sinks")) {
+        Some(Value::Array(sinks)) => sinks,
+        _ => Vec::new(),
+    }
 }
 
 fn read_tables(checked: &Table, problems: &Problems) -> Option<ScenarioTables> {
@@ -220,40 +228,29 @@ fn read_tables(checked: &Table, problems: &Problems) -> Option<ScenarioTables> {
 }
 
 /// The name and output alone, which are the same for all points.
-pub(super) fn read_identity(table: &Table, context: &Context<'_>) -> (String, Output) {
+pub(super) fn identity(table: &Table, context: &Context<'_>) -> (String, Output) {
     let identity = ["name", "output"].iter().filter_map(|key| Some(((*key).to_owned(), table.get(*key)?.clone())));
     let tables = Value::Table(identity.collect()).try_into::<ScenarioTables>().unwrap_or_default();
     (tables.name.clone().unwrap_or_else(|| context.default_name.clone()), output(&tables))
 }
 
 fn output(tables: &ScenarioTables) -> Output {
-    let mut formats = tables.output.formats.clone();
-    formats.sort_unstable();
-    formats.dedup();
-    Output { directory: tables.output.directory.clone(), formats }
+    let mut output = tables.output.clone();
+    output.formats.sort_unstable();
+    output.formats.dedup();
+    output
 }
 
-fn watch(table: &WatchTable) -> Watch {
-    let process = |one: &tables::ProcessText| match one {
-        tables::ProcessText::Id(id) => WatchedProcess::Id(*id),
-        tables::ProcessText::File(path) => WatchedProcess::File(path.clone()),
-    };
-    Watch {
-        processes: table.processes.iter().flatten().map(process).collect(),
-        metrics: table.metrics.iter().flatten().map(|url| url.0.clone()).collect(),
-    }
-}
-
-fn topology(reader: &Reader<'_>, tables: &ScenarioTables) -> Topology {
+fn topology(reader: &Reader<'_>, tables: &ScenarioTables) {
     let table = &tables.topology;
     // Without producers, topics are taken as they are as well.
-    let is_taken = table.existing
-        || tables.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == super::ProducerMode::None);
+    let is_taken =
+        table.existing || tables.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == ProducerMode::None);
     if let Some(name) = &table.name {
         if is_taken && !is_existing_name(name) {
             let advice = "a name has 1 to 255 bytes, without control characters";
             reader.refuse("topology.name", "this cannot name a topic", advice);
-        } else if !is_taken && !super::check::is_name(name) {
+        } else if !is_taken && !is_name(name) {
             let advice = "use 1 to 100 letters, digits, dots, hyphens and underscores; a topic of another name can be \
                           used with `topology.existing = true`";
             reader.refuse("topology.name", format!("\"{name}\" cannot name a topic"), advice);
@@ -268,15 +265,6 @@ fn topology(reader: &Reader<'_>, tables: &ScenarioTables) -> Topology {
             reader.refuse("topology.existing", "topics that exist have a name", "set `topology.name`");
         }
     }
-    Topology {
-        topics: table.topics.amount(),
-        partitions: u32::try_from(table.partitions.0).unwrap_or(u32::MAX),
-        replication: u32::try_from(table.replication.0).unwrap_or(u32::MAX),
-        name: table.name.clone(),
-        keep: table.keep,
-        existing: table.existing,
-        config: table.config.0.clone(),
-    }
 }
 
 /// Whether any broker may have a topic of this name. Kafka's have up to 249 letters of few kinds, and RabbitMQ's streams up to 255 bytes of
@@ -285,31 +273,17 @@ fn is_existing_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
-/// The limits, and the threads that carry the load.
-fn run(reader: &Reader<'_>, tables: &ScenarioTables, load: &super::Load) -> (RunLimits, Threads) {
-    let table = &tables.run;
-    if table.drain_deadline.0 >= MAX_DRAIN {
+/// The threads that carry the load.
+fn threads(reader: &Reader<'_>, table: &RunTable, load: &Load) -> Threads {
+    if table.limits.drain_deadline >= MAX_DRAIN {
         let advice = "set it below 10m: longer latencies are not recorded";
         reader.refuse("run.drain_deadline", "`run.drain_deadline` is too long", advice);
     }
-    let stop = Stop {
-        messages: table.messages.map(|count| count.0),
-        payload_bytes: table.payload_bytes.map(|bytes| bytes.0),
-        duration: table.duration.map(|duration| duration.0),
-    };
-    let run = RunLimits {
-        warm_up: table.warm_up.0,
-        stop,
-        drain_deadline: table.drain_deadline.0,
-        stall_deadline: table.stall_deadline.0,
-        catch_up_deadline: table.catch_up_deadline.0,
-    };
     let scheduling_policy = table.scheduling_policy.unwrap_or_else(|| SchedulingPolicy::of(load));
-    (run, Threads { count: table.threads.map(tables::Count::amount), scheduling_policy })
+    Threads { count: table.threads, scheduling_policy }
 }
 
 fn thresholds(reader: &Reader<'_>, tables: &ScenarioTables) -> Vec<Threshold> {
-    use tables::Requirements;
     if reader.has("thresholds.when_invalid") {
         let advice = "`when_invalid` does nothing without it: write `require = [\"p99 < 10ms\"]`";
         reader.missing("thresholds", "require", advice);
@@ -324,7 +298,7 @@ fn thresholds(reader: &Reader<'_>, tables: &ScenarioTables) -> Vec<Threshold> {
 
 /// Joins the dotted keys of every table of properties: `linger.ms = 5` and `"linger.ms" = 5` become the same.
 pub(super) fn flatten_properties(scenario: &mut Table) {
-    for [section, name] in super::path::FOREIGN_TABLES {
+    for [section, name] in FOREIGN_TABLES {
         let inner = scenario.get_mut(section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(name));
         if let Some(Value::Table(properties)) = inner {
             flatten(properties);

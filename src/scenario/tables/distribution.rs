@@ -184,5 +184,5 @@ fn within(ranks: Option<&RankSet>, share: Share) -> Option<Share> {
 }
 
 #[cfg(test)]
-#[path = "../../tests/unit/scenario/distribution.rs"]
+#[path = "../../../tests/unit/scenario/tables/distribution.rs"]
 mod tests;

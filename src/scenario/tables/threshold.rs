@@ -1,10 +1,11 @@
-//! The requirements of a scenario: metric, comparison and value, and the names of metrics, which `sweep.until` has as well.
+//! What a scenario asks of metrics: requirements (`p99 < 10ms`), and how well a figure has to be known (`p99 ± 5 %`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::suggestion::{closest, list};
-use super::units::{self, UnitError};
+use super::units;
+use crate::scenario::advice::{closest, list};
+use crate::scenario::problem::Refusal;
 
 /// `p99 < 10ms`, `messages_per_second > 50k`, `lost = 0`.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,13 +95,12 @@ impl Threshold {
     ///
     /// # Errors
     /// When it compares nothing, or what it compares cannot be.
-    pub(super) fn parse(text: &str) -> Result<Self, UnitError> {
-        let error = |message: String, advice: &str| UnitError { message, advice: advice.to_owned() };
+    pub(in crate::scenario) fn parse(text: &str) -> Result<Self, Refusal> {
         let (position, sign, comparison) = COMPARISONS
             .iter()
             .filter_map(|(sign, comparison)| Some((text.find(sign)?, *sign, *comparison)))
             .min_by_key(|(position, sign, _)| (*position, 2 - sign.len()))
-            .ok_or_else(|| error(format!("\"{text}\" compares nothing"), ADVICE))?;
+            .ok_or_else(|| Refusal::new(format!("\"{text}\" compares nothing"), ADVICE))?;
         let (name, value) = (text[..position].trim(), text[position + sign.len()..].trim());
         let metric = metric(name)?;
         let value = match metric {
@@ -142,7 +142,7 @@ const LATENCIES: [(&str, LatencyKind); 4] = [
 ///
 /// # Errors
 /// When there is no such metric, or its percentile is impossible.
-pub(super) fn metric(name: &str) -> Result<Metric, UnitError> {
+fn metric(name: &str) -> Result<Metric, Refusal> {
     if let Some((_, metric)) = METRICS.iter().find(|(known, _)| *known == name) {
         return Ok(*metric);
     }
@@ -157,7 +157,7 @@ pub(super) fn metric(name: &str) -> Result<Metric, UnitError> {
 }
 
 /// `p99`, `p99.9` (`p99_9` as in a record), `mean` or `max`; `None` if it is something else.
-fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, UnitError> {
+fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, Refusal> {
     match text {
         "mean" => return Ok(Some(LatencyStatistic::Mean)),
         "max" => return Ok(Some(LatencyStatistic::Max)),
@@ -170,13 +170,11 @@ fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, Unit
     if percent > 0.0 && percent <= 100.0 {
         return Ok(Some(LatencyStatistic::Quantile(percent / 100.0)));
     }
-    Err(UnitError {
-        message: format!("unknown percentile `{name}`"),
-        advice: "percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`".to_owned(),
-    })
+    let advice = "percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`";
+    Err(Refusal::new(format!("unknown percentile `{name}`"), advice))
 }
 
-fn unknown(name: &str) -> UnitError {
+fn unknown(name: &str) -> Refusal {
     let names = || METRICS.iter().map(|(name, _)| *name);
     let prefix = name.split('.').next().unwrap_or_default();
     let kinds = || LATENCIES.iter().map(|(name, _)| *name);
@@ -191,58 +189,56 @@ fn unknown(name: &str) -> UnitError {
             )
         }
     };
-    UnitError { message: format!("unknown metric `{name}`"), advice }
+    Refusal::new(format!("unknown metric `{name}`"), advice)
+}
+
+/// `sweep.until`: when a point, repeated until its figure is known well enough, has had enough trials.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Until {
+    /// As written.
+    pub text: String,
+    pub metric: Metric,
+    /// The interval of the metric reaches at most this share to each side.
+    pub share: f64,
+    /// Trials of a point that run in any case.
+    pub least_trials: u32,
+}
+
+const UNTIL_ADVICE: &str = "write a metric and half the width of its interval, as in \"p99 ± 5 %\"";
+
+/// Reads `p99 ± 5 %`.
+pub(in crate::scenario) fn metric_and_share(text: &str) -> Result<(Metric, f64), Refusal> {
+    let signs = ["±", "+/-", "+-"];
+    let (name, share) = signs
+        .iter()
+        .find_map(|sign| text.split_once(sign))
+        .ok_or_else(|| Refusal::new(format!("\"{text}\" has no ±"), UNTIL_ADVICE))?;
+    let share = share.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let share = share
+        .filter(|share| *share > 0.0 && *share < 100.0)
+        .ok_or_else(|| Refusal::new(format!("\"{text}\" has no share above 0 % and below 100 %"), UNTIL_ADVICE))?;
+    let metric = metric(name.trim())?;
+    if !has_interval(metric) {
+        let message = format!("`{}` has no interval around its centre", name.trim());
+        return Err(Refusal::new(message, "take a rate, a percentile below 100 or a mean"));
+    }
+    Ok((metric, share / 100.0))
+}
+
+/// Whether trials vary around a centre that is above zero.
+fn has_interval(metric: Metric) -> bool {
+    match metric {
+        Metric::Latency(_, LatencyStatistic::Quantile(quantile)) => quantile < 1.0,
+        Metric::Latency(_, LatencyStatistic::Mean) => true,
+        Metric::MessagesPerSecond
+        | Metric::PayloadBytesPerSecond
+        | Metric::ConsumedPerSecond
+        | Metric::WrittenPerSecond
+        | Metric::CpuPerMessage => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(text: &str) -> (Metric, Comparison, f64) {
-        let threshold = Threshold::parse(text).unwrap();
-        (threshold.metric, threshold.comparison, threshold.value)
-    }
-
-    #[test]
-    fn what_people_write() {
-        use LatencyKind::{EndToEnd, Headline, Service};
-        let quantile = |kind, share| Metric::Latency(kind, LatencyStatistic::Quantile(share));
-        assert_eq!(parsed("p99 < 10ms"), (quantile(Headline, 0.99), Comparison::Less, 1e7));
-        assert_eq!(parsed("messages_per_second > 50k"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
-        assert_eq!(parsed("messages_per_second>50k/s"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
-        assert_eq!(parsed("lost = 0"), (Metric::Lost, Comparison::Equal, 0.0));
-        assert_eq!(parsed("lost == 0"), (Metric::Lost, Comparison::Equal, 0.0));
-        assert_eq!(parsed("end_to_end.p50 <= 50ms"), (quantile(EndToEnd, 0.5), Comparison::LessOrEqual, 5e7));
-        assert_eq!(parsed("p100>=1us"), (quantile(Headline, 1.0), Comparison::GreaterOrEqual, 1e3));
-        let max = Metric::Latency(Service, LatencyStatistic::Max);
-        assert_eq!(parsed("service.max < 1s"), (max, Comparison::Less, 1e9));
-        assert_eq!(parsed("payload_bytes_per_second > 10MiB/s").2, 10_485_760.0);
-    }
-
-    #[test]
-    fn what_is_refused_and_why() {
-        let refusals = [
-            "p99",
-            "p101 < 1ms",
-            "p0 < 1ms",
-            "p99 < 10",
-            "p99 < 10 parsecs",
-            "messages_per_secnd > 5",
-            "end_too_end.p99 < 1s",
-            "speed > 5",
-            "lost < many",
-        ]
-        .map(|text| Threshold::parse(text).unwrap_err().to_string());
-        insta::assert_snapshot!(refusals.join("\n"), @r##"
-        "p99" compares nothing: write `metric comparison value`, as in "p99 < 10ms" or "messages_per_second > 50k"
-        unknown percentile `p101`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
-        unknown percentile `p0`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
-        "10" is not a duration: the unit is missing: write a number and one of ns, us, ms, s, min, h, as in "30s"
-        "10 parsecs" is not a duration: unknown unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
-        unknown metric `messages_per_secnd`: did you mean `messages_per_second`?
-        unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
-        unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
-        "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
-        "##);
-    }
-}
+#[path = "../../../tests/unit/scenario/tables/threshold.rs"]
+mod tests;

@@ -6,20 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Why a text is not the quantity asked for, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnitError {
-    pub message: String,
-    pub advice: String,
-}
-
-impl fmt::Display for UnitError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.message, self.advice)
-    }
-}
-
-impl std::error::Error for UnitError {}
+use crate::scenario::problem::Refusal;
 
 /// How often something happens: messages, or bytes of payload, per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +98,7 @@ const RATE_ADVICE: &str =
     "write messages per second as in \"500/s\", \"100k/s\" or \"1.5M/s\", or bytes per second as in \"10MiB/s\"";
 
 impl Quantity {
-    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+    fn parse(&self, text: &str) -> Result<u64, Refusal> {
         let trimmed = text.trim();
         let (number, unit) = split(trimmed);
         let factor = self.factor(trimmed, number, unit)?;
@@ -125,7 +112,7 @@ impl Quantity {
         u64::try_from(scaled / divisor).map_err(|_| too_large())
     }
 
-    fn factor(&self, text: &str, number: &str, unit: &str) -> Result<u64, UnitError> {
+    fn factor(&self, text: &str, number: &str, unit: &str) -> Result<u64, Refusal> {
         if number.is_empty() {
             return Err(self.error(text, "it does not begin with a number"));
         }
@@ -136,13 +123,13 @@ impl Quantity {
                 let error = self.error(text, &format!("unknown unit `{unit}`"));
                 let near = self.otherwise.iter().find(|(other, _)| *other == unit.to_lowercase());
                 let advice = near.map(|(_, ours)| format!("did you mean \"{number}{ours}\"?"));
-                Err(UnitError { advice: advice.unwrap_or(error.advice), ..error })
+                Err(Refusal { advice: advice.unwrap_or(error.advice), ..error })
             }
         }
     }
 
-    fn error(&self, text: &str, reason: &str) -> UnitError {
-        UnitError { message: format!("\"{text}\" is not a {}: {reason}", self.name), advice: self.advice.to_owned() }
+    fn error(&self, text: &str, reason: &str) -> Refusal {
+        Refusal::new(format!("\"{text}\" is not a {}: {reason}", self.name), self.advice)
     }
 }
 
@@ -150,7 +137,7 @@ impl Quantity {
 ///
 /// # Errors
 /// On an unknown or missing unit, and when the value is not a whole number of bytes below 2^64.
-pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+pub fn parse_size(text: &str) -> Result<u64, Refusal> {
     SIZE.parse(text)
 }
 
@@ -158,7 +145,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// On an unknown or missing unit, and when the value is not a whole number of nanoseconds below 2^64.
-pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+pub fn parse_duration(text: &str) -> Result<Duration, Refusal> {
     DURATION.parse(text).map(Duration::from_nanos)
 }
 
@@ -166,7 +153,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 ///
 /// # Errors
 /// On an unknown unit, and when the value is not a whole number below 2^64.
-pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+pub fn parse_count(text: &str) -> Result<u64, Refusal> {
     COUNT.parse(text)
 }
 
@@ -174,7 +161,7 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// When `/s` is missing, on an unknown unit, and when the rate is zero.
-pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
+pub fn parse_rate(text: &str) -> Result<Rate, Refusal> {
     match parse_rate_or_rest(text)? {
         Rate::MessagesPerSecond(0.0) | Rate::BytesPerSecond(0.0) => {
             Err(rate_error(text.trim(), "it is zero, so nothing would ever be sent"))
@@ -183,15 +170,15 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
     }
 }
 
-fn rate_error(text: &str, reason: &str) -> UnitError {
-    UnitError { message: format!("\"{text}\" is not a rate: {reason}"), advice: RATE_ADVICE.to_owned() }
+fn rate_error(text: &str, reason: &str) -> Refusal {
+    Refusal::new(format!("\"{text}\" is not a rate: {reason}"), RATE_ADVICE)
 }
 
 /// A rate that may be zero: of a part of a schedule in which nothing is sent.
 ///
 /// # Errors
 /// When `/s` is missing, and on an unknown unit.
-pub fn parse_rate_or_rest(text: &str) -> Result<Rate, UnitError> {
+pub fn parse_rate_or_rest(text: &str) -> Result<Rate, Refusal> {
     let trimmed = text.trim();
     let error = |reason: &str| rate_error(trimmed, reason);
     let Some(amount) = trimmed.strip_suffix("/s") else {
@@ -213,7 +200,7 @@ pub fn parse_rate_or_rest(text: &str) -> Result<Rate, UnitError> {
 }
 
 /// The error, with the rate in our words where `text` has it in others': `10k`, `10k msg/s`, `10MB/sec`.
-fn near_rate(text: &str, error: UnitError) -> UnitError {
+fn near_rate(text: &str, error: Refusal) -> Refusal {
     let lower = text.to_ascii_lowercase();
     let (amount, _) = lower.split_once('/').unwrap_or((&lower, ""));
     let amount = ["messages", "message", "msgs", "msg", "records", "rps", "mps", "qps"]
@@ -222,7 +209,7 @@ fn near_rate(text: &str, error: UnitError) -> UnitError {
         .unwrap_or(amount);
     let meant = format!("{}/s", text.get(..amount.trim_end().len()).unwrap_or_default());
     match meant != text && parse_rate(&meant).is_ok() {
-        true => UnitError { advice: format!("did you mean \"{meant}\"?"), ..error },
+        true => Refusal { advice: format!("did you mean \"{meant}\"?"), ..error },
         false => error,
     }
 }
@@ -257,7 +244,7 @@ pub fn format_size(bytes: u64) -> String {
 }
 
 /// The number and what follows it: `1.5KiB` is (`1.5`, `KiB`).
-pub(super) fn split(text: &str) -> (&str, &str) {
+pub(in crate::scenario) fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim_start())
@@ -276,5 +263,5 @@ fn decimal(text: &str) -> Option<(u128, u32)> {
 }
 
 #[cfg(test)]
-#[path = "../../tests/unit/scenario/units.rs"]
+#[path = "../../../tests/unit/scenario/tables/units.rs"]
 mod tests;

@@ -1,10 +1,13 @@
-//! `[load]`: the load model, its schedule and its pacing.
+//! `[producers]` and `[load]`: the headers of messages, the load model, its schedule and its pacing.
 
-use super::Reader;
 use super::payload::Sizes;
-use crate::scenario::tables::{LoadKind, LoadTable, PacingTable, ScheduleTable, StepTable};
-use crate::scenario::units::Rate;
-use crate::scenario::{Load, Pacing, Schedule};
+use super::{Reader, path};
+use crate::limits::TRACE_HEADER_NAME;
+use crate::scenario::tables::units::Rate;
+use crate::scenario::tables::{Headers, Load, LoadKind, LoadTable, Pacing, Schedule, ScheduleTable, StepTable};
+
+/// Different lists of headers. Each is prepared before the load.
+const MAX_HEADER_SETS: usize = 1000;
 
 /// One message in each nanosecond: beyond it, no clock could tell two intended times apart.
 pub(super) const FASTEST: f64 = 1e9;
@@ -15,8 +18,7 @@ pub(super) fn read(reader: &Reader<'_>, table: &LoadTable, sizes: Sizes) -> (Loa
         let message = "a closed loop has no intended times, so it has no `load.pacing`";
         reader.refuse("load.pacing", message, "remove it, or write a `rate`");
     }
-    let PacingTable { wake_interval, spin } = table.pacing.clone().unwrap_or_default();
-    (load(reader, table, sizes), Pacing { wake_interval: wake_interval.0, spin })
+    (load(reader, table, sizes), table.pacing.unwrap_or_default())
 }
 
 fn load(reader: &Reader<'_>, table: &LoadTable, sizes: Sizes) -> Load {
@@ -78,11 +80,11 @@ fn schedule(rates: &Rates<'_>, table: &ScheduleTable) -> Option<Schedule> {
         ScheduleTable::Constant { rate } => Schedule::Constant { rate: rates.of_schedule("rate", rate.0)? },
         ScheduleTable::Ramp { from, to, over } => {
             let (from, to) = (rates.of_schedule("from", from.0), rates.of_schedule("to", to.0));
-            Schedule::Ramp { from: from?, to: to?, over: over.0 }
+            Schedule::Ramp { from: from?, to: to?, over: *over }
         }
         ScheduleTable::Steps { steps } => {
             let step = |(index, step): (usize, &StepTable)| {
-                Some((rates.of_schedule(&format!("steps[{index}].rate"), step.rate.0)?, step.length.0))
+                Some((rates.of_schedule(&format!("steps[{index}].rate"), step.rate.0)?, step.length))
             };
             // Every step is read, so that one reading finds the problems of all.
             let steps: Vec<_> = steps.iter().enumerate().map(step).collect();
@@ -90,14 +92,14 @@ fn schedule(rates: &Rates<'_>, table: &ScheduleTable) -> Option<Schedule> {
         }
         ScheduleTable::Bursts { base, burst, every, length } => {
             let (base, burst) = (rates.of_schedule("base", base.0), rates.of_schedule("burst", burst.0));
-            if length.0 >= every.0 {
+            if length >= every {
                 let message = "a burst would never end: `for` is not below `every`";
                 rates.reader.refuse("load.schedule.for", message, "make `for` shorter than `every`");
             }
-            Schedule::Bursts { base: base?, burst: burst?, every: every.0, length: length.0 }
+            Schedule::Bursts { base: base?, burst: burst?, every: *every, length: *length }
         }
         ScheduleTable::Poisson { rate, seed } => {
-            Schedule::Poisson { rate: rates.of_schedule("rate", rate.0)?, seed: seed.0 }
+            Schedule::Poisson { rate: rates.of_schedule("rate", rate.0)?, seed: *seed }
         }
     };
     if schedule.rates().all(|rate| rate == 0.0) {
@@ -106,4 +108,37 @@ fn schedule(rates: &Rates<'_>, table: &ScheduleTable) -> Option<Schedule> {
         return None;
     }
     Some(schedule)
+}
+
+/// What the messages have in turn, until all headers are at their first values again.
+pub(super) fn header_sets(reader: &Reader<'_>, headers: &Headers) -> Vec<Vec<(String, String)>> {
+    let headers = &headers.0;
+    if headers.iter().any(|(name, _)| name == TRACE_HEADER_NAME) {
+        let message = format!("the header `{TRACE_HEADER_NAME}` is brokermark's own");
+        let place = path("producers.headers").key(TRACE_HEADER_NAME);
+        reader.problems.key(place, message, "give yours another name");
+    }
+    let length = headers.iter().try_fold(1, |length, (_, values)| {
+        let common = least_common_multiple(length, values.len());
+        (common <= MAX_HEADER_SETS).then_some(common)
+    });
+    let Some(length) = length else {
+        let message =
+            format!("the lists in `producers.headers` combine to more than {MAX_HEADER_SETS} sets of headers");
+        let advice = "give lists the same length, or lengths that divide each other";
+        reader.refuse("producers.headers", message, advice);
+        return vec![Vec::new()];
+    };
+    let set = |index: usize| {
+        headers.iter().map(move |(name, values)| (name.clone(), values[index % values.len()].clone())).collect()
+    };
+    (0..length).map(set).collect()
+}
+
+fn least_common_multiple(one: usize, other: usize) -> usize {
+    let (mut divisor, mut rest) = (one, other);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    one / divisor * other
 }

@@ -225,5 +225,5 @@ impl Topology {
 }
 
 #[cfg(test)]
-#[path = "../../tests/unit/scenario/share.rs"]
+#[path = "../../../tests/unit/scenario/tables/share.rs"]
 mod tests;

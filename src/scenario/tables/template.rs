@@ -1,6 +1,7 @@
 //! Payload templates: text with `${…}` placeholders, checked when the scenario is read and rendered by the module `load`.
 
-use std::fmt;
+use crate::scenario::advice::{closest, list};
+use crate::scenario::problem::Refusal;
 
 /// A parsed template: its parts, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,23 +35,6 @@ pub enum Part {
     Choice(Vec<String>),
 }
 
-/// Why a text is not a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateError {
-    /// The offending piece of the template.
-    pub text: String,
-    pub message: String,
-    pub advice: String,
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({})", self.message, self.advice)
-    }
-}
-
-impl std::error::Error for TemplateError {}
-
 /// Longest `${counter:N}`: no 64-bit number has more digits.
 const MAX_COUNTER_WIDTH: usize = 20;
 
@@ -61,7 +45,7 @@ impl Template {
     ///
     /// # Errors
     /// On an unknown placeholder, a wrong argument, an unclosed `${` and a lone `$`.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -74,15 +58,10 @@ impl Template {
                 continue;
             }
             let Some(inside) = tail.strip_prefix('{') else {
-                return Err(error(
-                    &rest[dollar..],
-                    "a lone `$` means nothing in a template",
-                    "write `$$` for a dollar sign",
-                ));
+                return Err(Refusal::new("a lone `$` means nothing in a template", "write `$$` for a dollar sign"));
             };
             let Some((placeholder, after)) = inside.split_once('}') else {
-                return Err(error(
-                    &rest[dollar..],
+                return Err(Refusal::new(
                     "`${` is not closed",
                     "close it with `}`, or write `$${` for the characters themselves",
                 ));
@@ -102,13 +81,13 @@ impl Template {
 }
 
 impl Part {
-    fn parse(placeholder: &str) -> Result<Self, TemplateError> {
+    fn parse(placeholder: &str) -> Result<Self, Refusal> {
         let (name, argument) = match placeholder.split_once(':') {
             Some((name, argument)) => (name.trim(), Some(argument)),
             None => (placeholder.trim(), None),
         };
         let whole = format!("${{{placeholder}}}");
-        let refuse = |message: String, advice: &str| Err(error(&whole, &message, advice));
+        let refuse = |message: String, advice: &str| Err(Refusal::new(message, advice));
         match (name, argument) {
             ("counter", None) => Ok(Part::Counter { width: 0 }),
             ("counter", Some(width)) => match width.trim().parse() {
@@ -141,9 +120,9 @@ impl Part {
                 }
             },
             _ => {
-                let advice = match super::suggestion::closest(name, PLACEHOLDERS) {
+                let advice = match closest(name, PLACEHOLDERS) {
                     Some(near) => format!("did you mean `${{{near}}}`?"),
-                    None => format!("known here: {}", super::suggestion::list(PLACEHOLDERS)),
+                    None => format!("known here: {}", list(PLACEHOLDERS)),
                 };
                 refuse(format!("unknown placeholder `{whole}`"), &advice)
             }
@@ -165,10 +144,6 @@ fn random(range: &str) -> Option<Part> {
     (low < high && low.is_finite() && high.is_finite()).then_some(Part::RandomFloat { low, high })
 }
 
-fn error(text: &str, message: &str, advice: &str) -> TemplateError {
-    TemplateError { text: text.chars().take(40).collect(), message: message.to_owned(), advice: advice.to_owned() }
-}
-
 #[cfg(test)]
-#[path = "../../tests/unit/scenario/template.rs"]
+#[path = "../../../tests/unit/scenario/tables/template.rs"]
 mod tests;

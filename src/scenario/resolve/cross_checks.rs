@@ -1,0 +1,241 @@
+//! Checks that concern several tables of a scenario, and defaults that depend on several tables. They run once each table
+//! is valid by itself.
+
+use super::{Reader, consumers, pipeline};
+use crate::limits::TRACE_HEADER_BYTES;
+use crate::scenario::kind::{Capabilities, Descriptor};
+use crate::scenario::tables::{
+    Content, Keys, LatencyKind, Load, Metric, Partitioning, Placement, ProducerMode, Scenario, Schedule, Threshold,
+};
+
+/// Windows are chosen so that all producers together have this many messages in flight, …
+const IN_FLIGHT_OF_ALL: usize = 100_000;
+/// … but one producer of a closed loop no more than this many, …
+const MAX_IN_FLIGHT_CLOSED: usize = 1_000;
+/// … and one of an open loop no fewer.
+const MIN_IN_FLIGHT_OPEN: usize = 100;
+
+/// Sets what is left to set, and adds a problem for each disagreement.
+pub(super) fn settle(mut scenario: Scenario, reader: &Reader<'_>, descriptor: &Descriptor) -> Scenario {
+    producers_and_topics(&scenario, reader);
+    windows(&mut scenario, reader);
+    capabilities(&scenario, reader, descriptor);
+    // A pipeline without producers would find nothing in a topic that was created for it.
+    scenario.topology.existing |=
+        scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == ProducerMode::None);
+    tombstones(&scenario, reader);
+    stop(&scenario, reader);
+    pipeline::check(&scenario, reader, descriptor);
+    consumers::check(&scenario, reader, descriptor);
+    if scenario.consumers.is_some() {
+        trace_header(&scenario, reader, descriptor);
+    }
+    for (index, threshold) in scenario.thresholds.iter().enumerate() {
+        if let Some((message, advice)) = unmeasured(threshold, &scenario) {
+            let element = format!("thresholds.require[{index}]");
+            let key = if reader.has(&element) { &element } else { "thresholds.require" };
+            reader.refuse(key, message, advice);
+        }
+    }
+    scenario.broker.connections = scenario.broker.connections.min(scenario.producers.count);
+    scenario
+}
+
+fn producers_and_topics(scenario: &Scenario, reader: &Reader<'_>) {
+    let (producers, topics) = (scenario.producers.count, scenario.topology.topics);
+    let key = if reader.has("producers.count") { "producers.count" } else { "topology.topics" };
+    if producers < topics {
+        let message = format!("{topics} topics need at least as many producers, not {producers}");
+        let advice = format!("set `producers.count` to {topics} or more, or lower `topology.topics`");
+        reader.refuse(key, message, advice);
+    } else if scenario.producers.placement == Placement::Blocks && !producers.is_multiple_of(topics) {
+        let message = format!("{producers} producers cannot be placed on {topics} topics in equal blocks");
+        let below = producers / topics * topics;
+        let advice = format!("take {below} or {}, or `placement = \"round-robin\"`", below + topics);
+        reader.refuse(key, message, advice);
+    }
+}
+
+fn windows(scenario: &mut Scenario, reader: &Reader<'_>) {
+    let producers = &mut scenario.producers;
+    let open = matches!(scenario.load, Load::Open(_));
+    let share = IN_FLIGHT_OF_ALL / producers.count;
+    if producers.in_flight == 0 {
+        producers.in_flight = match open {
+            _ if producers.round_barrier => producers.batch,
+            true => share.max(MIN_IN_FLIGHT_OPEN).max(producers.batch),
+            false => share.clamp(1, MAX_IN_FLIGHT_CLOSED).max(producers.batch),
+        };
+    }
+    if producers.in_flight < producers.batch {
+        let message = format!("a batch of {} does not fit a window of {}", producers.batch, producers.in_flight);
+        reader.refuse("producers.in_flight", message, "set `producers.in_flight` to `producers.batch` or more");
+    }
+    if producers.round_barrier && open {
+        let message = "a round barrier waits for acknowledgements, and an open loop does not";
+        reader.refuse("producers.round_barrier", message, "remove `round_barrier`, or the rate");
+    }
+}
+
+/// Something that a scenario may ask of a broker.
+struct Wish {
+    is_asked: bool,
+    is_possible: bool,
+    key: &'static str,
+    /// Why it is not possible.
+    reason: &'static str,
+}
+
+fn capabilities(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let can = descriptor.capabilities;
+    let refused = wishes(scenario, can).into_iter().filter(|wish| wish.is_asked && !wish.is_possible);
+    for Wish { key, reason, .. } in refused.filter(|wish| can.consumers || !wish.key.starts_with("consumers.")) {
+        let message = format!("`{key}` is not possible with {}: {reason}", descriptor.title());
+        reader.refuse(key, message, descriptor.advise(&format!("remove `{key}`")));
+    }
+}
+
+fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 11] {
+    let Scenario { topology, producers, consumers, payload, .. } = scenario;
+    let wish = |is_asked, is_possible, key, reason| Wish { is_asked, is_possible, key, reason };
+    let has_headers = !producers.header_sets[0].is_empty();
+    let headers_differ = producers.header_sets.len() > 1 && can.headers;
+    let chooses_partitions = producers.partitioning != Partitioning::Client;
+    let has_groups = consumers.as_ref().is_some_and(|consumers| consumers.groups.len() > 1);
+    [
+        wish(topology.partitions > 1, can.partitions, "topology.partitions", "its topics have one partition"),
+        wish(topology.replication > 1, can.replication, "topology.replication", "it does not replicate"),
+        wish(
+            !topology.config.is_empty(),
+            can.topic_config,
+            "topology.config",
+            "brokermark cannot give its topics settings",
+        ),
+        wish(
+            topology.existing,
+            can.existing_topics,
+            "topology.existing",
+            "brokermark does not ask it what its topics look like",
+        ),
+        wish(producers.keys != Keys::None, can.keys, "producers.keys", "its messages have no keys"),
+        wish(has_headers, can.headers, "producers.headers", "its messages have no headers"),
+        wish(
+            headers_differ,
+            can.own_headers,
+            "producers.headers",
+            "brokermark gives all of its messages the same headers",
+        ),
+        wish(
+            chooses_partitions,
+            can.own_partition,
+            "producers.partitioning",
+            "brokermark cannot choose the partition of a message",
+        ),
+        wish(payload.tombstones > 0.0, can.null_payloads, "payload.tombstones", "its messages have no null payload"),
+        wish(consumers.is_some(), can.consumers, "consumers", "nothing can be consumed from it"),
+        wish(has_groups, can.groups, "consumers.groups", "it has no groups"),
+    ]
+}
+
+/// A message without a payload says that its key has no value any more.
+fn tombstones(scenario: &Scenario, reader: &Reader<'_>) {
+    if scenario.payload.tombstones == 0.0 {
+        return;
+    }
+    let key = "payload.tombstones";
+    if scenario.producers.keys == Keys::None {
+        let message = "a message without a payload and without a key says nothing";
+        reader.refuse(key, message, "give messages keys: `producers.keys`");
+    }
+    if scenario.pipeline.is_some() {
+        let message = "a pipeline has nothing to write of a message without a payload";
+        reader.refuse(key, message, "remove it, or the pipeline");
+    }
+}
+
+fn stop(scenario: &Scenario, reader: &Reader<'_>) {
+    let stop = scenario.run.stop;
+    if stop.duration.is_some() {
+        return;
+    }
+    if let Load::Open(schedule) = &scenario.load
+        && schedule.comes_to_rest()
+    {
+        let message = "the schedule ends at a rate of zero, so what `run` asks for may never be due";
+        reader.refuse("load.schedule", message, "set `run.duration`");
+    }
+    if stop.messages.is_some() || stop.payload_bytes.is_some() {
+        return;
+    }
+    let message = match &scenario.load {
+        Load::Open(Schedule::Constant { .. }) => "`load` sets the rate, but the scenario sets no end",
+        Load::Open(_) => "`load` sets the schedule, but the scenario sets no end",
+        Load::Closed => "the scenario sets no end of the load",
+    };
+    let key = if reader.has("run") || !reader.has("load") { "run" } else { "load" };
+    let advice = "set `run.duration`, `run.messages` or `run.payload_bytes`: the first that is reached ends the trial";
+    reader.refuse(key, message, advice);
+}
+
+/// Verification and end-to-end latency need the trace header on every message: in the payload where it fits, else in a
+/// message header.
+fn trace_header(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let wanted = scenario.consumers.as_ref().is_some_and(|consumers| consumers.end_to_end || consumers.verify);
+    if !wanted || descriptor.capabilities.headers || scenario.payload.fits_trace_header() {
+        return;
+    }
+    let kind = descriptor.kind;
+    let (key, message, advice) = match &scenario.payload.content {
+        Content::Zeros { .. } | Content::Random { .. } => (
+            "size",
+            format!(
+                "payloads below {TRACE_HEADER_BYTES} bytes cannot carry the trace header, and `{kind}` has no headers"
+            ),
+            format!(
+                "make every payload {TRACE_HEADER_BYTES}B or larger, or set both `consumers.verify` and `consumers.end_to_end` to false"
+            ),
+        ),
+        Content::Vector { .. } => (
+            "dimension",
+            format!(
+                "vectors below {TRACE_HEADER_BYTES} bytes cannot carry the trace header, and `{kind}` has no headers"
+            ),
+            "set it to 8 or more, or set both `consumers.verify` and `consumers.end_to_end` to false".to_owned(),
+        ),
+        Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => (
+            "kind",
+            format!("this payload must not be altered, and `{kind}` has no headers for the trace header"),
+            "set both `consumers.verify` and `consumers.end_to_end` to false, or send `zeros` or `random`".to_owned(),
+        ),
+    };
+    reader.refuse(&format!("payload.{key}"), message, advice);
+}
+
+/// Why a threshold could never be judged, and what would help.
+fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'static str)> {
+    let consumers = scenario.consumers.as_ref();
+    let closed = scenario.load == Load::Closed;
+    let (reason, advice) = match threshold.metric {
+        Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
+            if !consumers.is_some_and(|consumers| consumers.verify) =>
+        {
+            ("verification is off", "add `[consumers]` with `verify = true`")
+        }
+        Metric::WrittenPerSecond if scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.sinks.is_empty()) => {
+            ("the pipeline has no sinks", "add `[[pipeline.sinks]]`")
+        }
+        Metric::ConsumerLag if scenario.pipeline.is_none() => {
+            ("only a pipeline has a consumer lag", "add `[pipeline]`")
+        }
+        Metric::ConsumedPerSecond if consumers.is_none() => ("nothing is consumed", "add `[consumers]`"),
+        Metric::Latency(LatencyKind::EndToEnd, _) if !consumers.is_some_and(|consumers| consumers.end_to_end) => {
+            ("end-to-end latency is not measured", "add `[consumers]` with `end_to_end = true`")
+        }
+        Metric::Latency(LatencyKind::Response | LatencyKind::ScheduleDelay, _) if closed => (
+            "a closed loop has no intended times, so it has neither response time nor schedule delay",
+            "ask for `service`, or give the load a rate",
+        ),
+        _ => return None,
+    };
+    Some((format!("\"{}\" cannot be judged: {reason}", threshold.text), advice))
+}

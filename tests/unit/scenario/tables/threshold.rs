@@ -1,0 +1,70 @@
+use super::*;
+
+fn parsed(text: &str) -> (Metric, Comparison, f64) {
+    let threshold = Threshold::parse(text).unwrap();
+    (threshold.metric, threshold.comparison, threshold.value)
+}
+
+#[test]
+fn what_people_write() {
+    use LatencyKind::{EndToEnd, Headline, Service};
+    let quantile = |kind, share| Metric::Latency(kind, LatencyStatistic::Quantile(share));
+    assert_eq!(parsed("p99 < 10ms"), (quantile(Headline, 0.99), Comparison::Less, 1e7));
+    assert_eq!(parsed("messages_per_second > 50k"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
+    assert_eq!(parsed("messages_per_second>50k/s"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
+    assert_eq!(parsed("lost = 0"), (Metric::Lost, Comparison::Equal, 0.0));
+    assert_eq!(parsed("lost == 0"), (Metric::Lost, Comparison::Equal, 0.0));
+    assert_eq!(parsed("end_to_end.p50 <= 50ms"), (quantile(EndToEnd, 0.5), Comparison::LessOrEqual, 5e7));
+    assert_eq!(parsed("p100>=1us"), (quantile(Headline, 1.0), Comparison::GreaterOrEqual, 1e3));
+    let max = Metric::Latency(Service, LatencyStatistic::Max);
+    assert_eq!(parsed("service.max < 1s"), (max, Comparison::Less, 1e9));
+    assert_eq!(parsed("payload_bytes_per_second > 10MiB/s").2, 10_485_760.0);
+}
+
+#[test]
+fn what_is_refused_and_why() {
+    let refusals = [
+        "p99",
+        "p101 < 1ms",
+        "p0 < 1ms",
+        "p99 < 10",
+        "p99 < 10 parsecs",
+        "messages_per_secnd > 5",
+        "end_too_end.p99 < 1s",
+        "speed > 5",
+        "lost < many",
+    ]
+    .map(|text| Threshold::parse(text).unwrap_err().to_string());
+    insta::assert_snapshot!(refusals.join("\n"), @r##"
+    "p99" compares nothing: write `metric comparison value`, as in "p99 < 10ms" or "messages_per_second > 50k"
+    unknown percentile `p101`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+    unknown percentile `p0`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+    "10" is not a duration: the unit is missing: write a number and one of ns, us, ms, s, min, h, as in "30s"
+    "10 parsecs" is not a duration: unknown unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
+    unknown metric `messages_per_secnd`: did you mean `messages_per_second`?
+    unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
+    unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
+    "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
+    "##);
+}
+
+#[test]
+fn until_as_people_write_it() {
+    for text in [
+        "messages_per_second ± 5 %",
+        "messages_per_second±5%",
+        "messages_per_second +/- 5%",
+        "messages_per_second +- 5 %",
+    ] {
+        assert_eq!(metric_and_share(text), Ok((Metric::MessagesPerSecond, 0.05)), "{text}");
+    }
+    assert!(matches!(metric_and_share("p99.9 ± 2.5%"), Ok((Metric::Latency(_, LatencyStatistic::Quantile(_)), 0.025))));
+}
+
+#[test]
+fn until_of_another_form_is_refused() {
+    for text in ["p99", "p99 ± 5", "p99 ± 0 %", "p99 ± 100 %", "lost ± 5 %", "max ± 5 %", "p100 ± 5 %", "pp ± 5 %"]
+    {
+        assert!(metric_and_share(text).is_err(), "{text}");
+    }
+}
