@@ -17,7 +17,7 @@ use super::error::{BrokerError, ReceiveError, SubmitError};
 use super::info::{BrokerInfo, Durability, Telemetry};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
-use crate::measure::{Acks, Received, SendTag};
+use crate::measure::{Acks, Conditions, Received, SendTag};
 use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
 
 /// A client of one kind of broker, connected for one trial.
@@ -301,6 +301,8 @@ pub struct Setup<Options> {
     pub options: Options,
     /// Where outcomes go: one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that receives them.
     pub acks: Acks,
+    /// Where the client reports what holds messages up, for as long as it lasts.
+    pub conditions: Conditions,
     /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
     /// this handle is kept.
     pub payloads: Arc<PayloadPool>,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{KeptShare, MergeError, saturating_sum};
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
-    Completion, Counts, ErrorCount, GroupVerification, ProducerShares, Record, Throughput, Verification, WarmUpCounts,
-    Wire,
+    Completion, Condition, Counts, ErrorCount, GroupVerification, ProducerShares, Record, Throughput, Verification,
+    WarmUpCounts, Wire,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -35,6 +35,13 @@ pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
 pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     let begin_ns = share.record.share.as_ref().map_or(0, |share| share.window_begin_unix_ns);
     (begin_ns, begin_ns.saturating_add(share.record.throughput.window_ns))
+}
+
+/// The conditions of all shares, in the order in which they began by each one's own load.
+pub(super) fn conditions(shares: &[KeptShare]) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> = shares.iter().flat_map(|share| share.record.conditions.clone()).collect();
+    conditions.sort_by_key(|condition| condition.begin_ns);
+    conditions
 }
 
 /// The part of the stretch that all windows cover which lies in every one of them.

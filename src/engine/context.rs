@@ -8,7 +8,7 @@ use super::observer::TopicProgress;
 use crate::broker::{Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::WallClock;
-use crate::measure::{Acks, Arrivals, Clock, Verification};
+use crate::measure::{Acks, Arrivals, Clock, Conditions, Verification};
 use crate::scenario::{Load, Placement, ProducerMode, Scenario};
 
 /// How long connecting, preparing and closing may each take.
@@ -33,6 +33,7 @@ pub(super) struct TrialContext<'a> {
     pub messages_before: Option<u64>,
     pub durability: Durability,
     pub acks: Acks,
+    pub conditions: Conditions,
     pub arrivals: Option<Arrivals>,
     pub payloads: Arc<PayloadPool>,
 }

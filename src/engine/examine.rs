@@ -13,7 +13,7 @@ use super::receive::subscription;
 use super::{EngineError, TrialIdentity, topics};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError, BrokerInfo, Consumer, Durability, Producer, Topic};
-use crate::measure::SubscriptionIndex;
+use crate::measure::{Conditions, SubscriptionIndex};
 use crate::scenario::{ProducerMode, Scenario};
 
 /// What a broker has shown of itself.
@@ -68,7 +68,8 @@ pub async fn examine_scenario(scenario: &Scenario, identity: &TrialIdentity) -> 
 
 async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Result<Examined, EngineError> {
     let interruption = Interruption::none();
-    let Prepared { context, broker, created } = prepare::<B>(scenario, identity, &interruption).await?;
+    let Prepared { context, broker, created } =
+        prepare::<B>(scenario, identity, &interruption, &Conditions::default()).await?;
     let opened = match created.len() == context.topics.len() {
         true => open(&broker, &context).await,
         false => Vec::new(),

@@ -1,7 +1,7 @@
 //! Who watches a trial while it runs: progress on a terminal, the interval log. The engine itself prints nothing.
 
 use super::Outcome;
-use crate::measure::{Interval, Reception};
+use crate::measure::{Condition, Interval, Reception};
 
 /// Where a trial stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,9 @@ pub trait Observer: Send {
 
     /// Something that the user should know at once.
     fn warning(&mut self, _sentence: &str) {}
+
+    /// About once a second, before [`Observer::second`] where there is one: what holds messages up now.
+    fn conditions(&mut self, _lasting: &[Condition]) {}
 
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);

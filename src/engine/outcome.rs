@@ -8,7 +8,9 @@ use super::send::{Attempted, FirstSent, Sent, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
-use crate::measure::{Acknowledged, Acks, Arrived, ConsumerTally, Errors, GroupAccount, Interval, MessageSets, Tally};
+use crate::measure::{
+    Acknowledged, Acks, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval, MessageSets, Tally,
+};
 use crate::pipeline;
 use crate::scenario::Part;
 
@@ -54,6 +56,9 @@ pub struct Outcome {
     pub durability: Durability,
     pub ledger: Ledger,
     pub totals: Totals,
+    /// What held messages up, by the clock below.
+    pub conditions: Vec<Condition>,
+    pub clock: Clock,
     pub times: Times,
     /// What each producer did, in the order of their indices.
     pub sent: Vec<Sent>,

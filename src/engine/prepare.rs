@@ -11,7 +11,9 @@ use super::{EngineError, TrialIdentity, topics};
 use crate::broker::{Broker, BrokerError, Setup, Topic, registry};
 use crate::load::PayloadPool;
 use crate::measure::host::WallClock;
-use crate::measure::{Acks, Arrivals, Clock, PartitionNames, TRACE_HEADER_BYTES, Verification};
+use crate::measure::{
+    Acks, Arrivals, Clock, Conditions, PartitionNames, SubjectKind, TRACE_HEADER_BYTES, Verification,
+};
 use crate::scenario::{Load, Scenario};
 
 /// Topics of which the messages are counted that they have before the trial.
@@ -25,11 +27,13 @@ pub(super) struct Prepared<'a, B> {
     pub created: Vec<Topic>,
 }
 
-/// Connects to the broker, and creates the topics that do not exist or takes them as they are.
+/// Connects to the broker, and creates the topics that do not exist or takes them as they are. `conditions`: where the client reports what
+/// holds it up.
 pub(super) async fn prepare<'a, B: Broker>(
     scenario: &'a Scenario,
     identity: &'a TrialIdentity,
     interruption: &Interruption,
+    conditions: &Conditions,
 ) -> Result<Prepared<'a, B>, EngineError> {
     let started_at = UNIX_EPOCH + Duration::from_nanos(identity.now_unix_ns());
     // A trace header beside the payload has a checksum of the whole payload.
@@ -38,7 +42,11 @@ pub(super) async fn prepare<'a, B: Broker>(
     let (acks, arrivals) = records_of(scenario, identity);
     let wall_clock = WallClock::now();
     let of_broker = EngineError::from_broker::<B>;
-    let connecting = B::connect(setup::<B>(scenario, identity, &acks, &payloads).map_err(of_broker)?);
+    let setup = Setup {
+        conditions: conditions.clone(),
+        ..setup::<B>(scenario, identity, &acks, &payloads).map_err(of_broker)?
+    };
+    let connecting = B::connect(setup);
     let connected = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)?;
     let broker = connected.map_err(of_broker)?;
     // A signal does not end this: the engine must know which topics were created.
@@ -51,6 +59,10 @@ pub(super) async fn prepare<'a, B: Broker>(
             return Err(of_broker(error));
         }
     };
+    let partitions = topics.iter().map(|topic| u64::from(topic.partitions)).sum();
+    conditions.expect(SubjectKind::Partition, partitions);
+    conditions.expect(SubjectKind::ConsumedPartition, partitions);
+    conditions.expect(SubjectKind::Topic, topics.len() as u64);
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
     let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(topic));
     let counting = messages_in(&broker, found.take(COUNTED_TOPICS));
@@ -65,6 +77,7 @@ pub(super) async fn prepare<'a, B: Broker>(
             messages_before,
             durability,
             acks,
+            conditions: conditions.clone(),
             arrivals,
             payloads,
         },
@@ -156,6 +169,7 @@ pub(super) fn setup<B: Broker>(
         config: scenario.broker.clone(),
         options: options.map_err(|error| BrokerError::Configuration(error.to_string()))?,
         acks: acks.clone(),
+        conditions: Conditions::default(),
         payloads: payloads.clone(),
         run_id: identity.run_id.clone(),
         header_sets: scenario.producers.header_sets.clone(),

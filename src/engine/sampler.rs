@@ -23,7 +23,7 @@ use crate::pipeline::Pipeline;
 use crate::scenario::Watch;
 
 /// Time between samples, and how long the broker has to answer with a topic's end offsets.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Into how many parts a short window is divided, so that its steadiness can be judged.
 const MIN_SAMPLES: u32 = 10;
@@ -154,6 +154,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn sample(&mut self, phase: Phase) {
         let progress = self.progress();
         self.look_at_broker(phase);
+        self.observer.conditions(&self.checkpoints.trial.conditions.lasting());
         self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
         if self.observer.wants_topics() {
@@ -312,6 +313,8 @@ impl<'a> Checkpoints<'a> {
                 load_end_ns: trial_window.nominal_end_ns(),
                 epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
             },
+            conditions: trial.conditions.all(),
+            clock: trial.acks.clock(),
             totals,
             // A share does not know what others sent.
             groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),

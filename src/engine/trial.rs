@@ -1,8 +1,9 @@
 //! One trial from first to last: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::context::TrialContext;
 use super::interruption::Interruption;
@@ -11,11 +12,11 @@ use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, PayloadSizes, Times};
 use super::prepare::{Prepared, prepare};
 use super::receive::{Received, Receiving};
-use super::sampler::Sampler;
+use super::sampler::{SAMPLE_INTERVAL, Sampler};
 use super::{EngineError, TrialIdentity, send, start_barrier, topics};
 use crate::broker::{Broker, Topic};
-use crate::measure::Arrivals;
 use crate::measure::host::{self, HostUsage};
+use crate::measure::{Arrivals, Conditions};
 
 /// How long producers may still be closed after the second signal.
 const LAST_CLOSE: Duration = Duration::from_millis(500);
@@ -38,7 +39,9 @@ pub async fn run<B: Broker>(
 ) -> Result<Outcome, EngineError> {
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
-    let Prepared { context, broker, created } = prepare::<B>(scenario, identity, interruption).await?;
+    let conditions = Conditions::default();
+    let preparing = prepare::<B>(scenario, identity, interruption, &conditions);
+    let Prepared { context, broker, created } = while_told(preparing, &conditions, observer).await?;
     if let Some(start_barrier) = &identity.start_barrier {
         start_barrier.topics_exist();
     }
@@ -64,6 +67,17 @@ pub async fn run<B: Broker>(
     outcome.close_error = Some(of_broker.into_iter().chain(of_sinks).collect::<Vec<_>>().join("; "));
     outcome.close_error = outcome.close_error.filter(|errors| !errors.is_empty());
     Ok(outcome)
+}
+
+/// Tells the observer once a second what holds `work` up.
+async fn while_told<T>(work: impl Future<Output = T>, conditions: &Conditions, observer: &mut dyn Observer) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(SAMPLE_INTERVAL) => observer.conditions(&conditions.lasting()),
+        }
+    }
 }
 
 /// The phases of a trial whose topics exist, one after another.
@@ -131,6 +145,8 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
             load_end_ns: loaded.trial_window.nominal_end_ns(),
             epoch_unix_ns: context.acks.clock().epoch_unix_ns(),
         },
+        conditions: context.conditions.all(),
+        clock: context.acks.clock(),
         totals: received.totals,
         groups: received.groups,
         partitions: context.acks.by_partition(),

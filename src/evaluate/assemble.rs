@@ -103,6 +103,7 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
+    record.conditions = super::sections::conditions(outcome);
 }
 
 fn durability(outcome: &Outcome) -> Durability {
@@ -167,6 +168,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         parts: Vec::new(),
         backlog: None,
         outages: Vec::new(),
+        conditions: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         durability: Durability::default(),

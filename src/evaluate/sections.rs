@@ -8,9 +8,9 @@ use jiff::Timestamp;
 
 use crate::engine::{self, BacklogOutcome, GroupSecond, Outcome, PartOutcome, Second, Segment};
 use crate::measure::host::{LongPause, paused_ns};
-use crate::measure::{Bin, Distribution, ErrorTally, Errors, Slowest};
+use crate::measure::{self, Bin, Distribution, ErrorTally, Errors, Slowest};
 use crate::record::{
-    Backlog, BacklogPhase, ErrorCount, GroupDrain, GroupRow, GroupTask, Latency, Phase, SeriesRow, Share,
+    Backlog, BacklogPhase, Condition, ErrorCount, GroupDrain, GroupRow, GroupTask, Latency, Phase, SeriesRow, Share,
     SlowestMessages, Start, Tail, WorkDistribution,
 };
 use crate::scenario::{ConsumerGroup, Trial, WorkLaw};
@@ -39,6 +39,31 @@ pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount>
     let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
     errors.sort_by_key(|error| std::cmp::Reverse(error.count));
     errors
+}
+
+/// What held messages up, by the load's time.
+pub(super) fn conditions(outcome: &Outcome) -> Vec<Condition> {
+    let (clock, load_start_ns, window) = (outcome.clock, outcome.times.load_start_ns, &outcome.totals.window);
+    let since_load = |moment| clock.since_epoch_ns(moment).saturating_sub(load_start_ns);
+    let now = std::time::Instant::now();
+    let condition = |found: &measure::Condition| {
+        let (begin_ns, end_ns) = (since_load(found.begin), found.end.map(since_load));
+        let lasted_ns = found.lasted(now).as_nanos() as u64;
+        let in_window = end_ns.unwrap_or(u64::MAX).min(window.end_ns).saturating_sub(begin_ns.max(window.begin_ns));
+        Condition {
+            kind: found.kind,
+            subject: found.subject,
+            subjects_max: found.most,
+            subjects: found.all,
+            names: found.names.clone(),
+            words: found.words.clone(),
+            begin_ns,
+            end_ns,
+            lasted_ns,
+            in_window_ns: in_window.min(lasted_ns),
+        }
+    };
+    outcome.conditions.iter().map(condition).collect()
 }
 
 /// A row that lasted less than this share of what was intended is cut off by the end of a phase.

@@ -9,6 +9,7 @@ mod acks;
 mod arrivals;
 mod budget;
 mod clock;
+mod condition;
 mod histogram;
 pub mod host;
 mod interval;
@@ -26,6 +27,7 @@ pub use acks::{AckBatch, AckRecorder, Acks};
 pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, GroupLap, GroupProgress};
 pub use budget::Budget;
 pub use clock::Clock;
+pub use condition::{Condition, ConditionKind, Conditions, Subject, SubjectKind};
 pub use histogram::{BIN_NS, Bin, CompactDistribution, Distribution, Slowest, Timeline};
 pub use interval::{
     ErrorTally, Errors, FailureClass, Interval, PartEnds, PartResponse, PartResponses, Tally, Transactions,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Fact, above_zero, duration_or_dash, known};
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
-    Backlog, BacklogPhase, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask, GroupVerification,
-    MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
+    Backlog, BacklogPhase, Condition, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask,
+    GroupVerification, MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
@@ -50,6 +50,10 @@ pub fn load(record: &Record) -> Vec<Fact> {
         Some(Fact::list("consumers", consumers(record))),
         transactions,
         Some(Fact { most: MAX_OUTAGES, ..Fact::list("outages", record.outages.iter().map(outage).collect()) }),
+        Some(Fact {
+            most: MAX_OUTAGES,
+            ..Fact::list("held up", record.conditions.iter().map(Condition::told_in_full).collect())
+        }),
     ];
     known(facts.into_iter().flatten())
 }

@@ -18,6 +18,7 @@ pub mod trial;
 pub mod verdict;
 
 use crate::record::Latency;
+pub use crate::record::readable::capital;
 use crate::record::readable::{count, duration};
 
 /// What a piece of text is, which decides its colour and its mark.
@@ -179,12 +180,6 @@ impl Table {
 /// `1 trial`, `2 trials`.
 pub fn several(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{} {thing}s", count(number as u64)) }
-}
-
-/// With a capital letter at its begin.
-pub fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// With a small first letter.

@@ -99,6 +99,12 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// With a capital letter at its begin.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// A JSON value without the quotation marks of a text.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

@@ -146,7 +146,7 @@ impl SearchRecord {
             SearchEnd::Interrupted => format!("Interrupted: {held}."),
             SearchEnd::Failed => format!("A probe could not run: {held}."),
         };
-        capital(&words)
+        readable::capital(&words)
     }
 
     /// That late probes contradict early ones.
@@ -177,11 +177,6 @@ impl SearchRecord {
     fn limited_often(&self) -> Option<String> {
         (self.limited_probes() * MANY >= self.probes.len().max(1)).then(|| self.limited_by_client())
     }
-}
-
-fn capital(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// As in the record.

@@ -45,6 +45,7 @@ async fn connected<B: Broker>(options: &str, acks: &Acks) -> B {
         options: registry::options::<B>(scenario.broker.options.clone()).unwrap(),
         config: scenario.broker,
         acks: acks.clone(),
+        conditions: brokermark::measure::Conditions::default(),
         run_id: format!("exchange-{client}"),
         header_sets: scenario.producers.header_sets,
         topic_config: Vec::new(),

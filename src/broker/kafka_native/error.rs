@@ -7,6 +7,7 @@ use kafka_protocol::error::ResponseError;
 
 use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
+use crate::measure::ConditionKind;
 use crate::printable::printable;
 
 /// The name by which errors call this broker.
@@ -71,6 +72,16 @@ impl CallError {
         }
     }
 
+    /// The condition that it shows; `None`: it is about one request only.
+    pub fn condition(&self) -> Option<ConditionKind> {
+        match self {
+            CallError::Refused(code, _) => condition(*code),
+            CallError::Lost(_) | CallError::Timeout(_) => Some(ConditionKind::Connecting),
+            CallError::Authorisation(_) => Some(ConditionKind::Authentication),
+            CallError::Malformed(_) | CallError::Unsupported(_) => None,
+        }
+    }
+
     /// With the address of the node that could not be connected to: the cluster may have named it, and not the scenario.
     pub fn at(self, address: &str) -> Self {
         match self {
@@ -132,6 +143,32 @@ pub fn is_stale_metadata(code: i16) -> bool {
                 | UnknownLeaderEpoch
                 | UnknownTopicOrPartition
         )
+    })
+}
+
+/// The condition that an error code shows; `None`: it is about one request only.
+pub fn condition(code: i16) -> Option<ConditionKind> {
+    use ResponseError::{
+        ClusterAuthorizationFailed, FencedInstanceId, GroupAuthorizationFailed, InvalidProducerEpoch,
+        NotEnoughReplicas, NotEnoughReplicasAfterAppend, ProducerFenced, RebalanceInProgress, SaslAuthenticationFailed,
+        ThrottlingQuotaExceeded, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed, UnknownTopicId,
+        UnknownTopicOrPartition,
+    };
+    let error = ResponseError::try_from_code(code)?;
+    Some(match error {
+        NotEnoughReplicas | NotEnoughReplicasAfterAppend => ConditionKind::NotEnoughReplicas,
+        UnknownTopicOrPartition | UnknownTopicId => ConditionKind::TopicGone,
+        TopicAuthorizationFailed
+        | ClusterAuthorizationFailed
+        | GroupAuthorizationFailed
+        | TransactionalIdAuthorizationFailed => ConditionKind::Denied,
+        ThrottlingQuotaExceeded => ConditionKind::Throttled,
+        RebalanceInProgress => ConditionKind::Rebalancing,
+        ProducerFenced | InvalidProducerEpoch | FencedInstanceId => ConditionKind::Fenced,
+        SaslAuthenticationFailed => ConditionKind::Authentication,
+        _ if is_stale_metadata(code) => ConditionKind::WaitingForLeader,
+        _ if error.is_retriable() => ConditionKind::Refused,
+        _ => return None,
     })
 }
 

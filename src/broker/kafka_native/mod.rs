@@ -80,6 +80,7 @@ use super::kafka_options::RequiredAcks;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
 };
+use crate::measure::Conditions;
 use crate::net::tls;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, Security};
 
@@ -140,6 +141,7 @@ impl Broker for KafkaNativeBroker {
             security: setup.config.security.clone(),
             client_id: setup.run_id.clone(),
             timeout: setup.timeout,
+            conditions: setup.conditions.clone(),
         });
         let addresses = setup.config.addresses.clone();
         options
@@ -265,7 +267,8 @@ impl Broker for KafkaNativeBroker {
 pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
     let tls = tls::client_config(security.tls.as_ref()).ok()?;
     let client_id = "brokermark-release".to_owned();
-    let connector = Connector { tls, security: Security::default(), client_id, timeout: limit };
+    let connector =
+        Connector { tls, security: Security::default(), client_id, timeout: limit, conditions: Conditions::default() };
     let first_answer = async {
         for address in addresses {
             if let Ok(connection) = connector.open(address).await {

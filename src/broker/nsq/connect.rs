@@ -15,6 +15,7 @@ use super::config::{Compression, NsqOptions};
 use super::error::{ConnectError, Refusal, text};
 use super::upgraded_stream::{self, Agreed};
 use crate::broker::{BrokerError, FailureClass};
+use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::{encrypt, within};
 use crate::net::tcp;
 use crate::net::tls;
@@ -31,6 +32,7 @@ pub struct Connector {
     auth: Option<String>,
     client_id: String,
     timeout: Duration,
+    conditions: Conditions,
 }
 
 /// What a connection is for.
@@ -101,8 +103,10 @@ impl Connector {
         options: &NsqOptions,
         client_id: &str,
         timeout: Duration,
+        conditions: &Conditions,
     ) -> Result<Self, BrokerError> {
         Ok(Connector {
+            conditions: conditions.clone(),
             options: options.clone(),
             tls: tls::client_config(config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             auth: options
@@ -123,6 +127,16 @@ impl Connector {
     /// # Errors
     /// When nsqd does not respond in time, refuses a command, or lacks a feature that the scenario asks for.
     pub async fn connect(&self, address: &str, role: &Role) -> Result<Session, ConnectError> {
+        let connecting = self.connect_now(address, role);
+        self.node(address).during(ConditionKind::Connecting, "no answer yet", connecting).await
+    }
+
+    /// The nsqd at `address`, as what can be held up.
+    pub fn node(&self, address: &str) -> Subject {
+        Subject::new(&self.conditions, SubjectKind::Node, address)
+    }
+
+    async fn connect_now(&self, address: &str, role: &Role) -> Result<Session, ConnectError> {
         within(self.timeout, async {
             let (stream, server) = self.identify(address).await?;
             let mut session = self.upgrade(address, stream, server).await?;

@@ -15,7 +15,7 @@ use super::connect::{Connector, Role};
 use super::error::{class_of, text};
 use crate::broker::{FailureClass, Outgoing, SubmitError, Wire};
 use crate::measure::host::tasks;
-use crate::measure::{AckRecorder, SendTag};
+use crate::measure::{AckRecorder, SendTag, Subject};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
 use crate::net::transport::WriteBuffer;
 
@@ -24,6 +24,7 @@ pub type Connection = PublishingConnection<Publishing>;
 /// What a publishing connection needs to know.
 pub struct Publishing {
     address: String,
+    held_up: Subject,
     connector: Arc<Connector>,
     recorder: AckRecorder,
     /// Most bytes without a response.
@@ -63,7 +64,8 @@ impl Publishing {
         let mut in_flight = InFlight::default();
         in_flight.traffic.begin(session.compressed_bytes.clone());
         let served = served(session, heartbeat);
-        let publishing = Publishing { address, connector, recorder, unanswered, single, defer_ms, heartbeat };
+        let held_up = connector.node(&address);
+        let publishing = Publishing { address, held_up, connector, recorder, unanswered, single, defer_ms, heartbeat };
         PublishingConnection::start(publishing, in_flight, served, WriteBuffer::default())
     }
 
@@ -173,7 +175,14 @@ impl Protocol for Publishing {
 
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let Publishing { connector, address, heartbeat, .. } = &session.protocol;
-        let connected = connector.connect(address, &Role::Writer).await.ok()?;
+        let connected = match connector.connect(address, &Role::Writer).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                session.protocol.held_up.begin(error.condition(), &error.to_string());
+                return None;
+            }
+        };
+        session.protocol.held_up.end();
         session.state().protocol.traffic.begin(connected.compressed_bytes.clone());
         let served = served(connected, *heartbeat);
         session.install(served.transport.clone(), WriteBuffer::default());

@@ -206,10 +206,12 @@ fn connecting(address: &str, connector: &Arc<Connector>, role: &Role) -> Line {
     let (connector, role, address) = (connector.clone(), role.clone(), address.to_owned());
     Line::Down(tokio::spawn(async move {
         let mut backoff = Backoff::RECONNECT;
+        let held_up = connector.node(&address);
         loop {
             backoff.pause().await;
-            if let Ok(session) = connector.connect(&address, &role).await {
-                return session;
+            match connector.connect(&address, &role).await {
+                Ok(session) => return session,
+                Err(error) => held_up.begin(error.condition(), &error.to_string()),
             }
         }
     }))

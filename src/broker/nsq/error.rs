@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
+use crate::measure::ConditionKind;
 use crate::net::connect;
 use crate::printable::printable;
 
@@ -37,6 +38,15 @@ impl From<Malformed> for ConnectError {
 }
 
 impl ConnectError {
+    /// The condition that it shows.
+    pub fn condition(&self) -> ConditionKind {
+        match self {
+            ConnectError::Refused(Refusal { class, .. }) => ConditionKind::from_failure(*class),
+            ConnectError::Incompatible(_) => ConditionKind::Refused,
+            ConnectError::Io(_) | ConnectError::Timeout(_) | ConnectError::Malformed(_) => ConditionKind::Connecting,
+        }
+    }
+
     /// The error of a trial that cannot run without this connection.
     pub fn into_broker_error(self, address: &str) -> BrokerError {
         let (address, reason) = (address.to_owned(), self.to_string());

@@ -92,7 +92,8 @@ impl Broker for NsqBroker {
             true => admin.nodes(&setup.config.addresses).await?,
             false => named_nodes(&setup.config.addresses, &options).map_err(BrokerError::Configuration)?,
         };
-        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+        let connector =
+            Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout, &setup.conditions)?);
         let placement = Placement::new(&setup.places_on_topics, nodes.len(), setup.config.connections);
         let mut connections = Vec::with_capacity(placement.nodes.len());
         let mut version = String::new();

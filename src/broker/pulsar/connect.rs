@@ -13,6 +13,7 @@ use crate::broker::pulsar::codec::proto::{
 };
 use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::token::Token;
+use crate::measure::Conditions;
 use crate::net::connect::encrypt;
 use crate::net::tcp;
 
@@ -33,6 +34,8 @@ pub struct SocketSettings {
     pub keep_alive: Duration,
     /// How long a message may await its receipt.
     pub send_timeout: Duration,
+    /// Where it is reported what holds producers up.
+    pub conditions: Conditions,
 }
 
 /// The broker's response to `Connect`.

@@ -2,6 +2,7 @@
 
 use super::codec::proto::ServerError;
 use crate::broker::{BrokerError, FailureClass, ReceiveError, SubmitError};
+use crate::measure::ConditionKind;
 use crate::printable::printable;
 
 /// Why something failed, and whether trying again may help.
@@ -55,6 +56,13 @@ impl RequestError {
         // The description may be the stack trace of an exception; its first line is the message.
         let words = printable(words.lines().next().unwrap_or_default());
         RequestError { class, message: format!("{name}: {words}"), lasting }
+    }
+
+    /// The condition that it shows.
+    pub fn condition(&self) -> ConditionKind {
+        // Named after `ServerError`: of the policies `producer_request_hold` and `producer_exception`.
+        let is_quota = self.message.starts_with("ProducerBlockedQuotaExceeded");
+        if is_quota { ConditionKind::BacklogQuota } else { ConditionKind::from_failure(self.class) }
     }
 
     /// As a reason why `address` cannot be used.

@@ -19,7 +19,7 @@ use crate::broker::pulsar::connection::ConsumerId;
 use crate::broker::pulsar::partition_producer::Client;
 use crate::broker::pulsar::pool::Pool;
 use crate::broker::pulsar::topic_consumer::{Membership, open};
-use crate::measure::{Acks, Clock};
+use crate::measure::{Acks, Clock, Conditions};
 use crate::net::tcp::silent;
 use crate::scenario::StartFrom;
 
@@ -64,6 +64,7 @@ fn client(addresses: &[&str]) -> Client {
         timeout: Duration::from_millis(500),
         keep_alive: Duration::from_secs(60),
         send_timeout: Duration::from_secs(60),
+        conditions: Conditions::default(),
     };
     let acks = Acks::new(Clock::start(), 1, false);
     Client {

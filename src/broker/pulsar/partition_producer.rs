@@ -17,7 +17,7 @@ use super::error::RequestError;
 use super::pool::Pool;
 use super::retry::{Retry, persist};
 use crate::broker::{FailureClass, Outgoing, SubmitError};
-use crate::measure::{AckRecorder, PartitionIndex};
+use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject, SubjectKind};
 
 /// What all partition producers of a trial share.
 pub struct Client {
@@ -39,6 +39,7 @@ pub struct PartitionProducer {
     counted_in: PartitionIndex,
     /// Number of the connection among those to the same broker.
     index: usize,
+    held_up: Arc<Subject>,
     state: State,
     build: Build,
     resend: Option<Resend>,
@@ -87,9 +88,10 @@ impl PartitionProducer {
         let build = Build::new(compressor);
         let kept = |(name, returned)| Resend { name, kept: Arc::new(Kept::new(returned)), next_sequence: 0 };
         let resend = resend.map(kept);
-        let open = persist(shared.pool.timeout(), || open(&shared, (&topic, counted_in), index, None, resend.as_ref()))
-            .await?;
-        Ok(PartitionProducer { shared, topic, counted_in, index, state: State::Open(open), build, resend })
+        let held_up = Arc::new(Subject::new(shared.pool.conditions(), SubjectKind::Partition, &topic));
+        let attempt = || told(&held_up, open(&shared, (&topic, counted_in), index, None, resend.as_ref()));
+        let state = State::Open(persist(shared.pool.timeout(), attempt).await?);
+        Ok(PartitionProducer { shared, topic, counted_in, index, held_up, state, build, resend })
     }
 
     /// Why it is closed for good, if it is.
@@ -178,9 +180,10 @@ impl PartitionProducer {
             State::Open(open) => (RequestError::lost("the broker closed the producer"), open.topic_epoch),
             _ => (RequestError::lost("the producer is closed"), None),
         };
+        let held_up = self.held_up.clone();
         Retry::start(reason, Arc::default(), move || {
-            let (shared, topic, resend) = (shared.clone(), topic.clone(), resend.clone());
-            async move { open(&shared, (&topic, counted_in), index, topic_epoch, resend.as_ref()).await }
+            let (shared, topic, resend, held_up) = (shared.clone(), topic.clone(), resend.clone(), held_up.clone());
+            async move { told(&held_up, open(&shared, (&topic, counted_in), index, topic_epoch, resend.as_ref())).await }
         })
     }
 
@@ -213,6 +216,19 @@ impl PartitionProducer {
         }
         added
     }
+}
+
+/// Reports what keeps a producer from being opened, until it is.
+async fn told(
+    held_up: &Subject,
+    opening: impl Future<Output = Result<Open, RequestError>>,
+) -> Result<Open, RequestError> {
+    let opened = held_up.during(ConditionKind::Connecting, "the broker has not opened the producer yet", opening).await;
+    match &opened {
+        Ok(_) => held_up.end(),
+        Err(failure) => held_up.begin(failure.condition(), &failure.message),
+    }
+    opened
 }
 
 async fn open(

@@ -14,7 +14,7 @@ use super::connection::Traffic;
 use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
 use crate::broker::{BrokerError, FailureClass};
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::tcp::in_turn;
 
 /// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
@@ -63,6 +63,11 @@ impl Pool {
         let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), traffic: traffic.clone() };
         let outcomes = recorders.into_iter().map(outcomes).collect();
         Pool { settings, addresses, entrance: AtomicUsize::new(0), outcomes, traffic, slots: Mutex::default() }
+    }
+
+    /// Where it is reported what holds producers up.
+    pub fn conditions(&self) -> &Conditions {
+        &self.settings.conditions
     }
 
     /// How long the broker may take to respond.
@@ -152,7 +157,9 @@ impl Pool {
             return Err(failure.clone());
         }
         let outcomes = self.outcomes[index % self.outcomes.len()].clone();
-        let opened = Connection::open(&self.settings, &target.address, target.proxy_to.as_deref(), outcomes).await;
+        let node = Subject::new(self.conditions(), SubjectKind::Node, &target.address);
+        let opening = Connection::open(&self.settings, &target.address, target.proxy_to.as_deref(), outcomes);
+        let opened = node.during(ConditionKind::Connecting, "no answer yet", opening).await;
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);

@@ -71,6 +71,7 @@ impl Topics {
             timeout: *timeout,
             keep_alive: options.keep_alive,
             send_timeout: options.send_timeout,
+            conditions: setup.conditions.clone(),
         };
         Ok((topics, settings))
     }

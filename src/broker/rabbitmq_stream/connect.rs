@@ -17,6 +17,7 @@ use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
+use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::{encrypt, within};
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
 use crate::net::{address, tcp, tls};
@@ -49,6 +50,8 @@ pub struct Connector {
     login: Login,
     client_id: String,
     timeout: Duration,
+    /// Where it is reported what holds messages up.
+    pub conditions: Conditions,
 }
 
 /// How the user logs in.
@@ -118,6 +121,7 @@ impl Connector {
         options: &RabbitmqStreamOptions,
         client_id: &str,
         timeout: Duration,
+        conditions: &Conditions,
     ) -> Result<Self, BrokerError> {
         let login = match &config.security.sasl {
             Some(sasl) if sasl.mechanism == SaslMechanism::External => Login::External,
@@ -136,6 +140,7 @@ impl Connector {
             return Err(BrokerError::Configuration("`busy_poll` is for connections without TLS".to_owned()));
         }
         Ok(Connector {
+            conditions: conditions.clone(),
             options: options.clone(),
             tls: tls::client_config(config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             addresses: config.addresses.clone(),
@@ -154,7 +159,8 @@ impl Connector {
     /// # Errors
     /// When the server does not respond within `limit` or refuses a request.
     pub async fn connect(&self, address: &str, limit: Duration) -> Result<Session, ConnectError> {
-        within(limit, self.open_node(address)).await
+        let node = Subject::new(&self.conditions, SubjectKind::Node, address);
+        node.during(ConditionKind::Connecting, "no answer yet", within(limit, self.open_node(address))).await
     }
 
     /// Opens a connection to a node. Load balancers are asked in turn until it is the node that answers; one that is silent or fails does not

@@ -119,7 +119,8 @@ impl Broker for RabbitmqStreamBroker {
     async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
         let options = &setup.options;
         let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(BrokerError::Configuration)?);
-        let connector = Arc::new(Connector::new(&setup.config, options, &setup.run_id, setup.timeout)?);
+        let connector =
+            Arc::new(Connector::new(&setup.config, options, &setup.run_id, setup.timeout, &setup.conditions)?);
         let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
@@ -239,6 +240,7 @@ impl Broker for RabbitmqStreamBroker {
             let (queue_full_ns, messages) = connection.take_telemetry();
             telemetry.queue_full_ns += queue_full_ns;
             *telemetry.queue_messages.get_or_insert(0) += messages;
+            connection.look_for_answers();
         }
         telemetry
     }

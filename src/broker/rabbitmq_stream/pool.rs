@@ -18,7 +18,7 @@ use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher}
 use super::error::{ConnectError, Refusal, is_final};
 use super::nodes::{Nodes, StreamLocation, untried};
 use crate::broker::BrokerError;
-use crate::measure::{Acks, PartitionIndex};
+use crate::measure::{Acks, ConditionKind, PartitionIndex, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 
 /// How long a server must refuse a publisher: while it starts, it may not know a stream for a moment.
@@ -49,6 +49,7 @@ pub struct Route {
     counted_in: PartitionIndex,
     number: usize,
     current: Mutex<StreamPublisher>,
+    held_up: Subject,
     /// Held while the publisher is declared again.
     restoring: tokio::sync::Mutex<()>,
 }
@@ -104,7 +105,9 @@ impl Pool {
         }
         let current = Mutex::new(self.first_publisher(location, counted_in, number).await?);
         let stream = location.stream.clone();
-        let route = Arc::new(Route { stream, counted_in, number, current, restoring: tokio::sync::Mutex::default() });
+        let held_up = Subject::new(&self.connector.conditions, SubjectKind::Partition, &stream);
+        let restoring = tokio::sync::Mutex::default();
+        let route = Arc::new(Route { stream, counted_in, number, current, held_up, restoring });
         routes.insert(key, route.clone());
         Ok(route)
     }
@@ -163,6 +166,7 @@ impl Pool {
         });
         let publishing = Publishing {
             address: address.to_owned(),
+            held_up: Subject::new(&self.connector.conditions, SubjectKind::Node, address),
             number,
             reference,
             recorder: self.acks.recorder(),
@@ -214,6 +218,10 @@ impl Pool {
                 continue;
             }
             let restored = self.restore_over(&address, &route, limit).await;
+            match &restored {
+                Ok(()) => route.held_up.end(),
+                Err(error) => route.held_up.begin(ConditionKind::from_failure(error.class()), &error.to_string()),
+            }
             match restored {
                 Ok(()) => {}
                 Err(ConnectError::Refused(Refusal { code, .. })) if is_final(code) => {

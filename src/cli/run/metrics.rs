@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::engine::{Phase, Second};
-use crate::measure::{Interval, Reception};
+use crate::measure::{Condition, Interval, Reception};
 use crate::record::export::open_metrics::{Buckets, Labels, Text};
 use crate::scenario::Trial;
 
@@ -118,6 +118,8 @@ pub struct Figures {
     service: Buckets,
     end_to_end: Buckets,
     last: Option<Last>,
+    /// What holds messages up at the last sample.
+    pub conditions: Vec<Condition>,
 }
 
 /// The last sample.
@@ -213,6 +215,12 @@ impl Figures {
         let phase = self.phase.map_or("", name);
         text.metric("brokermark_phase", "gauge", "", "1 for the phase that the trial is in.");
         text.sample("brokermark_phase", "", &[labels, &[("phase", phase)]].concat(), 1);
+        text.metric("brokermark_condition", "gauge", "", "Subjects that a condition holds up, while it lasts.");
+        for condition in &self.conditions {
+            let (kind, subject) = (condition.kind.to_string(), condition.subject.to_string());
+            let of = [("condition", kind.as_str()), ("subject", subject.as_str())];
+            text.sample("brokermark_condition", "", &[labels, &of[..]].concat(), condition.now);
+        }
         let Some(Last { second, quantiles }) = &self.last else { return };
         let seconds = (second.end_ns - second.begin_ns).max(1) as f64 / 1e9;
         let gauges = [

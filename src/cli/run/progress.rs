@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::screen::{self, Screen};
 use crate::engine::{Phase, Second, TopicProgress};
-use crate::measure::Interval;
+use crate::measure::{Condition, Interval};
 use crate::notices::notice;
 use crate::record::readable;
 use crate::scenario::{Plan, RunLimits};
@@ -30,6 +30,8 @@ pub struct Progress {
     sampled: Option<Instant>,
     measured: Measured,
     failed: u64,
+    /// What holds messages up, in words: empty where nothing does.
+    held_up: Vec<String>,
 }
 
 /// What has been measured so far: the remaining time is estimated from it.
@@ -89,6 +91,7 @@ impl Progress {
             sampled: None,
             measured: Measured::default(),
             failed: 0,
+            held_up: Vec::new(),
         }
     }
 
@@ -117,6 +120,25 @@ impl Progress {
         if let Display::Screen(screen) = &mut self.display {
             screen.topics(topics, elapsed.as_secs_f64());
             screen.phase(text);
+        }
+    }
+
+    /// What holds messages up now. A plain line tells of what has just begun without waiting for its turn.
+    pub fn conditions(&mut self, lasting: &[Condition]) {
+        let now = Instant::now();
+        let held_for = |condition: &Condition| now.saturating_duration_since(condition.begin);
+        let told = |condition: &Condition| format!("{}, for {}", condition.told(), short(held_for(condition)));
+        let has_begun = lasting.len() > self.held_up.len();
+        self.held_up = lasting.iter().map(told).collect();
+        match &mut self.display {
+            Display::Plain { last } if has_begun => *last = None,
+            Display::Screen(screen) => screen.conditions(self.held_up.join(" · ")),
+            Display::Quiet | Display::Plain { .. } | Display::Terminal(_) => {}
+        }
+        let is_early = matches!(&self.display, Display::Plain { last: Some(last) } if last.elapsed() < PLAIN_EVERY);
+        // Without a load, nothing else prints a line.
+        if self.phase == Phase::Prepare && !is_early && !self.held_up.is_empty() {
+            self.print(format!("{}{} · {}", self.position, self.elapsed(), self.held_up.join(" · ")));
         }
     }
 
@@ -193,6 +215,7 @@ impl Progress {
         if self.failed > 0 {
             parts.push(format!("{} failed", readable::count(self.failed)));
         }
+        parts.extend(self.held_up.iter().cloned());
         parts.push(format!("CPU {:.2}", second.cpu_cores));
         parts.extend(self.left_of_the_run());
         parts.join(" · ")

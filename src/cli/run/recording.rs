@@ -12,7 +12,7 @@ use super::metrics::SharedFigures;
 use super::progress::Progress;
 use crate::engine::{Observer, Outcome, Phase, Second, TopicProgress};
 use crate::evaluate::{assemble, mention_ceiling, series_row};
-use crate::measure::{Interval, Reception};
+use crate::measure::{Condition, Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
 
@@ -135,6 +135,13 @@ impl Observer for Recording<'_> {
 
     fn warning(&mut self, sentence: &str) {
         self.progress.notice(&format!("warning: {sentence}"));
+    }
+
+    fn conditions(&mut self, lasting: &[Condition]) {
+        self.progress.conditions(lasting);
+        if let Some(figures) = &self.figures {
+            figures.lock().conditions = lasting.to_vec();
+        }
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {

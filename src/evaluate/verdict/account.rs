@@ -4,8 +4,8 @@
 use super::{Evidence, Finding, against, limits, note};
 use crate::measure::FailureClass;
 use crate::record::ReasonKind::*;
-use crate::record::Status;
 use crate::record::readable::{count, duration, percent};
+use crate::record::{Condition, Status};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -141,14 +141,17 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
         .filter(|(_, messages)| *messages > 0)
         .map(|(kind, messages)| format!("{} {kind}", count(*messages)))
         .collect();
+    let cause = last_condition(evidence);
+    let held_up = cause.map(|cause| format!(" What held them up: {}.", cause.told_in_full())).unwrap_or_default();
     let evidence = format!(
-        "{} of {} messages ({}) are in no percentile, where they would be the slowest: {}.",
+        "{} of {} messages ({}) are in no percentile, where they would be the slowest: {}.{held_up}",
         count(messages),
         count(all),
         percent(share),
         listed.join(", ")
     );
     let advice = match (failed > 0, counts.unresolved > 0, counts.unsent > 0) {
+        _ if cause.is_some() => "Remove what held them up: `conditions` has all of it, with the broker's own words.",
         (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
         (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker answers later.",
         (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
@@ -163,6 +166,11 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
         advice,
         &[&figures[..], &[("messages", all as f64), ("share", share)]].concat(),
     ))
+}
+
+/// The condition that messages without an acknowledgement have met: one that lasted until the end, or else the longest.
+fn last_condition<'a>(evidence: &Evidence<'a>) -> Option<&'a Condition> {
+    evidence.conditions.iter().max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
 }
 
 fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -1,12 +1,12 @@
 //! What limited the throughput, as far as the evidence shows.
 //!
-//! The first limit that applies is reported, in this order: a schedule that was kept; a broker that refuses many requests
-//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a full queue, full connections or a full
-//! window; then answers that are late for another reason.
+//! The first limit that applies is reported, in this order: a schedule that was kept without a long stop; a broker that refuses many requests
+//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a condition that the client saw hold messages
+//! up; a full queue, full connections or a full window; a stop of the acknowledgements; then answers that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
-use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{BrokerUsage, LimitedBy, Limiter, Status};
+use crate::record::readable::{bytes, capital, count, duration, percent, rate};
+use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Status};
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
     let (limiter, mut sentence) = limit(evidence);
@@ -35,18 +35,66 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         return (Limiter::Pipeline, lead + &pipeline.bottleneck.evidence);
     }
     if evidence.status == Status::Failed || evidence.counts.acknowledged == 0 {
-        return (Limiter::Unknown, "No message was measured.".to_owned());
+        let unmeasured = (Limiter::Unknown, "No message was measured.".to_owned());
+        return held_up(evidence).filter(|_| evidence.status != Status::Failed).unwrap_or(unmeasured);
     }
     let missed = pace::rate_missed(evidence).is_some();
     let behind = is_behind(evidence);
-    if let (false, false, Some(target)) = (missed, behind, evidence.throughput.target_per_second) {
+    let stopped = stopped(evidence);
+    if let (false, false, None, Some(target)) = (missed, behind, &stopped, evidence.throughput.target_per_second) {
         let sent = rate(evidence.throughput.sent_per_second);
         return (
             Limiter::Schedule,
             format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
-    cpu_or_quota(evidence).unwrap_or_else(|| queue_or_window(evidence, missed || behind))
+    if let (false, false, Some(stopped)) = (missed, behind, &stopped) {
+        return held_up(evidence).unwrap_or_else(|| stopped.clone());
+    }
+    let caused = cpu_or_quota(evidence).or_else(|| held_up(evidence));
+    caused.unwrap_or_else(|| match queue_or_window(evidence, missed || behind) {
+        (Limiter::Unknown, sentence) => stopped.unwrap_or((Limiter::Unknown, sentence)),
+        found => found,
+    })
+}
+
+/// The condition that held messages up for the largest part of the window, if that is a good part of it.
+fn held_up(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
+    let longest = evidence.conditions.iter().max_by_key(|condition| condition.in_window_ns)?;
+    let window_ns = evidence.throughput.window_ns;
+    if longest.in_window_ns == 0 || (longest.in_window_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
+        return None;
+    }
+    let Condition { in_window_ns, words, .. } = longest;
+    let words =
+        if words.is_empty() { String::new() } else { format!(" The broker said: {}.", words.trim_end_matches('.')) };
+    let sentence = format!(
+        "{}, for {} of the {} that were measured.{words}",
+        capital(&longest.told()),
+        duration(*in_window_ns as f64),
+        duration(window_ns as f64)
+    );
+    Some((Limiter::Broker, sentence))
+}
+
+/// That nothing was acknowledged for a good part of the window, although messages were due: a rate that is caught up with afterwards was not
+/// held. What the load generator's own pauses explain is left out.
+fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
+    let outages = || evidence.outages.iter().filter(|outage| !outage.caused_by_client);
+    let stopped_ns = outages()
+        .fold(0u64, |sum, outage| sum.saturating_add(outage.longest_gap_ns.saturating_sub(outage.client_paused_ns)));
+    let window_ns = evidence.throughput.window_ns;
+    if stopped_ns == 0 || (stopped_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
+        return None;
+    }
+    let first_ns = outages().map(|outage| outage.begin_ns).min().unwrap_or(0);
+    let sentence = format!(
+        "No message was acknowledged for {} of the {} that were measured, first at {}, although messages were due: the broker stopped, or could not be reached. The client reported no cause.",
+        duration(stopped_ns as f64),
+        duration(window_ns as f64),
+        duration(first_ns as f64)
+    );
+    Some((Limiter::Broker, sentence))
 }
 
 /// Whether answers did not come inside the window at the rate of the schedule.

@@ -151,6 +151,10 @@ pub const QUOTA_REFUSAL_SHARE: f64 = 0.01;
 /// requests goes, while more CPU would fill the other nine.
 pub const QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT: f64 = 0.1;
 
+/// Share of the window in which nothing was acknowledged although messages were due, or in which a condition held messages up, from which on
+/// that is the limit: a rate that was caught up with after so long was not held, and a shorter one is an outage among others.
+pub const STOPPED_SHARE: f64 = 0.1;
+
 /// Share of the producers' time spent waiting for the full queue of the client from which the broker is taken to be the
 /// limit, provided the client had CPU left.
 pub const QUEUE_FULL_SHARE: f64 = 0.1;

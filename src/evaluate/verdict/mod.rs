@@ -16,8 +16,8 @@ mod verification;
 mod warm_up;
 
 use crate::record::{
-    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Outage, Phase, Pipeline, Reason,
-    ReasonKind, Record, SeriesRow, Share, Start, Status, Throughput, Verdict, Verification, Wire,
+    BrokerUsage, Client, Condition, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Outage, Phase,
+    Pipeline, Reason, ReasonKind, Record, SeriesRow, Share, Start, Status, Throughput, Verdict, Verification, Wire,
 };
 
 /// All that a verdict is made from.
@@ -39,6 +39,8 @@ pub struct Evidence<'a> {
     pub throughput: &'a Throughput,
     pub latency: &'a Latencies,
     pub outages: &'a [Outage],
+    /// What held messages up, as the client saw it.
+    pub conditions: &'a [Condition],
     pub verification: Option<&'a Verification>,
     /// Which part of a scenario it is; `None`: all of it.
     pub share: Option<&'a Share>,
@@ -104,6 +106,7 @@ impl<'a> Evidence<'a> {
             throughput: &record.throughput,
             latency: &record.latency,
             outages: &record.outages,
+            conditions: &record.conditions,
             // Only all shares together show what became of single messages.
             verification: record.verification.as_ref().filter(|_| record.share.is_none()),
             share: record.share.as_ref(),

@@ -35,8 +35,8 @@ pub use pipeline::{
     UnparsableCount,
 };
 pub use series::{
-    Backlog, BacklogPhase, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind, SeriesRow,
-    WorkDistribution,
+    Backlog, BacklogPhase, Condition, GroupDrain, GroupRow, GroupTask, Outage, Phase, SchedulePart, SchedulePartKind,
+    SeriesRow, WorkDistribution,
 };
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, PayloadSizes, ProducerShares, Throughput, Wire};
@@ -93,6 +93,10 @@ pub struct Record {
     /// Where acknowledgements stopped for a while, in their order; left out where they did not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// What held messages up, as the client saw it, in the order in which it began; left out where nothing did, and in records of older
+    /// builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
     /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each

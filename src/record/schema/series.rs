@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Latency;
+use crate::measure::{ConditionKind, SubjectKind};
+use crate::record::readable::duration;
 
 /// What happened during one second, or a part of one in a short trial, by when it happened.
 ///
@@ -273,4 +275,46 @@ pub struct Outage {
     /// Without the pauses of the load generator, none of its gaps would be an outage: it is not known whether the broker had one.
     #[serde(default)]
     pub caused_by_client: bool,
+}
+
+/// What held messages up, as the client saw it: one kind of condition on one kind of subject, from the first subject that had it until none
+/// had it any more. Where it comes back within a second, it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Condition {
+    /// What held messages up.
+    pub kind: ConditionKind,
+    /// What was held up.
+    pub subject: SubjectKind,
+    /// Subjects that had it at once, at most.
+    pub subjects_max: u64,
+    /// Subjects that there are; `null` where that is not known.
+    pub subjects: Option<u64>,
+    /// The first subjects that had it, at most eight.
+    pub names: Vec<String>,
+    /// What the broker said when it began; empty where it says nothing.
+    pub words: String,
+    /// When it began, in nanoseconds since the load began (0: before it).
+    pub begin_ns: u64,
+    /// When it ended, in nanoseconds since the load began; `null`: it lasted until the end of the trial.
+    pub end_ns: Option<u64>,
+    /// How long subjects had it, in nanoseconds: without the times in between in which none had it.
+    pub lasted_ns: u64,
+    /// How much of that lay in the measured window.
+    pub in_window_ns: u64,
+}
+
+impl Condition {
+    /// What it was and of whom: "3 of 4 partitions: not enough in-sync replicas".
+    pub fn told(&self) -> String {
+        self.subject.told(self.subjects_max, self.subjects, &self.names, self.kind)
+    }
+
+    /// The same, with when, for how long, and the broker's words.
+    pub fn told_in_full(&self) -> String {
+        let begin = duration(self.begin_ns as f64);
+        let until = self.end_ns.map_or("the end".to_owned(), |end| duration(end as f64));
+        let words = if self.words.is_empty() { String::new() } else { format!(": {}", self.words) };
+        format!("{}, for {} ({begin} to {until}){words}", self.told(), duration(self.lasted_ns as f64))
+    }
 }

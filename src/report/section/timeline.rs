@@ -95,7 +95,12 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     };
     let failed = timeline.record.errors.iter().map(|found| error("messages that failed", found));
     let received = timeline.record.receive_errors.iter().map(|found| error("errors while receiving", found));
-    let mut events: Vec<Event> = outages.chain(failed).chain(received).collect();
+    let conditions = timeline.record.conditions.iter().map(|found| Event {
+        at: found.begin_ns as f64 / 1e9,
+        until: Some(found.end_ns.map_or(timeline.until, |end| end as f64 / 1e9)),
+        text: found.told_in_full(),
+    });
+    let mut events: Vec<Event> = outages.chain(conditions).chain(failed).chain(received).collect();
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
     events.truncate(MAX_EVENTS);
     events

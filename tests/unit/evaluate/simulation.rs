@@ -242,6 +242,8 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         durability: crate::broker::Durability::default(),
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,
+        conditions: Vec::new(),
+        clock: acks.clock(),
         times: Times {
             load_start_ns: LOAD_START_NS,
             first_sent: None,

@@ -17,7 +17,7 @@ use crate::broker::kafka_native::produce::maintenance;
 use crate::broker::kafka_native::produce::producer::KafkaNativeProducer;
 use crate::broker::kafka_native::traffic::FetchTraffic;
 use crate::broker::{Attributes, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
-use crate::measure::{Acks, Clock, Interval, SendTag};
+use crate::measure::{Acks, Clock, Condition, Conditions, Interval, SendTag};
 use crate::scenario::{Security, StartFrom};
 
 /// Far more than anything here takes.
@@ -48,6 +48,7 @@ impl Bench {
             security: Security::default(),
             client_id: "test".to_owned(),
             timeout: TIMEOUT,
+            conditions: Conditions::default(),
         });
         let cluster = Arc::new(Cluster::new(connector, addresses));
         let acks = Acks::new(Clock::start(), 1, false);
@@ -90,6 +91,19 @@ impl Bench {
         self.acks.window(0).submit(1);
         assert_eq!(self.producer.submit(&[outgoing]).await, Ok(1));
         self.sent += 1;
+    }
+
+    /// What holds messages up, once it is as `wanted`.
+    pub async fn held_up(&self, wanted: impl Fn(&[Condition]) -> bool) -> Vec<Condition> {
+        let conditions = &self.client.connector.conditions;
+        let reached = async {
+            while !wanted(&conditions.lasting()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(TIMEOUT, reached).await;
+        reached.unwrap_or_else(|_| panic!("{:?}", conditions.lasting()));
+        conditions.lasting()
     }
 
     /// Waits until every message has its outcome.

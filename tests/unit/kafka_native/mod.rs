@@ -4,6 +4,7 @@ mod accumulator;
 mod asked;
 mod bench;
 mod captured;
+mod conditions;
 mod cooperative;
 mod fetching;
 mod grouping;

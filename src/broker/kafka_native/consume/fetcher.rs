@@ -26,6 +26,7 @@ use super::fetch_session::{FetchSession, SessionFetch};
 use super::start_offset::{Positions, StartOffsets};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 
 /// `OFFSET_OUT_OF_RANGE`.
@@ -70,6 +71,8 @@ struct Placement {
     displaced: BTreeSet<u32>,
     /// Sessions with nodes, by their ids: what each remembers of the member.
     sessions: BTreeMap<i32, FetchSession>,
+    /// Partitions that something holds up.
+    held_up: BTreeMap<u32, Subject>,
 }
 
 /// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
@@ -133,6 +136,8 @@ impl FetchTask {
         places.displaced.retain(|partition| {
             let leader = found.leaders.get(*partition as usize).copied().flatten();
             let Some((leader, address)) = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?))) else {
+                let held_up = places.held_up.entry(*partition).or_insert_with(|| self.subject(*partition));
+                held_up.begin(ConditionKind::WaitingForLeader, "the metadata names no leader");
                 return true;
             };
             let of_node = places.nodes.entry(leader).or_insert_with(|| {
@@ -161,9 +166,24 @@ impl FetchTask {
         let mut places = self.places.lock();
         places.nodes.entry(node).and_modify(|partitions| _ = partitions.remove(&partition));
         places.displaced.insert(partition);
+        self.hold_up(&mut places, [partition], error);
         drop(places);
         self.displaced.notify_one();
         self.report(error);
+    }
+
+    /// Reports that partitions are not read, because of this error.
+    fn hold_up(&self, places: &mut Placement, partitions: impl IntoIterator<Item = u32>, error: &CallError) {
+        let Some(kind) = error.condition() else { return };
+        for partition in partitions {
+            places.held_up.entry(partition).or_insert_with(|| self.subject(partition)).begin(kind, &error.to_string());
+        }
+    }
+
+    fn subject(&self, partition: u32) -> Subject {
+        let Fetcher { admin, topic, .. } = &self.fetcher;
+        let conditions = &admin.cluster.connector.conditions;
+        Subject::new(conditions, SubjectKind::ConsumedPartition, &format!("{topic}/{partition}"))
     }
 
     /// Tells the consumer of an error, unless a leader moves or is about to be elected.
@@ -178,6 +198,7 @@ impl FetchTask {
         let Err(error) = self.fetch_while_placed(node, &address).await else { return };
         let mut places = self.places.lock();
         let partitions = places.nodes.remove(&node).unwrap_or_default();
+        self.hold_up(&mut places, partitions.iter().copied(), &error);
         places.displaced.extend(partitions);
         drop(places);
         self.displaced.notify_one();
@@ -186,12 +207,15 @@ impl FetchTask {
 
     /// Returns the error that ends the connection, which is of all partitions of the node.
     async fn fetch_while_placed(&self, node: i32, address: &str) -> Result<(), CallError> {
-        let mut connection = self.fetcher.admin.cluster.connector.open(address).await?;
+        let connector = &self.fetcher.admin.cluster.connector;
+        let mut connection = connector.open(address).await?;
+        let of_node = connector.node(address);
         loop {
             self.fetcher.buffer.room().await;
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             let response = self.fetch(&mut connection, node, &partitions).await?;
             let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
+            self.read_again(&partitions, &response);
             for fetched in response.partitions.into_iter().filter(|_| is_known) {
                 let partition = fetched.partition as u32;
                 if let Err(error) = self.take(fetched).await {
@@ -204,8 +228,20 @@ impl FetchTask {
                 if asked > MAX_THROTTLE {
                     self.fetcher.buffer.fail(throttled_for(asked));
                 }
+                of_node.begin(ConditionKind::Throttled, "a response asks the consumer to wait (its quota)");
                 sleep(asked.min(MAX_THROTTLE)).await;
+                of_node.end();
             }
+        }
+    }
+
+    /// Nothing holds up those of `partitions` that a node has answered for without an error; one without news may not be in the response.
+    fn read_again(&self, partitions: &[u32], response: &FetchResponse) {
+        let mut places = self.places.lock();
+        if !places.held_up.is_empty() {
+            let has_failed =
+                |of: &u32| response.partitions.iter().any(|one| one.partition as u32 == *of && one.code != 0);
+            partitions.iter().filter(|partition| !has_failed(partition)).for_each(|of| _ = places.held_up.remove(of));
         }
     }
 

@@ -13,6 +13,7 @@ use super::assignors::Strategy;
 use super::classic::Classic;
 use super::membership::{AssignmentMailbox, MemberConfig, Revocation};
 use super::server_assigned::ServerAssigned;
+use crate::measure::{Subject, SubjectKind};
 
 /// How long leaving may take.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -32,7 +33,9 @@ enum Protocol {
 impl Member {
     /// Begins to join. `session_timeout`: of a classic group.
     pub fn join(config: MemberConfig, protocol: &GroupProtocol, session_timeout: Duration) -> Self {
-        let mailbox = Arc::new(AssignmentMailbox::default());
+        let conditions = &config.cluster.connector.conditions;
+        let group = Subject::new(conditions, SubjectKind::Group, &config.group);
+        let mailbox = Arc::new(AssignmentMailbox::for_group(group));
         let (protocol, task) = match protocol {
             GroupProtocol::Classic(strategies) => {
                 let member = Classic::new(config, strategies.clone(), session_timeout, mailbox.clone());

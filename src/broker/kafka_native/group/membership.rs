@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
+use crate::measure::{ConditionKind, Subject};
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
 pub const REBALANCE: Duration = Duration::from_secs(300);
@@ -76,6 +77,8 @@ pub fn milliseconds(duration: Duration) -> i32 {
 /// What the group has assigned or requests back, between the task that speaks with it and the consumer that reads.
 #[derive(Default)]
 pub struct AssignmentMailbox {
+    /// The group, as what can be held up.
+    group: Option<Subject>,
     state: Mutex<MailboxState>,
     /// Signal for the consumer.
     changed: Notify,
@@ -102,20 +105,31 @@ pub enum Revocation {
 }
 
 impl AssignmentMailbox {
+    pub fn for_group(group: Subject) -> Self {
+        AssignmentMailbox { group: Some(group), ..AssignmentMailbox::default() }
+    }
+
     /// From now on, these are the member's partitions.
     pub fn assign(&self, partitions: BTreeSet<u32>) {
+        self.group.as_ref().inspect(|group| group.end());
         self.state.lock().assigned = Some(partitions);
         self.changed.notify_one();
     }
 
     /// Reports why the member is not in the group.
     pub fn fail(&self, error: CallError) {
+        if let (Some(group), Some(kind)) = (&self.group, error.condition()) {
+            group.begin(kind, &error.to_string());
+        }
         self.state.lock().error = Some(error);
         self.changed.notify_one();
     }
 
     /// Requests partitions back from the consumer.
     pub fn request_back(&self, revocation: Revocation) {
+        if let Some(group) = &self.group {
+            group.begin(ConditionKind::Rebalancing, "");
+        }
         self.state.lock().requested = Some(revocation);
         self.changed.notify_one();
     }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::super::error::CallError;
 use super::control::ControlConnection;
 use super::sasl;
+use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::encrypt;
 use crate::net::tcp;
 use crate::scenario::Security;
@@ -21,6 +22,8 @@ pub struct Connector {
     pub client_id: String,
     /// Limit for each step of opening, and for the response to each request of a [`ControlConnection`].
     pub timeout: Duration,
+    /// Where it reports a node that keeps it waiting.
+    pub conditions: Conditions,
 }
 
 impl Connector {
@@ -29,6 +32,15 @@ impl Connector {
     /// # Errors
     /// When it does not answer in time, or refuses the credentials.
     pub async fn open(&self, address: &str) -> Result<ControlConnection, CallError> {
+        self.node(address).during(ConditionKind::Connecting, "no answer yet", self.open_now(address)).await
+    }
+
+    /// The node at `address`, as what can be held up.
+    pub fn node(&self, address: &str) -> Subject {
+        Subject::new(&self.conditions, SubjectKind::Node, address)
+    }
+
+    async fn open_now(&self, address: &str) -> Result<ControlConnection, CallError> {
         let opened = timeout(self.timeout, self.open_socket(address)).await;
         let mut connection =
             opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(|error| error.at(address))?;

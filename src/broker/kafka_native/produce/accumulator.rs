@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::super::codec::batch::{Author, MAX_RECORD_OVERHEAD, Record};
 use super::producer_batch::{BufferPool, ProducerBatch, ReadyQueue};
-use crate::measure::{AckRecorder, PartitionIndex, SendTag};
+use crate::measure::{AckRecorder, ConditionKind, Conditions, PartitionIndex, SendTag, Subject, SubjectKind};
 
 /// The node that leads a partition: what its connection looks at.
 pub type Leader = ReadyQueue<Partition>;
@@ -27,6 +27,8 @@ pub struct Partition {
     pub topic: Arc<str>,
     pub index: i32,
     counted_in: OnceLock<PartitionIndex>,
+    /// What holds its messages up, once something has.
+    held_up: OnceLock<Subject>,
     state: Mutex<PartitionState>,
 }
 
@@ -92,6 +94,7 @@ impl Partition {
             topic,
             index,
             counted_in: OnceLock::new(),
+            held_up: OnceLock::new(),
             state: Mutex::new(PartitionState { identity, ..PartitionState::default() }),
         }
     }
@@ -99,6 +102,19 @@ impl Partition {
     /// Where its messages are counted.
     pub fn counted_in(&self, recorder: &AckRecorder) -> PartitionIndex {
         *self.counted_in.get_or_init(|| recorder.partition(&self.topic, u32::try_from(self.index).ok()))
+    }
+
+    /// Reports what holds its messages up.
+    pub fn hold_up(&self, conditions: &Conditions, kind: ConditionKind, words: &str) {
+        let name = || format!("{}/{}", self.topic, self.index);
+        let subject = || Subject::new(conditions, SubjectKind::Partition, &name());
+        self.held_up.get_or_init(subject).begin(kind, words);
+    }
+
+    /// What has held its messages up, if something ever has.
+    #[inline]
+    pub fn held_up(&self) -> Option<&Subject> {
+        self.held_up.get()
     }
 
     /// The name of its topic, and its own number.

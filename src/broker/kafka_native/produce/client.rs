@@ -24,7 +24,7 @@ use super::producer_batch::{BufferPool, ProducerBatch};
 use super::transactions::{TRANSACTION_TIMEOUT, Transactions};
 use crate::broker::{BrokerError, FailureClass, SubmitError};
 use crate::load::{PayloadPlace, PayloadPool};
-use crate::measure::Acks;
+use crate::measure::{Acks, ConditionKind};
 
 /// Producers wait while messages of more bytes have no outcome.
 const MAX_BUFFERED_BYTES: usize = 256 << 20;
@@ -174,7 +174,7 @@ impl Client {
         let mut topics = self.topics.lock();
         let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
         drop(topics);
-        self.apply(&metadata);
+        self.apply(&metadata, &[name]);
         Ok(topic)
     }
 
@@ -332,15 +332,24 @@ impl Client {
         }
     }
 
-    /// Gives partitions the leaders that the cluster names.
-    fn apply(self: &Arc<Self>, metadata: &Metadata) {
+    /// Gives partitions the leaders that the cluster names. `asked`: the topics that it was asked for.
+    fn apply(self: &Arc<Self>, metadata: &Metadata, asked: &[&str]) {
         let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
         for topic in topics {
-            let Some(found) = metadata.topics.get(&*topic.name) else { continue };
+            let conditions = &self.connector.conditions;
+            let Some(found) = metadata.topics.get(&*topic.name) else {
+                let words = "the metadata does not name it";
+                let gone = |partition: &Arc<Partition>| partition.hold_up(conditions, ConditionKind::TopicGone, words);
+                topic.partitions.iter().filter(|_| asked.contains(&&*topic.name)).for_each(gone);
+                continue;
+            };
             for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
                 let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
                 if leader.is_none() {
                     self.is_outdated.store(true, Ordering::Relaxed);
+                    partition.hold_up(conditions, ConditionKind::WaitingForLeader, "the metadata names no leader");
+                } else if let Some(held_up) = partition.held_up() {
+                    held_up.end_only(ConditionKind::WaitingForLeader);
                 }
                 let leader = leader.map(|(id, address)| self.node(id, address).ready.clone());
                 partition.set_leader(leader, self.limits.linger);
@@ -367,7 +376,7 @@ impl Client {
         // Before the question: what is seen from here on, the answer may not know.
         self.is_outdated.store(false, Ordering::Relaxed);
         match self.cluster.metadata(&names).await {
-            Ok(metadata) => self.apply(&metadata),
+            Ok(metadata) => self.apply(&metadata, &names),
             Err(error) => {
                 self.is_outdated.store(true, Ordering::Relaxed);
                 *self.last_error.lock() = Some(error.to_string());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::error::{CallError, describe, failure_class, is_retriable, is_stale_metadata};
+use super::super::error::{CallError, condition, describe, failure_class, is_retriable, is_stale_metadata};
 use super::accumulator::Partition;
 use super::client::Client;
 use super::producer_batch::ProducerBatch;
@@ -57,6 +57,7 @@ pub fn record(
                     batch.sent.runs().iter().for_each(|run| acks.acknowledged_run(run))
                 }
             }
+            partition.held_up().inspect(|held_up| held_up.end());
             client.traffic.taken(&batch);
             client.release(batch);
             if partition.settle(false) {
@@ -78,6 +79,9 @@ fn refused(
     answer: &Answer,
 ) {
     let Answer { code, message } = answer;
+    if let Some(kind) = condition(*code) {
+        partition.hold_up(&client.connector.conditions, kind, &describe(*code, message.as_deref()));
+    }
     if is_stale_metadata(*code) {
         client.refresh();
     }

@@ -22,27 +22,37 @@ use super::producer_batch::{ProducerBatch, Sealing};
 use super::request::{self, Envelope, ProduceRequest};
 use crate::broker::kafka_options::RequiredAcks;
 use crate::load::PayloadPool;
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, ConditionKind, Subject};
 use crate::net::backoff::Backoff;
 
 /// Serves a node until the task is aborted.
 pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut backoff = Backoff::RECONNECT;
+    let mut address = node.address();
+    let mut held_up = client.connector.node(&address);
     loop {
-        let address = node.address();
-        match client.connector.open(&address).await {
-            Ok(link) => {
-                backoff.succeeded();
-                let connection = Connection::start(&client, &node, &recorder, link);
-                let error = match connection {
-                    Ok(connection) => connection.serve().await,
-                    Err(error) => error,
-                };
-                client.note_error(&address, error);
-            }
-            Err(error) => client.note_error(&address, error),
+        let newest = node.address();
+        if address != newest {
+            held_up = client.connector.node(&newest);
+            address = newest;
         }
+        let error = match client.connector.open(&address).await {
+            Ok(link) => {
+                held_up.end();
+                backoff.succeeded();
+                match Connection::start(&client, &node, &recorder, link) {
+                    Ok(connection) => connection.serve(&held_up).await,
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        // A node that refuses each attempt at once is not connected in between either.
+        if let Some(kind) = error.condition() {
+            held_up.begin(kind, &error.beside(&address));
+        }
+        client.note_error(&address, error);
         client.refresh();
         node.hand_on();
         backoff.pause().await;
@@ -136,12 +146,17 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again.
-    pub async fn serve(mut self) -> CallError {
+    /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again. `node`: what a quota
+    /// holds up.
+    pub async fn serve(mut self, node: &Subject) -> CallError {
         let error = loop {
-            match self.turn().await {
-                Ok(()) => {}
-                Err(error) => break error,
+            if let Err(error) = self.turn().await {
+                break error;
+            }
+            if self.requests.throttled_until.is_some_and(|until| until > Instant::now()) {
+                node.begin(ConditionKind::Throttled, "a response asks the client to wait (its quota)");
+            } else {
+                node.end_only(ConditionKind::Throttled);
             }
         };
         self.end_full();

@@ -24,12 +24,19 @@ use super::codec::{Reader, code};
 use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
 use crate::broker::{FailureClass, SubmitError};
-use crate::measure::{AckRecorder, Clock, PartitionIndex};
+use crate::measure::{AckRecorder, Clock, ConditionKind, PartitionIndex, Subject};
 use crate::net::connect::within;
 use crate::net::session::{Lost, Protocol, PublishingConnection, Served, Session};
 
 /// The protocol numbers publishers in one byte.
 const MAX_PUBLISHERS: usize = 256;
+
+/// A server that confirms nothing for so long does not read: it confirms what it has read within milliseconds.
+const UNANSWERED: Duration = Duration::from_secs(2);
+
+/// The protocol does not tell of alarms: a server with one reads no publisher's connection.
+const ALARM: &str =
+    "the node confirms nothing, as while an alarm of memory or disk is set: `rabbitmq-diagnostics alarms` lists them";
 
 /// A publishing connection, shared by its producers.
 pub type Connection = PublishingConnection<Publishing>;
@@ -57,6 +64,8 @@ impl StreamPublisher {
 pub struct Publishing {
     /// Address of the node.
     pub address: String,
+    /// The node, as what can be held up.
+    pub held_up: Subject,
     /// Number of the connection among those to the node.
     pub number: usize,
     /// The publishers' name on this connection, if they have one.
@@ -85,6 +94,8 @@ pub struct State {
     publishers: Vec<Publisher>,
     /// Messages of all publishers.
     pending: usize,
+    /// Since when looks have found messages and no new confirmation.
+    unanswered_since: Option<Instant>,
     correlation: u32,
     requests: BTreeMap<u32, oneshot::Sender<Response>>,
 }
@@ -146,6 +157,19 @@ impl Publishing {
 }
 
 impl Connection {
+    /// Looks whether the server confirms anything of what it has been sent. To be called about once a second.
+    pub fn look_for_answers(&self) {
+        let is_lost = self.is_lost();
+        let since = self.with_state(|state| {
+            let is_waiting = state.pending > 0 && !is_lost;
+            state.unanswered_since = is_waiting.then(|| state.unanswered_since.unwrap_or_else(Instant::now));
+            state.unanswered_since
+        });
+        if since.is_some_and(|since| since.elapsed() >= UNANSWERED) {
+            self.session().protocol.held_up.begin(ConditionKind::Unanswered, ALARM);
+        }
+    }
+
     /// Largest frame that the server accepts.
     pub fn frame_max(&self) -> usize {
         self.session().state().protocol.frame_max

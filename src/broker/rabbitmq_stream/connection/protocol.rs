@@ -59,8 +59,12 @@ impl Protocol for Publishing {
             }
         }
         state.protocol.pending -= scratch.settled.len();
+        if !scratch.settled.is_empty() {
+            state.protocol.unanswered_since = None;
+        }
         drop(state);
         if !scratch.settled.is_empty() {
+            session.protocol.held_up.end();
             session.protocol.record(scratch);
         }
         session.report_lost(std::mem::take(&mut scratch.lost));

@@ -59,6 +59,11 @@ impl Screen {
         self.draw();
     }
 
+    /// What holds messages up, in words.
+    pub fn conditions(&mut self, text: String) {
+        self.figures.held_up = text;
+    }
+
     /// Takes a sample.
     pub fn second(&mut self, second: &Second, outcomes: &Interval) {
         let per_second = |number: u64| number as f64 * 1e9 / (second.end_ns - second.begin_ns).max(1) as f64;

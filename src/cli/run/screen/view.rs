@@ -29,6 +29,8 @@ pub struct Figures {
     pub title: String,
     /// The phase, and how long it takes.
     pub phase: String,
+    /// What holds messages up.
+    pub held_up: String,
     /// The latest sample.
     pub latest: Option<Sample>,
     pub course: VecDeque<Sample>,
@@ -92,7 +94,8 @@ impl Figures {
         .areas(frame.area());
         let title =
             Line::from(vec![Span::from(self.title.as_str()).bold(), Span::from("  "), Span::from(&*self.phase)]);
-        frame.render_widget(Paragraph::new(title), head);
+        let held_up = Line::from(self.held_up.as_str()).bold();
+        frame.render_widget(Paragraph::new(vec![title, held_up]), head);
         self.figures(frame, figures);
         self.latency(frame, latency);
         self.charts(frame, rates, slowest);

@@ -234,3 +234,80 @@ fn broker_processes_are_named_where_they_may_limit() {
 fn without_measured_messages_the_limiter_is_unknown() {
     assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
 }
+
+fn outage(longest_gap_ns: u64) -> crate::record::Outage {
+    crate::record::Outage {
+        begin_ns: 3_000_000_000,
+        longest_gap_ns,
+        first_acknowledgement_ns: Some(longest_gap_ns),
+        recovered_ns: Some(longest_gap_ns),
+        expected_per_second: 50_000.0,
+        client_paused_ns: 0,
+        caused_by_client: false,
+    }
+}
+
+fn no_replicas(in_window_ns: u64) -> Condition {
+    use crate::measure::{ConditionKind, SubjectKind};
+    Condition {
+        kind: ConditionKind::NotEnoughReplicas,
+        subject: SubjectKind::Partition,
+        subjects_max: 3,
+        subjects: Some(4),
+        names: vec!["orders/0".to_owned(), "orders/1".to_owned(), "orders/2".to_owned()],
+        words: "NotEnoughReplicas (error 19)".to_owned(),
+        begin_ns: 5_000_000_000,
+        end_ns: None,
+        lasted_ns: in_window_ns,
+        in_window_ns,
+    }
+}
+
+/// What was held back is answered after the stop, so the mean rate is the wanted one.
+#[test]
+fn a_schedule_without_answers_for_a_good_part_was_not_held() {
+    let found = |outage: crate::record::Outage| judged(move |record, _, _| record.outages = vec![outage]).limited_by;
+    assert_eq!(found(outage(900_000_000)).limiter, Limiter::Schedule, "of ten seconds");
+    let stopped = found(outage(7_000_000_000));
+    assert_eq!(stopped.limiter, Limiter::Broker);
+    assert!(stopped.evidence.contains("No message was acknowledged for 7.00 s of the 10.0 s"), "{}", stopped.evidence);
+    let of_client = crate::record::Outage { caused_by_client: true, ..outage(7_000_000_000) };
+    assert_eq!(found(of_client).limiter, Limiter::Schedule);
+}
+
+#[test]
+fn a_condition_is_named_before_the_limit_is_unknown() {
+    let found = |in_window_ns, stop_ns, messages_per_second| {
+        judged(move |record, _, _| {
+            record.throughput.messages_per_second = messages_per_second;
+            record.outages = vec![outage(stop_ns)];
+            record.conditions = vec![no_replicas(in_window_ns)];
+        })
+        .limited_by
+    };
+    let behind = found(4_000_000_000, 300_000_000, 30_000.0);
+    assert_eq!(behind.limiter, Limiter::Broker);
+    assert_eq!(
+        behind.evidence,
+        "3 of 4 partitions: not enough in-sync replicas, for 4.00 s of the 10.0 s that were measured. The broker said: \
+         NotEnoughReplicas (error 19)."
+    );
+    let stopped = found(4_000_000_000, 4_000_000_000, 50_000.0);
+    assert!(stopped.evidence.contains("not enough in-sync replicas"), "{}", stopped.evidence);
+    let short = found(500_000_000, 300_000_000, 30_000.0);
+    assert!(!short.evidence.contains("in-sync"), "{}", short.evidence);
+    assert_eq!(found(4_000_000_000, 300_000_000, 50_000.0).limiter, Limiter::Schedule, "the rate was held");
+}
+
+#[test]
+fn where_nothing_was_acknowledged_the_condition_is_the_limit() {
+    let found = judged(|record, _, _| {
+        record.counts = Counts { attempted: 100, unresolved: 100, ..Counts::default() };
+        record.conditions = vec![no_replicas(4_000_000_000)];
+    });
+    assert_eq!(found.limited_by.limiter, Limiter::Broker);
+    let missing =
+        found.reasons.iter().find(|reason| reason.kind == crate::record::ReasonKind::MissingMessages).unwrap();
+    assert!(missing.evidence.contains("not enough in-sync replicas, for 4.00 s (5.00 s to the end)"), "{missing:?}");
+    assert!(!missing.advice.contains("drain_deadline"), "{missing:?}");
+}
