@@ -13,7 +13,7 @@ use async_nats::{Client, HeaderMap, HeaderValue, Message, Subscriber};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::{BoxFuture, Shared, poll_immediate, ready};
 use futures_util::{FutureExt, Stream};
 use tokio::sync::oneshot;
 
@@ -106,9 +106,14 @@ impl SendOne for NatsSender {
                     request = request.headers(headers);
                 }
                 let (client, subject) = (self.client.clone(), self.subject.clone());
-                Ok(NatsReceipt::Replied(
-                    async move { client.send_request(subject, request).await.map(drop).map_err(unanswered) }.boxed(),
-                ))
+                let reply = async move { client.send_request(subject, request).await.map(drop).map_err(unanswered) };
+                // It is sent when it is polled for the first time: now, to keep the order. The client's queue has room for all messages
+                // in flight, and without a budget it does not yield.
+                let mut reply = tokio::task::unconstrained(reply).boxed();
+                Ok(match poll_immediate(&mut reply).await {
+                    Some(result) => NatsReceipt::Replied(ready(result).boxed()),
+                    None => NatsReceipt::Replied(reply),
+                })
             }
         }
     }

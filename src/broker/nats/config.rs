@@ -95,6 +95,10 @@ impl BrokerOptions for NatsOptions {
         if self.ack_timeout.is_zero() {
             return Err("`ack_timeout` must be longer than 0".to_owned());
         }
+        // nats-server refuses the consumer, with error 10098.
+        if self.retention == Retention::WorkQueue && self.ack_policy != Acknowledge::Explicit {
+            return Err("`retention = \"work_queue\"` needs `ack_policy = \"explicit\"`".to_owned());
+        }
         Ok(())
     }
 }
@@ -190,5 +194,10 @@ mod tests {
     fn options_two_logins_refused() {
         let options: NatsOptions = toml::from_str("token = { env = 'A' }\nnkey = { env = 'B' }").unwrap();
         assert!(options.check().unwrap_err().contains("keep one of them"));
+    }
+    #[test]
+    fn options_work_queue_without_explicit_acks_refused() {
+        let options: NatsOptions = toml::from_str("retention = 'work_queue'\nack_policy = 'all'").unwrap();
+        assert!(options.check().unwrap_err().contains("explicit"));
     }
 }

@@ -34,6 +34,12 @@ use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanis
 /// The crate and its version, for the record. A test compares it with Cargo.lock.
 const CRATE: &str = "async-nats 0.51.0";
 
+/// Room in a client's queue beside messages in flight, for flushes and acknowledgements: the crate's own default.
+const QUEUE_MARGIN: usize = 2048;
+
+/// Most messages in flight that a client's queue has room for.
+const MAX_QUEUE: usize = 1 << 20;
+
 /// NATS, reached over connections of the crate.
 pub struct NatsBroker {
     setup: NatsSetup,
@@ -358,6 +364,7 @@ impl NatsSetup {
             .name(name)
             .connection_timeout(self.timeout)
             .request_timeout(Some(self.options.ack_timeout))
+            .client_capacity(self.in_flight.min(MAX_QUEUE) + QUEUE_MARGIN)
             .subscription_capacity(self.options.pending_messages.get() as usize)
             .retain_servers_order();
         if let Some(tls) = tls::client_config(self.config.security.tls.as_ref()).map_err(refused)? {
