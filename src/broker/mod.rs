@@ -1,6 +1,6 @@
 //! The brokers: what the engine asks of one, one module for each kind, and the list of kinds.
 
-#[cfg(feature = "pulsar-rs")]
+#[cfg(any(feature = "nats", feature = "pulsar-rs"))]
 mod adapter;
 mod api;
 #[cfg(any(feature = "kafka", feature = "kafka-native", feature = "rabbitmq-stream"))]
@@ -18,6 +18,8 @@ pub mod kafka_native;
 mod kafka_options;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 mod null;

@@ -80,6 +80,7 @@ macro_rules! brokers {
 brokers! {
     ["kafka-native" "kafka" Some("native")] super::kafka_native::KafkaNativeBroker,
     ["kafka" "kafka" Some("librdkafka"), tls "kafka-tls"] super::kafka::KafkaBroker,
+    ["nats" "nats" None] super::nats::NatsBroker,
     ["nsq" "nsq" None] super::nsq::NsqBroker,
     ["pulsar" "pulsar" Some("native")] super::pulsar::PulsarBroker,
     ["pulsar-rs" "pulsar" Some("pulsar-rs")] super::pulsar::PulsarCrateBroker,

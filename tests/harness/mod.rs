@@ -11,6 +11,7 @@ pub mod databases;
 #[cfg(feature = "mpi")]
 pub mod hosts;
 pub mod kafka;
+pub mod nats;
 pub mod nsq;
 mod process;
 #[cfg(feature = "pulsar")]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// A setting that `scripts/test` exports for its servers. A test that needs them fails without it, so that it cannot seem to pass.
 pub fn variable(name: &str) -> String {
@@ -51,6 +52,13 @@ impl Server {
     /// Starts it again on the same data.
     pub fn restart(&self) {
         self.control("restart");
+    }
+
+    /// Lets it stand still for so long, with its connections open.
+    pub fn stall(&self, fault: Duration) {
+        self.control("freeze");
+        std::thread::sleep(fault);
+        self.control("thaw");
     }
 
     fn control(&self, command: &str) {

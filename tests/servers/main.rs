@@ -50,6 +50,7 @@ mod kafka_transactions;
 mod kfake;
 mod load;
 mod manifests;
+mod nats;
 mod nsq;
 mod pipeline;
 mod pulsar;

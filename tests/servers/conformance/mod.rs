@@ -52,6 +52,12 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "nats")]
+    fn real_nats() -> Self {
+        let keys = format!("broker.kind = \"nats\"\nbroker.address = \"{}\"", crate::harness::nats::address());
+        Broker { keys, consumer_properties: "" }
+    }
+
     #[cfg(feature = "nsq")]
     fn real_nsq() -> Self {
         let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
@@ -179,6 +185,8 @@ conformance! {
     real_kafka,
     #[cfg(feature = "kafka-native")]
     real_kafka_native,
+    #[cfg(feature = "nats")]
+    real_nats,
     #[cfg(feature = "nsq")]
     real_nsq,
     #[cfg(feature = "pulsar")]

@@ -1,0 +1,333 @@
+//! What is sent and received by the crate, and its errors.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use async_nats::jetstream::consumer::pull::{MessagesErrorKind, Stream as PullStream};
+use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, publish::PublishAck};
+use async_nats::{Client, HeaderMap, HeaderValue, Message, Subscriber};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, Shared, poll_immediate, ready};
+use futures_util::{FutureExt, Stream};
+use tokio::sync::oneshot;
+
+use super::config::{Acknowledge, Mode};
+use crate::broker::adapter::{Deliveries, OwnedMessage, SendError, SendOne};
+use crate::broker::{Details, FailureClass, ReceiveError, Received, TRACE_HEADER_NAME};
+use crate::limits::TRACE_HEADER_BYTES;
+
+/// How a consumer acknowledges a message of JetStream.
+const ACK: Bytes = Bytes::from_static(b"+ACK");
+
+/// A sender to one subject.
+pub struct NatsSender {
+    pub mode: Mode,
+    pub client: Client,
+    pub jetstream: jetstream::Context,
+    pub subject: async_nats::Subject,
+    /// What the `Nats-Msg-Id` of its messages begins with, and the number of the next one.
+    pub message_ids: Option<(String, u64)>,
+    /// Core NATS: resolves when the messages of this batch are written to the socket.
+    pub written: Option<(oneshot::Sender<()>, Written)>,
+}
+
+type Written = Shared<oneshot::Receiver<()>>;
+
+impl NatsSender {
+    fn headers(&mut self, message: &OwnedMessage) -> Option<HeaderMap> {
+        if message.headers.is_empty() && message.trace_header.is_none() && self.message_ids.is_none() {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &*message.headers {
+            headers.append(name.as_str(), value.as_str());
+        }
+        if let Some(trace_header) = &message.trace_header {
+            headers.insert(TRACE_HEADER_NAME, BASE64.encode(trace_header));
+        }
+        if let Some((prefix, number)) = &mut self.message_ids {
+            headers.insert(async_nats::header::NATS_MESSAGE_ID, format!("{prefix}-{number}"));
+            *number += 1;
+        }
+        Some(headers)
+    }
+
+    /// Publishes without an acknowledgement.
+    async fn publish(&self, headers: Option<HeaderMap>, payload: Bytes) -> Result<(), SendError> {
+        let subject = self.subject.clone();
+        let published = match headers {
+            Some(headers) => self.client.publish_with_headers(subject, headers, payload).await,
+            None => self.client.publish(subject, payload).await,
+        };
+        published.map_err(|error| {
+            let class = match error.kind() {
+                async_nats::PublishErrorKind::MaxPayloadExceeded => FailureClass::TooLarge,
+                _ => FailureClass::ConnectionLost,
+            };
+            SendError { class, message: in_full(&error), lasting: false }
+        })
+    }
+}
+
+impl SendOne for NatsSender {
+    // A message that is refused or late does not hold up those behind it.
+    const RECEIPTS_IN_ORDER: bool = false;
+
+    type Receipt = NatsReceipt;
+
+    async fn send(&mut self, message: OwnedMessage) -> Result<NatsReceipt, SendError> {
+        let headers = self.headers(&message);
+        match self.mode {
+            Mode::Jetstream => {
+                let mut publish = PublishMessage::build().payload(message.payload);
+                if let Some(headers) = headers {
+                    publish = publish.headers(headers);
+                }
+                let sent = self.jetstream.send_publish(self.subject.clone(), publish).await;
+                Ok(NatsReceipt::Stored(sent.map_err(refused)?.into_future()))
+            }
+            Mode::Core => {
+                self.publish(headers, message.payload).await?;
+                let (_, written) = self.written.get_or_insert_with(|| {
+                    let (sender, receiver) = oneshot::channel();
+                    (sender, receiver.shared())
+                });
+                Ok(NatsReceipt::Written(written.clone()))
+            }
+            Mode::Request => {
+                let mut request = async_nats::Request::new().payload(message.payload);
+                if let Some(headers) = headers {
+                    request = request.headers(headers);
+                }
+                let (client, subject) = (self.client.clone(), self.subject.clone());
+                let reply = async move { client.send_request(subject, request).await.map(drop).map_err(unanswered) };
+                // It is sent when it is polled for the first time: now, to keep the order. The client's queue has room for all messages
+                // in flight, and without a budget it does not yield.
+                let mut reply = tokio::task::unconstrained(reply).boxed();
+                Ok(match poll_immediate(&mut reply).await {
+                    Some(result) => NatsReceipt::Replied(ready(result).boxed()),
+                    None => NatsReceipt::Replied(reply),
+                })
+            }
+        }
+    }
+
+    fn end_batch(&mut self) {
+        if let Some((sender, _)) = self.written.take() {
+            let client = self.client.clone();
+            tokio::spawn(async move {
+                if client.flush().await.is_ok() {
+                    // Without the producer, there is no receipt any more.
+                    let _ = sender.send(());
+                }
+            });
+        }
+    }
+}
+
+/// What a message waits for.
+pub enum NatsReceipt {
+    Stored(<PublishAckFuture as IntoFuture>::IntoFuture),
+    Written(Written),
+    Replied(BoxFuture<'static, Result<(), SendError>>),
+}
+
+impl Future for NatsReceipt {
+    type Output = Result<Option<u32>, SendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            NatsReceipt::Stored(receipt) => receipt.poll_unpin(context).map(stored),
+            NatsReceipt::Written(receipt) => receipt.poll_unpin(context).map(|written| {
+                written.map(|()| None).map_err(|_| lost("the connection was lost before the message was written"))
+            }),
+            NatsReceipt::Replied(receipt) => receipt.poll_unpin(context).map(|replied| replied.map(|()| None)),
+        }
+    }
+}
+
+/// A stream has no partitions.
+fn stored(acknowledged: Result<PublishAck, PublishError>) -> Result<Option<u32>, SendError> {
+    match acknowledged {
+        Ok(ack) if ack.duplicate => Err(SendError {
+            class: FailureClass::Refused,
+            message: "the stream has a message of this Nats-Msg-Id already".to_owned(),
+            lasting: false,
+        }),
+        Ok(_) => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn refused(error: PublishError) -> SendError {
+    let message = in_full(&error);
+    let class = match error.kind() {
+        PublishErrorKind::StreamNotFound => FailureClass::UnknownTopic,
+        PublishErrorKind::TimedOut => FailureClass::Timeout,
+        PublishErrorKind::BrokenPipe => FailureClass::ConnectionLost,
+        PublishErrorKind::MaxAckPending => FailureClass::QueueFull,
+        PublishErrorKind::MaxPayloadExceeded => FailureClass::TooLarge,
+        // As in `maximum bytes exceeded`: server/errors.json, 10077 and 10047.
+        _ if message.contains("exceeded") || message.contains("insufficient") => FailureClass::Full,
+        _ => FailureClass::Refused,
+    };
+    SendError { class, message, lasting: false }
+}
+
+fn unanswered(error: async_nats::RequestError) -> SendError {
+    let class = match error.kind() {
+        async_nats::RequestErrorKind::TimedOut => FailureClass::Timeout,
+        async_nats::RequestErrorKind::NoResponders => FailureClass::UnknownTopic,
+        async_nats::RequestErrorKind::MaxPayloadExceeded => FailureClass::TooLarge,
+        _ => FailureClass::ConnectionLost,
+    };
+    SendError { class, message: in_full(&error), lasting: false }
+}
+
+fn lost(message: &str) -> SendError {
+    SendError { class: FailureClass::ConnectionLost, message: message.to_owned(), lasting: false }
+}
+
+/// An error of the crate with its causes, which it does not show itself.
+pub fn in_full(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// A member of a group.
+pub struct NatsDeliveries {
+    pub source: Source,
+    pub client: Client,
+    pub policy: Acknowledge,
+}
+
+/// Where its messages come from.
+pub enum Source {
+    Stream(PullStream),
+    Subject { subscriber: Subscriber, replies: bool },
+}
+
+/// A message, with what JetStream tells of it.
+#[derive(Debug)]
+pub struct NatsDelivery {
+    message: Message,
+    trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
+    sequence: u64,
+    redelivered: bool,
+    published_unix_ns: Option<u64>,
+}
+
+impl NatsDelivery {
+    fn new(message: Message) -> Self {
+        let header = message.headers.as_ref().and_then(|headers| headers.get(TRACE_HEADER_NAME));
+        let trace_header = header.and_then(|text| BASE64.decode(text.as_str()).ok()?.try_into().ok());
+        NatsDelivery { message, trace_header, sequence: 0, redelivered: false, published_unix_ns: None }
+    }
+
+    fn of_stream(stored: jetstream::Message) -> Self {
+        let told = stored.info().ok().map(|info| {
+            (info.stream_sequence, info.delivered > 1, u64::try_from(info.published.unix_timestamp_nanos()).ok())
+        });
+        let (sequence, redelivered, published_unix_ns) = told.unwrap_or_default();
+        NatsDelivery { sequence, redelivered, published_unix_ns, ..NatsDelivery::new(stored.message) }
+    }
+}
+
+impl Deliveries for NatsDeliveries {
+    type Delivery = NatsDelivery;
+
+    fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Result<NatsDelivery, ReceiveError>> {
+        match &mut self.source {
+            Source::Stream(stream) => Pin::new(stream).poll_next(context).map(|arrived| match arrived {
+                Some(Ok(message)) => Ok(NatsDelivery::of_stream(message)),
+                Some(Err(error)) => {
+                    let class = match error.kind() {
+                        MessagesErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
+                        MessagesErrorKind::MissingHeartbeat => FailureClass::Timeout,
+                        MessagesErrorKind::NoResponders => FailureClass::ConnectionLost,
+                        _ => FailureClass::Refused,
+                    };
+                    Err(ReceiveError { class, message: in_full(&error) })
+                }
+                None => Err(ended("the consumer has ended")),
+            }),
+            Source::Subject { subscriber, .. } => Pin::new(subscriber)
+                .poll_next(context)
+                .map(|arrived| arrived.map(NatsDelivery::new).ok_or_else(|| ended("the subscription has ended"))),
+        }
+    }
+
+    fn hand_over(&self, delivery: &NatsDelivery, each: &mut impl FnMut(Received<'_>)) {
+        each(Received {
+            payload: &delivery.message.payload,
+            trace_header: delivery.trace_header.as_ref().map(<[u8; _]>::as_slice),
+            partition: 0,
+            offset: delivery.sequence,
+            redelivered: delivery.redelivered,
+            details: &NatsDetails(delivery),
+        });
+    }
+
+    async fn acknowledge(&mut self, taken: &mut Vec<NatsDelivery>) -> Result<(), ReceiveError> {
+        let answer = match (&self.source, self.policy) {
+            (Source::Subject { replies: false, .. }, _) | (Source::Stream(_), Acknowledge::None) => {
+                taken.clear();
+                return Ok(());
+            }
+            (Source::Subject { .. }, _) => Bytes::new(),
+            (Source::Stream(_), _) => ACK,
+        };
+        if matches!(self.source, Source::Stream(_)) && self.policy == Acknowledge::All {
+            // It acknowledges those before it.
+            taken.drain(..taken.len().saturating_sub(1));
+        }
+        // What is acknowledged twice, after this call was dropped, is acknowledged once for the server.
+        for delivery in &*taken {
+            if let Some(reply) = delivery.message.reply.clone() {
+                let sent = self.client.publish(reply, answer.clone()).await;
+                sent.map_err(|error| ReceiveError { class: FailureClass::ConnectionLost, message: in_full(&error) })?;
+            }
+        }
+        taken.clear();
+        Ok(())
+    }
+
+    async fn close(self) {
+        // Acknowledgements wait in the client.
+        let _ = self.client.flush().await;
+    }
+}
+
+fn ended(message: &str) -> ReceiveError {
+    ReceiveError { class: FailureClass::ConnectionLost, message: message.to_owned() }
+}
+
+#[derive(Debug)]
+struct NatsDetails<'a>(&'a NatsDelivery);
+
+impl Details for NatsDetails<'_> {
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        self.0.published_unix_ns
+    }
+
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let headers = self.0.message.headers.iter().flat_map(|headers| headers.iter());
+        let own = headers.filter(|(name, _)| AsRef::<str>::as_ref(*name) != TRACE_HEADER_NAME);
+        let value = |value: &HeaderValue| value.as_str().as_bytes().to_vec();
+        own.flat_map(|(name, values)| values.iter().map(move |one| (name.to_string(), value(one)))).collect()
+    }
+}

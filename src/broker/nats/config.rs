@@ -1,0 +1,203 @@
+//! The `[broker.nats]` table.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::AckPolicy;
+use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy, StorageType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::broker::BrokerOptions;
+use crate::scenario::Secret;
+use crate::scenario::tables::{ByteSize, DurationText, duration, size};
+
+/// Messages that wait for a group or in a client.
+const QUEUE: NonZeroU32 = NonZeroU32::new(65_536).expect("65,536 is not 0");
+
+/// How NATS is used. An omitted key leaves the server's own setting, unless a default is named.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NatsOptions {
+    pub mode: Mode,
+    /// Where a stream keeps its messages.
+    pub storage: Storage,
+    /// When a stream removes a message that no limit removes.
+    pub retention: Retention,
+    /// Age at which a stream removes a message.
+    #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
+    pub max_age: Option<Duration>,
+    /// Size of a stream, beyond which `discard` applies.
+    #[serde(deserialize_with = "size")]
+    #[schemars(with = "Option<ByteSize>")]
+    pub max_bytes: Option<u64>,
+    /// What a full stream does: remove the oldest message, or refuse the new one.
+    pub discard: Discard,
+    /// For how long the server recognises a repeated `Nats-Msg-Id`. With it, each message has such a header of its own.
+    #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
+    pub duplicate_window: Option<Duration>,
+    /// Time without an acknowledgement after which a message fails. Default: 30 s.
+    #[serde(deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
+    pub ack_timeout: Duration,
+    /// What consumers acknowledge: each message, the last one of several, or none.
+    pub ack_policy: Acknowledge,
+    /// Time without an acknowledgement of a consumer after which the server delivers a message again.
+    #[serde(deserialize_with = "duration")]
+    #[schemars(with = "Option<DurationText>")]
+    pub ack_wait: Option<Duration>,
+    /// Messages of a group that await the acknowledgement of a consumer. Beyond it, the server delivers no more. Default: 65,536.
+    pub max_ack_pending: NonZeroU32,
+    /// Messages that a consumer asks for at once. Default: 500.
+    pub pull_batch: NonZeroU32,
+    /// Messages that wait in the client for a consumer of core NATS. The client drops what is more. Default: 65,536.
+    pub pending_messages: NonZeroU32,
+    /// Token to log in with.
+    pub token: Option<Secret>,
+    /// Seed of an nkey to log in with.
+    pub nkey: Option<Secret>,
+    /// File with a user's JWT and nkey, as `nsc` writes it.
+    pub credentials: Option<PathBuf>,
+}
+
+impl Default for NatsOptions {
+    fn default() -> Self {
+        NatsOptions {
+            mode: Mode::Jetstream,
+            storage: Storage::File,
+            retention: Retention::Limits,
+            max_age: None,
+            max_bytes: None,
+            discard: Discard::Old,
+            duplicate_window: None,
+            ack_timeout: Duration::from_secs(30),
+            ack_policy: Acknowledge::Explicit,
+            ack_wait: None,
+            max_ack_pending: QUEUE,
+            pull_batch: NonZeroU32::new(500).expect("500 is not 0"),
+            pending_messages: QUEUE,
+            token: None,
+            nkey: None,
+            credentials: None,
+        }
+    }
+}
+
+impl BrokerOptions for NatsOptions {
+    fn check(&self) -> Result<(), String> {
+        let logins = [self.token.is_some(), self.nkey.is_some(), self.credentials.is_some()];
+        if logins.into_iter().filter(|login| *login).count() > 1 {
+            return Err("`token`, `nkey` and `credentials` are three ways to log in: keep one of them".to_owned());
+        }
+        if self.ack_timeout.is_zero() {
+            return Err("`ack_timeout` must be longer than 0".to_owned());
+        }
+        // nats-server refuses the consumer, with error 10098.
+        if self.retention == Retention::WorkQueue && self.ack_policy != Acknowledge::Explicit {
+            return Err("`retention = \"work_queue\"` needs `ack_policy = \"explicit\"`".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Which part of NATS carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// A stream for each topic: each message is acknowledged when the stream has it.
+    Jetstream,
+    /// Subjects: at most once, without an acknowledgement.
+    Core,
+    /// Subjects: a consumer's reply is the acknowledgement of a message.
+    Request,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    File,
+    Memory,
+}
+
+impl From<Storage> for StorageType {
+    fn from(storage: Storage) -> Self {
+        match storage {
+            Storage::File => StorageType::File,
+            Storage::Memory => StorageType::Memory,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Retention {
+    /// When a limit is reached.
+    Limits,
+    /// When each group has acknowledged it.
+    Interest,
+    /// When one consumer has acknowledged it.
+    WorkQueue,
+}
+
+impl From<Retention> for RetentionPolicy {
+    fn from(retention: Retention) -> Self {
+        match retention {
+            Retention::Limits => RetentionPolicy::Limits,
+            Retention::Interest => RetentionPolicy::Interest,
+            Retention::WorkQueue => RetentionPolicy::WorkQueue,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Discard {
+    Old,
+    New,
+}
+
+impl From<Discard> for DiscardPolicy {
+    fn from(discard: Discard) -> Self {
+        match discard {
+            Discard::Old => DiscardPolicy::Old,
+            Discard::New => DiscardPolicy::New,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Acknowledge {
+    Explicit,
+    All,
+    None,
+}
+
+impl From<Acknowledge> for AckPolicy {
+    fn from(policy: Acknowledge) -> Self {
+        match policy {
+            Acknowledge::Explicit => AckPolicy::Explicit,
+            Acknowledge::All => AckPolicy::All,
+            Acknowledge::None => AckPolicy::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_two_logins_refused() {
+        let options: NatsOptions = toml::from_str("token = { env = 'A' }\nnkey = { env = 'B' }").unwrap();
+        assert!(options.check().unwrap_err().contains("keep one of them"));
+    }
+    #[test]
+    fn options_work_queue_without_explicit_acks_refused() {
+        let options: NatsOptions = toml::from_str("retention = 'work_queue'\nack_policy = 'all'").unwrap();
+        assert!(options.check().unwrap_err().contains("explicit"));
+    }
+}

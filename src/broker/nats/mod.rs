@@ -1,0 +1,454 @@
+//! NATS, by its official crate `async-nats`: JetStream, core NATS, and requests.
+//!
+//! - `config`: the `[broker.nats]` table.
+//! - `client`: what is sent and received by the crate, and its errors.
+//!
+//! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members pull from, so a
+//! group's messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
+
+mod client;
+mod config;
+
+use std::collections::HashMap;
+use std::future::Future;
+
+use async_nats::jetstream::consumer::{self, DeliverPolicy};
+use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
+use async_nats::jetstream::stream::{self, StorageType};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use self::client::{NatsDeliveries, NatsSender, Source, in_full};
+pub use self::config::NatsOptions;
+use self::config::{Acknowledge, Mode};
+use super::adapter::{ProducerQueues, QueuedProducer, StreamConsumer};
+use super::{
+    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
+    Topic,
+};
+use crate::net::tls;
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
+
+/// The crate and its version, for the record. A test compares it with Cargo.lock.
+const CRATE: &str = "async-nats 0.51.0";
+
+/// Room in a client's queue beside messages in flight, for flushes and acknowledgements: the crate's own default.
+const QUEUE_MARGIN: usize = 2048;
+
+/// Most messages in flight that a client's queue has room for.
+const MAX_QUEUE: usize = 1 << 20;
+
+/// NATS, reached over connections of the crate.
+pub struct NatsBroker {
+    setup: NatsSetup,
+    admin: jetstream::Context,
+    producing: Vec<Client>,
+    consuming: OnceCell<Vec<Client>>,
+    queues: std::sync::Arc<ProducerQueues>,
+    /// The subject of each stream that was created or found.
+    subjects: Mutex<HashMap<String, String>>,
+    /// Streams and durable consumers that end with the trial.
+    joined: Mutex<Vec<(String, String)>>,
+}
+
+/// What connections are opened with.
+struct NatsSetup {
+    config: BrokerConfig,
+    options: NatsOptions,
+    run_id: String,
+    timeout: std::time::Duration,
+    in_flight: usize,
+}
+
+impl Broker for NatsBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "nats",
+        aliases: &["jetstream"],
+        default_port: Some(4222),
+        example: include_str!("example.toml"),
+        summary: "NATS: JetStream, core NATS and requests, by the crate async-nats",
+        capabilities: Capabilities {
+            addresses: true,
+            replication: true,
+            headers: true,
+            own_headers: true,
+            consumers: true,
+            groups: true,
+            ordered: true,
+            tls: true,
+            sasl: &[SaslMechanism::Plain],
+            existing_topics: true,
+            ..Capabilities::NONE
+        },
+        ..Descriptor::NONE
+    };
+
+    type Options = NatsOptions;
+    type Producer = QueuedProducer;
+    type Consumer = StreamConsumer<NatsDeliveries>;
+
+    fn remedy(need: Need<'_>, _: &BrokerConfig, _: &NatsOptions) -> Option<String> {
+        match need {
+            Need::Topic(topic) => Some(format!("nats stream add {topic} --subjects {topic}")),
+            Need::TopicUsers(topic) => Some(format!("nats consumer report {topic} lists its consumers")),
+            _ => None,
+        }
+    }
+
+    async fn connect(setup: Setup<NatsOptions>) -> Result<Self, BrokerError> {
+        let queues = ProducerQueues::new(&setup);
+        let Setup { config, options, run_id, timeout, in_flight, .. } = setup;
+        let setup = NatsSetup { config, options, run_id, timeout, in_flight };
+        let producing = setup.clients("producers").await?;
+        let admin = ContextBuilder::new().timeout(timeout).build(producing[0].clone());
+        Ok(NatsBroker {
+            setup,
+            admin,
+            producing,
+            consuming: OnceCell::new(),
+            queues,
+            subjects: Mutex::default(),
+            joined: Mutex::default(),
+        })
+    }
+
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        if let Some(existing) = self.find_topic(topic).await? {
+            return Ok(Created::Existing(existing));
+        }
+        if self.setup.options.mode == Mode::Jetstream {
+            let created = self.admin.create_stream(self.stream_config(topic)).await;
+            created.map_err(|error| {
+                let mut reason = in_full(&error);
+                if reason.contains("not enabled") || reason.contains("no responders") {
+                    reason += ": start nats-server with `-js`, or set `broker.nats.mode` to \"core\"";
+                }
+                BrokerError::Topic { topic: topic.name.clone(), action: "created", reason }
+            })?;
+        }
+        self.subjects.lock().insert(topic.name.clone(), topic.name.clone());
+        Ok(Created::New)
+    }
+
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        if self.setup.options.mode != Mode::Jetstream {
+            return Ok(None);
+        }
+        let failed = |reason| BrokerError::Topic { topic: topic.name.clone(), action: "looked up", reason };
+        let config = match self.admin.get_stream(&topic.name).await {
+            Ok(stream) => stream.cached_info().config.clone(),
+            Err(error) if is_missing(&error) => return Ok(None),
+            // `create_topic` says what to do.
+            Err(error) if in_full(&error).contains("not enabled") => return Ok(None),
+            Err(error) => return Err(failed(in_full(&error))),
+        };
+        let concrete = config.subjects.iter().find(|subject| !subject.contains(['*', '>']));
+        let subject = concrete.ok_or_else(|| {
+            let subjects = config.subjects.join(", ");
+            failed(format!(
+                "none of its subjects ({subjects}) is without a wildcard, so that no message can be sent to it"
+            ))
+        })?;
+        self.subjects.lock().insert(topic.name.clone(), subject.clone());
+        Ok(Some(Topic { name: topic.name.clone(), partitions: 1, replication: config.num_replicas as u32 }))
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        if self.setup.options.mode != Mode::Jetstream {
+            return Ok(());
+        }
+        match self.admin.delete_stream(&topic.name).await {
+            Ok(_) => Ok(()),
+            Err(error) if in_full(&error).contains("stream not found") => Ok(()),
+            Err(error) => {
+                let reason = in_full(&error);
+                Err(BrokerError::Topic { topic: topic.name.clone(), action: "deleted", reason })
+            }
+        }
+    }
+
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
+        let NatsSetup { options, in_flight, run_id, .. } = &self.setup;
+        let connection = producer_number % self.producing.len();
+        let client = self.producing[connection].clone();
+        let jetstream = ContextBuilder::new()
+            .timeout(options.ack_timeout)
+            .ack_timeout(options.ack_timeout)
+            .max_ack_inflight(*in_flight)
+            .backpressure_on_inflight(true)
+            .build(client.clone());
+        let sender = NatsSender {
+            mode: options.mode,
+            client,
+            jetstream,
+            subject: self.subject(&topic.name).into(),
+            message_ids: options.duplicate_window.map(|_| (format!("{run_id}-{producer_number}"), 0)),
+            written: None,
+        };
+        Ok(self.queues.start(connection, &topic.name, sender))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
+        let options = &self.setup.options;
+        let clients = self.consuming.get_or_try_init(|| self.setup.clients("consumers")).await?;
+        let client = clients[subscription.member % clients.len()].clone();
+        let topic = &subscription.topic.name;
+        let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
+        let source = if options.mode == Mode::Jetstream {
+            let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());
+            let consumer = self.durable(&context, subscription).await?;
+            let messages = consumer.stream().max_messages_per_batch(options.pull_batch.get() as usize);
+            Source::Stream(messages.messages().await.map_err(|error| failed(in_full(&error)))?)
+        } else {
+            let group = name_for_server(&subscription.group);
+            let subscriber = client.queue_subscribe(self.subject(topic), group).await;
+            let subscriber = subscriber.map_err(|error| failed(in_full(&error)))?;
+            let arrived = tokio::time::timeout(self.setup.timeout, round_trip(&client)).await;
+            arrived
+                .map_err(|_| format!("the server did not answer within {:?}", self.setup.timeout))
+                .and_then(|result| result)
+                .map_err(failed)?;
+            Source::Subject { subscriber, replies: options.mode == Mode::Request }
+        };
+        Ok(StreamConsumer::new(NatsDeliveries { source, client, policy: options.ack_policy }))
+    }
+
+    async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        if self.setup.options.mode != Mode::Jetstream {
+            return Err(BrokerError::Configuration(
+                "core NATS keeps no message for a group that joins later: set `broker.nats.mode` to \"jetstream\""
+                    .to_owned(),
+            ));
+        }
+        self.durable(&self.admin, subscription).await.map(drop)
+    }
+
+    fn identity(&self) -> BrokerInfo {
+        let version = self.producing[0].server_info().version;
+        BrokerInfo { client: CRATE.to_owned(), broker: Some(format!("nats-server {version}")), embedded: false }
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        const SOURCE: &str = "stream info";
+        let Some(topic) = topics.first() else { return Durability::default() };
+        if self.setup.options.mode != Mode::Jetstream {
+            let mode = if self.setup.options.mode == Mode::Core { "core" } else { "request" };
+            return Durability::new(DurabilityLevel::Nowhere, None, [("mode", mode.to_owned())], "broker.nats.mode");
+        }
+        let Ok(stream) = self.admin.get_stream(&topic.name).await else { return Durability::default() };
+        let config = &stream.cached_info().config;
+        // A server writes to the page cache, and synchronises every `sync_interval` (default 2 minutes), which it does not tell clients.
+        let (level, storage) = match config.storage {
+            StorageType::File => (DurabilityLevel::PageCache, "file"),
+            StorageType::Memory => (DurabilityLevel::Memory, "memory"),
+        };
+        // An acknowledgement is sent when most replicas have the message.
+        let copies = config.num_replicas as u32 / 2 + 1;
+        let settings = [("storage", storage.to_owned()), ("num_replicas", config.num_replicas.to_string())];
+        Durability::new(level, Some(copies), settings, SOURCE)
+    }
+
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        let name = topic.name.clone();
+        (self.setup.options.mode == Mode::Jetstream).then(|| async move {
+            let stream = self.admin.get_stream(name).await.ok()?;
+            Some(vec![stream.cached_info().state.last_sequence + 1])
+        })
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        Telemetry { queue_full_ns: self.queues.take_waited_ns(), ..Telemetry::default() }
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        for (stream, durable) in self.joined.into_inner() {
+            // A stream of the trial is gone with its consumers.
+            if let Err(error) = self.admin.delete_consumer_from_stream(&durable, &stream).await
+                && !in_full(&error).contains("not found")
+            {
+                let reason = format!("its consumer {durable} cannot be deleted: {}", in_full(&error));
+                return Err(BrokerError::Topic { topic: stream, action: "left", reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NatsBroker {
+    fn subject(&self, topic: &str) -> String {
+        self.subjects.lock().get(topic).cloned().unwrap_or_else(|| topic.to_owned())
+    }
+
+    fn stream_config(&self, topic: &Topic) -> stream::Config {
+        let options = &self.setup.options;
+        stream::Config {
+            name: topic.name.clone(),
+            subjects: vec![topic.name.clone()],
+            storage: options.storage.into(),
+            retention: options.retention.into(),
+            discard: options.discard.into(),
+            // 0 and -1: without a limit.
+            max_age: options.max_age.unwrap_or_default(),
+            max_bytes: options.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            duplicate_window: options.duplicate_window.unwrap_or_default(),
+            num_replicas: topic.replication as usize,
+            ..stream::Config::default()
+        }
+    }
+
+    /// The durable consumer of a group, which its first member creates.
+    async fn durable(
+        &self,
+        context: &jetstream::Context,
+        subscription: &Subscription,
+    ) -> Result<consumer::PullConsumer, BrokerError> {
+        let options = &self.setup.options;
+        let stream = &subscription.topic.name;
+        let durable = name_for_server(&subscription.group);
+        let config = consumer::pull::Config {
+            durable_name: Some(durable.clone()),
+            deliver_policy: match subscription.from {
+                StartFrom::Earliest => DeliverPolicy::All,
+                StartFrom::Latest => DeliverPolicy::New,
+            },
+            ack_policy: options.ack_policy.into(),
+            ack_wait: options.ack_wait.unwrap_or_default(),
+            // The server refuses the limit where nothing is acknowledged.
+            max_ack_pending: match options.ack_policy {
+                Acknowledge::None => 0,
+                Acknowledge::Explicit | Acknowledge::All => options.max_ack_pending.get().into(),
+            },
+            ..consumer::pull::Config::default()
+        };
+        let created = context.create_consumer_on_stream(config, stream).await;
+        if subscription.progress != Progress::Kept && !subscription.is_divided {
+            let mut joined = self.joined.lock();
+            let consumer = (stream.clone(), durable);
+            if !joined.contains(&consumer) {
+                joined.push(consumer);
+            }
+        }
+        created.map_err(|error| {
+            let reason = in_full(&error);
+            BrokerError::Topic { topic: stream.clone(), action: "consumed", reason }
+        })
+    }
+}
+
+impl NatsSetup {
+    /// As many connections as the scenario asks for.
+    async fn clients(&self, role: &str) -> Result<Vec<Client>, BrokerError> {
+        let mut clients = Vec::with_capacity(self.config.connections);
+        for number in 0..self.config.connections {
+            let mut addresses = self.config.addresses.clone();
+            // Connections begin at different servers.
+            let turn = number % addresses.len();
+            addresses.rotate_left(turn);
+            let name = format!("{}-{role}-{number}", self.run_id);
+            clients.push(self.client(name, &addresses).await?);
+        }
+        Ok(clients)
+    }
+
+    async fn client(&self, name: String, addresses: &[String]) -> Result<Client, BrokerError> {
+        let address = addresses.join(", ");
+        let refused = |reason: String| BrokerError::Configuration(reason);
+        let scheme = if self.config.security.tls.is_some() { "tls" } else { "nats" };
+        let servers: Result<Vec<ServerAddr>, _> =
+            addresses.iter().map(|address| format!("{scheme}://{address}").parse()).collect();
+        let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
+        let options = self.login(ConnectOptions::new()).await.map_err(refused)?;
+        let mut options = options
+            .name(name)
+            .connection_timeout(self.timeout)
+            .request_timeout(Some(self.options.ack_timeout))
+            .client_capacity(self.in_flight.min(MAX_QUEUE) + QUEUE_MARGIN)
+            .subscription_capacity(self.options.pending_messages.get() as usize)
+            .retain_servers_order();
+        if let Some(tls) = tls::client_config(self.config.security.tls.as_ref()).map_err(refused)? {
+            options = options.require_tls(true).tls_client_config((*tls).clone());
+        }
+        // The crate tries its addresses in turn, and counts the time for each alone.
+        let connecting = tokio::time::timeout(self.timeout, options.connect(servers));
+        match connecting.await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(error)) => {
+                let reason = in_full(&error);
+                Err(match error.kind() {
+                    ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                        BrokerError::Authorisation { address, reason }
+                    }
+                    _ => BrokerError::Unreachable { address, reason },
+                })
+            }
+            Err(_) => Err(BrokerError::Unreachable { address, reason: format!("no answer within {:?}", self.timeout) }),
+        }
+    }
+
+    async fn login(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
+        let NatsOptions { token, nkey, credentials, .. } = &self.options;
+        let options = match &self.config.security.sasl {
+            Some(sasl) => options.user_and_password(sasl.username.clone(), sasl.password.reveal()?),
+            None => options,
+        };
+        let options = match token {
+            Some(token) => options.token(token.reveal()?),
+            None => options,
+        };
+        let options = match nkey {
+            Some(nkey) => options.nkey(nkey.reveal()?),
+            None => options,
+        };
+        match credentials {
+            Some(path) => options
+                .credentials_file(path)
+                .await
+                .map_err(|error| format!("`broker.nats.credentials`: {} cannot be read: {error}", path.display())),
+            None => Ok(options),
+        }
+    }
+}
+
+/// Resolves when the server has handled what this connection has sent: it answers in order.
+async fn round_trip(client: &Client) -> Result<(), String> {
+    use futures_util::StreamExt;
+
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| in_full(&error))?;
+    client.publish(inbox, bytes::Bytes::new()).await.map_err(|error| in_full(&error))?;
+    match answers.next().await {
+        Some(_) => Ok(()),
+        None => Err("the connection was closed".to_owned()),
+    }
+}
+
+fn is_missing(error: &GetStreamError) -> bool {
+    match error.kind() {
+        GetStreamErrorKind::JetStream(error) => error.error_code() == ErrorCode::STREAM_NOT_FOUND,
+        _ => false,
+    }
+}
+
+/// Names of durable consumers and queue groups without what the server does not accept in them.
+fn name_for_server(group: &str) -> String {
+    group.chars().map(|letter| if ".*>/\\ \t".contains(letter) { '_' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_names_the_version_that_is_compiled() {
+        let lock = include_str!("../../../Cargo.lock");
+        let (name, version) = CRATE.split_once(' ').unwrap();
+        assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")));
+    }
+
+    #[test]
+    fn group_name_without_forbidden_letters() {
+        assert_eq!(name_for_server("billing.eu > all/*"), "billing_eu___all__");
+    }
+}

@@ -1,0 +1,132 @@
+//! NATS as brokermark meets it: the nats-server of `scripts/test`, and some that refuse, stand still or die.
+#![cfg(feature = "nats")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::harness::nats;
+use crate::harness::server::Server;
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, record_of};
+use brokermark::record::{Record, Status};
+
+const LOAD: &str = "producers = { count = 3, batch = 20 }\npayload.size = \"100B\"\nrun.messages = \"30k\"\n";
+
+fn broker(address: &str) -> String {
+    format!("broker.kind = \"nats\"\nbroker.address = \"{address}\"\n")
+}
+
+/// Runs a scenario that cannot begin, and returns the error in its record.
+fn refused(scenario: &str) -> String {
+    let record = Bench::new(scenario).run(&[]).expect(1).record();
+    assert_eq!(record.status, Status::Failed);
+    record.error.unwrap()
+}
+
+/// Runs a command of natscli.
+fn natscli(address: &str, arguments: &[&str]) {
+    let output =
+        Command::new(nats::programs().join("nats")).args(["--server", address]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn real_modes_deliver_what_they_acknowledge() {
+    for (mode, level) in [("jetstream", "page-cache"), ("core", "nowhere"), ("request", "nowhere")] {
+        let mode_key = format!("broker.nats.mode = \"{mode}\"\n");
+        let consumers = "consumers = { groups = 2, members = 1 }\n";
+        let record = record_of(&format!("{}{mode_key}{LOAD}{consumers}", broker(&nats::address())));
+        assert_delivered(&record, 30_000, 2);
+        assert_eq!(serde_json::to_value(&record.durability).unwrap()["level"], level, "{mode}");
+        assert!(record.environment.broker.as_ref().unwrap().starts_with("nats-server 2."), "{mode}");
+    }
+}
+
+#[test]
+fn real_consumers_acknowledge_by_every_policy() {
+    for (policy, retention) in
+        [("explicit", "work_queue"), ("explicit", "interest"), ("all", "limits"), ("none", "limits")]
+    {
+        let keys = format!("broker.nats = {{ ack_policy = \"{policy}\", retention = \"{retention}\", ");
+        let keys = format!("{keys}storage = \"memory\", max_ack_pending = 1000 }}\n");
+        let record = record_of(&format!("{}{keys}{LOAD}consumers.members = 1\n", broker(&nats::address())));
+        // Far more than may be without an acknowledgement has arrived, so acknowledgements have.
+        assert_delivered(&record, 30_000, 1);
+    }
+}
+
+#[test]
+fn real_missing_server_is_reported_with_its_address() {
+    let error = refused(&format!("{}{LOAD}", broker("127.0.0.1:1")));
+    assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
+}
+
+#[test]
+fn real_wrong_password_is_reported_as_such() {
+    let login = [("BROKERMARK_NATS_OPTIONS", "--user me --pass right")];
+    let server = Server::start("nats", "nats-login", 14232, &login);
+    let sasl = |password: &str| {
+        let sasl = format!("{{ mechanism = \"PLAIN\", username = \"me\", password = \"{password}\" }}");
+        format!("{}broker.security.sasl = {sasl}\n{LOAD}", broker(&server.address()))
+    };
+    let error = refused(&sasl("wrong"));
+    assert!(error.contains("refused the credentials") && !error.contains("wrong"), "{error}");
+    assert_eq!(record_of(&sasl("right")).counts.acknowledged, 30_000);
+}
+
+#[test]
+fn real_stream_deleted_in_the_middle_fails_what_follows() {
+    let address = nats::address();
+    let name = format!("deleted-{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "{}topology.name = \"{name}\"\nload.rate = \"500/s\"\nrun.duration = \"300s\"\nrun.drain_deadline = \"2s\"\n",
+        broker(&address)
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    natscli(&address, &["stream", "rm", "--force", &name]);
+    running.await_stderr("failed");
+    running.signal(libc::SIGINT);
+    let record = running.finish(PATIENCE).expect(130).record();
+    assert_balanced(&record);
+    assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
+    let errors = serde_json::to_string(&record.errors).unwrap();
+    assert!(errors.contains("unknown-topic"), "{errors}");
+}
+
+#[test]
+fn real_killed_server_loses_nothing_acknowledged() {
+    let server = Server::start("nats", "nats-killed", 14242, &[]);
+    let bench = Bench::new(&format!(
+        "{}broker.nats.ack_timeout = \"2s\"\nload.rate = \"2k/s\"\nrun.duration = \"8s\"\nconsumers.members = 1\n",
+        broker(&server.address())
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!(found.lost, 0, "{found:?}");
+    // What was due while it was away waited for it. What was in flight when it died may have failed.
+    assert!(record.counts.acknowledged > 8_000, "{:?}", record.counts);
+    let longest_ns = record.latency.response.as_ref().map(|latency| latency.max_ns).unwrap();
+    assert!(longest_ns > 50_000_000, "{longest_ns}");
+}
+
+#[test]
+fn real_frozen_server_shows_in_the_response_time() {
+    let server = Server::start("nats", "nats-frozen", 14252, &[]);
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"1k/s\"\nrun = {{ warm_up = \"1s\", duration = \"6s\" }}\n",
+        broker(&server.address())
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.stall(Duration::from_millis(1500));
+    let record: Record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    // A quarter of the messages were due while it stood still, or waited behind those: the 99th percentile is near the whole pause.
+    let p99_ns = record.latency.response.as_ref().and_then(|latency| latency.p99_ns).unwrap();
+    assert!(p99_ns > 1_000_000_000, "{p99_ns}");
+}
