@@ -64,6 +64,9 @@ pub trait SendOne: Send + 'static {
         murmur3(key, 0) as usize % partitions
     }
 
+    /// The messages that the engine submitted together were handed over.
+    fn end_batch(&mut self) {}
+
     /// No message will follow: what is held back goes out.
     fn flush(&mut self) -> impl Future<Output = ()> + Send {
         ready(())
@@ -224,6 +227,7 @@ async fn run<S: SendOne>(
                 Err(error) => receipts.record_refused(partition, send_tag, error.into()),
             }
         }
+        senders.iter_mut().for_each(SendOne::end_batch);
         turn = (turn + 1) % senders.len();
     }
     // The senders live until the last receipt has come: a crate's producer ends its messages with itself.

@@ -18,8 +18,8 @@ use futures_util::{FutureExt, Stream};
 use tokio::sync::oneshot;
 
 use super::config::{Acknowledge, Mode};
-use crate::broker::adapter::{Deliveries, OwnedMessage, SendError, SendOne};
-use crate::broker::{Details, FailureClass, ReceiveError, Received, TRACE_HEADER_NAME};
+use crate::broker::adapter::{Deliveries, Delivery, OwnedMessage, SendOne};
+use crate::broker::{ClientError, Details, FailureClass, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
 
 /// How a consumer acknowledges a message of JetStream.
@@ -59,7 +59,7 @@ impl NatsSender {
     }
 
     /// Publishes without an acknowledgement.
-    async fn publish(&self, headers: Option<HeaderMap>, payload: Bytes) -> Result<(), SendError> {
+    async fn publish(&self, headers: Option<HeaderMap>, payload: Bytes) -> Result<(), ClientError> {
         let subject = self.subject.clone();
         let published = match headers {
             Some(headers) => self.client.publish_with_headers(subject, headers, payload).await,
@@ -70,7 +70,7 @@ impl NatsSender {
                 async_nats::PublishErrorKind::MaxPayloadExceeded => FailureClass::TooLarge,
                 _ => FailureClass::ConnectionLost,
             };
-            SendError { class, message: in_full(&error), lasting: false }
+            ClientError::passing(class, in_full(&error))
         })
     }
 }
@@ -79,9 +79,10 @@ impl SendOne for NatsSender {
     // A message that is refused or late does not hold up those behind it.
     const RECEIPTS_IN_ORDER: bool = false;
 
+    type Error = ClientError;
     type Receipt = NatsReceipt;
 
-    async fn send(&mut self, message: OwnedMessage) -> Result<NatsReceipt, SendError> {
+    async fn send(&mut self, message: OwnedMessage) -> Result<NatsReceipt, ClientError> {
         let headers = self.headers(&message);
         match self.mode {
             Mode::Jetstream => {
@@ -118,6 +119,10 @@ impl SendOne for NatsSender {
         }
     }
 
+    fn outcome(receipt: Result<(), ClientError>) -> Result<(), ClientError> {
+        receipt
+    }
+
     fn end_batch(&mut self) {
         if let Some((sender, _)) = self.written.take() {
             let client = self.client.clone();
@@ -135,37 +140,34 @@ impl SendOne for NatsSender {
 pub enum NatsReceipt {
     Stored(<PublishAckFuture as IntoFuture>::IntoFuture),
     Written(Written),
-    Replied(BoxFuture<'static, Result<(), SendError>>),
+    Replied(BoxFuture<'static, Result<(), ClientError>>),
 }
 
 impl Future for NatsReceipt {
-    type Output = Result<Option<u32>, SendError>;
+    type Output = Result<(), ClientError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             NatsReceipt::Stored(receipt) => receipt.poll_unpin(context).map(stored),
             NatsReceipt::Written(receipt) => receipt.poll_unpin(context).map(|written| {
-                written.map(|()| None).map_err(|_| lost("the connection was lost before the message was written"))
+                written.map_err(|_| ClientError::lost("the connection was lost before the message was written"))
             }),
-            NatsReceipt::Replied(receipt) => receipt.poll_unpin(context).map(|replied| replied.map(|()| None)),
+            NatsReceipt::Replied(receipt) => receipt.poll_unpin(context),
         }
     }
 }
 
-/// A stream has no partitions.
-fn stored(acknowledged: Result<PublishAck, PublishError>) -> Result<Option<u32>, SendError> {
+fn stored(acknowledged: Result<PublishAck, PublishError>) -> Result<(), ClientError> {
     match acknowledged {
-        Ok(ack) if ack.duplicate => Err(SendError {
-            class: FailureClass::Refused,
-            message: "the stream has a message of this Nats-Msg-Id already".to_owned(),
-            lasting: false,
-        }),
-        Ok(_) => Ok(None),
+        Ok(ack) if ack.duplicate => {
+            Err(ClientError::passing(FailureClass::Refused, "the stream has a message of this Nats-Msg-Id already"))
+        }
+        Ok(_) => Ok(()),
         Err(error) => Err(refused(error)),
     }
 }
 
-fn refused(error: PublishError) -> SendError {
+fn refused(error: PublishError) -> ClientError {
     let message = in_full(&error);
     let class = match error.kind() {
         PublishErrorKind::StreamNotFound => FailureClass::UnknownTopic,
@@ -177,21 +179,17 @@ fn refused(error: PublishError) -> SendError {
         _ if message.contains("exceeded") || message.contains("insufficient") => FailureClass::Full,
         _ => FailureClass::Refused,
     };
-    SendError { class, message, lasting: false }
+    ClientError::passing(class, message)
 }
 
-fn unanswered(error: async_nats::RequestError) -> SendError {
+fn unanswered(error: async_nats::RequestError) -> ClientError {
     let class = match error.kind() {
         async_nats::RequestErrorKind::TimedOut => FailureClass::Timeout,
         async_nats::RequestErrorKind::NoResponders => FailureClass::UnknownTopic,
         async_nats::RequestErrorKind::MaxPayloadExceeded => FailureClass::TooLarge,
         _ => FailureClass::ConnectionLost,
     };
-    SendError { class, message: in_full(&error), lasting: false }
-}
-
-fn lost(message: &str) -> SendError {
-    SendError { class: FailureClass::ConnectionLost, message: message.to_owned(), lasting: false }
+    ClientError::passing(class, in_full(&error))
 }
 
 /// An error of the crate with its causes, which it does not show itself.
@@ -225,85 +223,64 @@ pub enum Source {
 #[derive(Debug)]
 pub struct NatsDelivery {
     message: Message,
-    trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
     sequence: u64,
     redelivered: bool,
     published_unix_ns: Option<u64>,
 }
 
-impl NatsDelivery {
-    fn new(message: Message) -> Self {
-        let header = message.headers.as_ref().and_then(|headers| headers.get(TRACE_HEADER_NAME));
-        let trace_header = header.and_then(|text| BASE64.decode(text.as_str()).ok()?.try_into().ok());
-        NatsDelivery { message, trace_header, sequence: 0, redelivered: false, published_unix_ns: None }
+impl From<Message> for NatsDelivery {
+    fn from(message: Message) -> Self {
+        NatsDelivery { message, sequence: 0, redelivered: false, published_unix_ns: None }
     }
+}
 
-    fn of_stream(stored: jetstream::Message) -> Self {
+impl From<jetstream::Message> for NatsDelivery {
+    fn from(stored: jetstream::Message) -> Self {
         let told = stored.info().ok().map(|info| {
             (info.stream_sequence, info.delivered > 1, u64::try_from(info.published.unix_timestamp_nanos()).ok())
         });
         let (sequence, redelivered, published_unix_ns) = told.unwrap_or_default();
-        NatsDelivery { sequence, redelivered, published_unix_ns, ..NatsDelivery::new(stored.message) }
+        NatsDelivery { message: stored.message, sequence, redelivered, published_unix_ns }
+    }
+}
+
+impl Stream for NatsDeliveries {
+    type Item = Result<NatsDelivery, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match &mut self.source {
+            Source::Stream(stream) => Pin::new(stream).poll_next(context).map(|arrived| {
+                arrived.map(|message| {
+                    message.map(NatsDelivery::from).map_err(|error| {
+                        let class = match error.kind() {
+                            MessagesErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
+                            MessagesErrorKind::MissingHeartbeat => FailureClass::Timeout,
+                            MessagesErrorKind::NoResponders => FailureClass::ConnectionLost,
+                            _ => FailureClass::Refused,
+                        };
+                        ClientError::passing(class, in_full(&error))
+                    })
+                })
+            }),
+            Source::Subject { subscriber, .. } => {
+                Pin::new(subscriber).poll_next(context).map(|arrived| arrived.map(|message| Ok(message.into())))
+            }
+        }
     }
 }
 
 impl Deliveries for NatsDeliveries {
     type Delivery = NatsDelivery;
+    type Error = ClientError;
 
-    fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Result<NatsDelivery, ReceiveError>> {
-        match &mut self.source {
-            Source::Stream(stream) => Pin::new(stream).poll_next(context).map(|arrived| match arrived {
-                Some(Ok(message)) => Ok(NatsDelivery::of_stream(message)),
-                Some(Err(error)) => {
-                    let class = match error.kind() {
-                        MessagesErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
-                        MessagesErrorKind::MissingHeartbeat => FailureClass::Timeout,
-                        MessagesErrorKind::NoResponders => FailureClass::ConnectionLost,
-                        _ => FailureClass::Refused,
-                    };
-                    Err(ReceiveError { class, message: in_full(&error) })
-                }
-                None => Err(ended("the consumer has ended")),
-            }),
-            Source::Subject { subscriber, .. } => Pin::new(subscriber)
-                .poll_next(context)
-                .map(|arrived| arrived.map(NatsDelivery::new).ok_or_else(|| ended("the subscription has ended"))),
-        }
-    }
-
-    fn hand_over(&self, delivery: &NatsDelivery, each: &mut impl FnMut(Received<'_>)) {
-        each(Received {
-            payload: &delivery.message.payload,
-            trace_header: delivery.trace_header.as_ref().map(<[u8; _]>::as_slice),
-            partition: 0,
-            offset: delivery.sequence,
-            redelivered: delivery.redelivered,
-            details: &NatsDetails(delivery),
-        });
-    }
-
-    async fn acknowledge(&mut self, taken: &mut Vec<NatsDelivery>) -> Result<(), ReceiveError> {
+    async fn acknowledge(&mut self, delivery: &NatsDelivery, _: bool) -> Result<(), ClientError> {
         let answer = match (&self.source, self.policy) {
-            (Source::Subject { replies: false, .. }, _) | (Source::Stream(_), Acknowledge::None) => {
-                taken.clear();
-                return Ok(());
-            }
+            (Source::Subject { replies: false, .. }, _) | (Source::Stream(_), Acknowledge::None) => return Ok(()),
             (Source::Subject { .. }, _) => Bytes::new(),
             (Source::Stream(_), _) => ACK,
         };
-        if matches!(self.source, Source::Stream(_)) && self.policy == Acknowledge::All {
-            // It acknowledges those before it.
-            taken.drain(..taken.len().saturating_sub(1));
-        }
-        // What is acknowledged twice, after this call was dropped, is acknowledged once for the server.
-        for delivery in &*taken {
-            if let Some(reply) = delivery.message.reply.clone() {
-                let sent = self.client.publish(reply, answer.clone()).await;
-                sent.map_err(|error| ReceiveError { class: FailureClass::ConnectionLost, message: in_full(&error) })?;
-            }
-        }
-        taken.clear();
-        Ok(())
+        let Some(reply) = delivery.message.reply.clone() else { return Ok(()) };
+        self.client.publish(reply, answer).await.map_err(|error| ClientError::lost(in_full(&error)))
     }
 
     async fn close(self) {
@@ -312,20 +289,32 @@ impl Deliveries for NatsDeliveries {
     }
 }
 
-fn ended(message: &str) -> ReceiveError {
-    ReceiveError { class: FailureClass::ConnectionLost, message: message.to_owned() }
+impl Delivery for NatsDelivery {
+    fn payload(&self) -> &[u8] {
+        &self.message.payload
+    }
+
+    fn trace_header(&self) -> Option<[u8; TRACE_HEADER_BYTES]> {
+        let header = self.message.headers.as_ref()?.get(TRACE_HEADER_NAME)?;
+        BASE64.decode(header.as_str()).ok()?.try_into().ok()
+    }
+
+    fn offset(&self) -> u64 {
+        self.sequence
+    }
+
+    fn is_redelivered(&self) -> bool {
+        self.redelivered
+    }
 }
 
-#[derive(Debug)]
-struct NatsDetails<'a>(&'a NatsDelivery);
-
-impl Details for NatsDetails<'_> {
+impl Details for NatsDelivery {
     fn timestamp_unix_ns(&self) -> Option<u64> {
-        self.0.published_unix_ns
+        self.published_unix_ns
     }
 
     fn headers(&self) -> Vec<(String, Vec<u8>)> {
-        let headers = self.0.message.headers.iter().flat_map(|headers| headers.iter());
+        let headers = self.message.headers.iter().flat_map(|headers| headers.iter());
         let own = headers.filter(|(name, _)| AsRef::<str>::as_ref(*name) != TRACE_HEADER_NAME);
         let value = |value: &HeaderValue| value.as_str().as_bytes().to_vec();
         own.flat_map(|(name, values)| values.iter().map(move |one| (name.to_string(), value(one)))).collect()

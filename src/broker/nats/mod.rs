@@ -187,7 +187,7 @@ impl Broker for NatsBroker {
             message_ids: options.duplicate_window.map(|_| (format!("{run_id}-{producer_number}"), 0)),
             written: None,
         };
-        Ok(self.queues.start(connection, &topic.name, sender))
+        Ok(self.queues.start(producer_number, &topic.name, vec![sender]))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
@@ -212,7 +212,8 @@ impl Broker for NatsBroker {
                 .map_err(failed)?;
             Source::Subject { subscriber, replies: options.mode == Mode::Request }
         };
-        Ok(StreamConsumer::new(NatsDeliveries { source, client, policy: options.ack_policy }))
+        let deliveries = NatsDeliveries { source, client, policy: options.ack_policy };
+        Ok(StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
@@ -259,7 +260,7 @@ impl Broker for NatsBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        Telemetry { queue_full_ns: self.queues.take_waited_ns(), ..Telemetry::default() }
+        self.queues.telemetry()
     }
 
     async fn close(self) -> Result<(), BrokerError> {

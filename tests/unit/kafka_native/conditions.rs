@@ -97,7 +97,7 @@ async fn a_refusal_lasts_until_the_partition_is_written_again() {
         broker.next().await.answer(code);
         bench.held_up(is_one(kind)).await;
         bench.send(1).await;
-        while !bench.client.is_idle() {
+        while !bench.client.traffic.is_idle() {
             tokio::select! {
                 asked = broker.next() => asked.answer(0),
                 () = tokio::time::sleep(Duration::from_millis(20)) => {}

@@ -87,6 +87,11 @@ impl Headers {
         append_varint(TRACE_HEADER_BYTES as i64, &mut traced);
         Headers { alone: counted(headers.len()).into(), traced: traced.into() }
     }
+
+    /// Most bytes that they take in a record.
+    pub fn max_bytes(&self) -> usize {
+        self.traced.len() + TRACE_HEADER_BYTES
+    }
 }
 
 /// One record to write.

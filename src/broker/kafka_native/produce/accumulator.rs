@@ -180,7 +180,7 @@ impl Partition {
         let state = &mut *guard;
         let (mut has_closed, mut begun) = (false, None);
         for (record, send_tag, payload_bytes) in messages {
-            let beside = record.key.map_or(0, <[u8]>::len) + record.headers.most_bytes() + MAX_RECORD_OVERHEAD;
+            let beside = record.key.map_or(0, <[u8]>::len) + record.headers.max_bytes() + MAX_RECORD_OVERHEAD;
             let bytes = payload_bytes + beside;
             let is_full = |open: &mut ProducerBatch| open.encoded.len() + bytes > limits.batch_bytes;
             if let Some(full) = state.open.take_if(is_full) {
