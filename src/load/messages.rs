@@ -8,7 +8,7 @@ use rand::distr::Uniform;
 use rand_distr::Zipf;
 
 use super::LoadError;
-use super::payload::{self, ENTRY_BYTES};
+use super::payload::{self, ENTRY_BYTES, Slot, write_right_aligned};
 use super::random::{Generator, Purpose, generator};
 use crate::scenario::{Keys, Payload};
 
@@ -180,66 +180,6 @@ impl PayloadPool {
     }
 }
 
-/// Columns of a counter without a stated width: 10^12 messages are six days at two million a second.
-const COUNTER_COLUMNS: usize = 12;
-
-/// `1700000000.123456`: ten digits of seconds last until the year 2286.
-const TIMESTAMP_COLUMNS: usize = SECONDS_COLUMNS + 1 + MICROSECONDS_COLUMNS;
-const SECONDS_COLUMNS: usize = 10;
-const MICROSECONDS_COLUMNS: usize = 6;
-
-/// `1700000000123`.
-const TIMESTAMP_MS_COLUMNS: usize = 13;
-
-/// What a live field shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    /// Padded on the left with spaces to [`COUNTER_COLUMNS`]: a JSON number must not begin with zeros, while spaces
-    /// before it mean nothing.
-    Counter,
-    /// Padded on the left with zeros to this many columns.
-    PaddedCounter(usize),
-    /// Unix seconds with six decimals.
-    Timestamp,
-    /// Unix milliseconds.
-    TimestampMs,
-}
-
-impl Field {
-    /// Its width never changes, so neither do a payload's size and the place of what follows.
-    pub(super) fn columns(self) -> usize {
-        match self {
-            Field::Counter => COUNTER_COLUMNS,
-            Field::PaddedCounter(columns) => columns,
-            Field::Timestamp => TIMESTAMP_COLUMNS,
-            Field::TimestampMs => TIMESTAMP_MS_COLUMNS,
-        }
-    }
-
-    #[inline]
-    pub(super) fn write(self, into: &mut [u8], counter: u64, now_unix_ns: u64) {
-        match self {
-            Field::Counter => write_right_aligned(into, counter, b' '),
-            Field::PaddedCounter(_) => write_right_aligned(into, counter, b'0'),
-            Field::Timestamp => {
-                let (seconds, rest) = into.split_at_mut(SECONDS_COLUMNS);
-                let (point, microseconds) = rest.split_at_mut(1);
-                write_right_aligned(seconds, now_unix_ns / 1_000_000_000, b' ');
-                point[0] = b'.';
-                write_right_aligned(microseconds, now_unix_ns / 1_000 % 1_000_000, b'0');
-            }
-            Field::TimestampMs => write_right_aligned(into, now_unix_ns / 1_000_000, b' '),
-        }
-    }
-}
-
-/// Where a live field lies in its payload.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) offset: usize,
-    pub(super) field: Field,
-}
-
 /// One payload with its live fields, as [`PayloadPool::live`] gives it.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveFields<'a> {
@@ -261,38 +201,6 @@ impl LiveFields<'_> {
         }
         start..scratch.len()
     }
-}
-
-/// Two digits at a time halve the number of divisions.
-static PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut value = 0;
-    while value < 100 {
-        pairs[value] = [b'0' + (value / 10) as u8, b'0' + (value % 10) as u8];
-        value += 1;
-    }
-    pairs
-};
-
-/// Writes `value` right-aligned into `field`, with `padding` on its left. Of a value with more digits than the field
-/// is wide, the lowest remain, as on a mechanical counter.
-#[inline]
-fn write_right_aligned(field: &mut [u8], mut value: u64, padding: u8) {
-    let mut end = field.len();
-    while value >= 10 && end >= 2 {
-        field[end - 2..end].copy_from_slice(&PAIRS[(value % 100) as usize]);
-        value /= 100;
-        end -= 2;
-        if value == 0 {
-            field[..end].fill(padding);
-            return;
-        }
-    }
-    if end > 0 {
-        end -= 1;
-        field[end] = b'0' + (value % 10) as u8;
-    }
-    field[..end].fill(padding);
 }
 
 const PREFIX: &[u8] = b"key-";

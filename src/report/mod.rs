@@ -6,6 +6,7 @@
 //! - `html`: the document, and what [`present`] says, as HTML. `theme`: its colours.
 //! - `svg`: charts as text. `figure`: a chart with its sentence and its table.
 
+mod document;
 mod figure;
 mod html;
 mod section;
@@ -177,7 +178,7 @@ impl Report {
 
     /// The page.
     pub fn html(&self) -> String {
-        html::page(&self.title, &self.summary, &self.tiles, &self.sections)
+        document::page(&self.title, &self.summary, &self.tiles, &self.sections)
     }
 
     /// Each chart as a file of its own: its name without an ending, and the drawing.

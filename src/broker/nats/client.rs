@@ -9,7 +9,7 @@ use async_nats::jetstream::consumer::pull::{MessagesErrorKind, Stream as PullStr
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, publish::PublishAck};
-use async_nats::{Client, HeaderMap, HeaderValue, Message, Subscriber};
+use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderMap, HeaderValue, Message, Subscriber};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -190,6 +190,17 @@ fn unanswered(error: async_nats::RequestError) -> ClientError {
         _ => FailureClass::ConnectionLost,
     };
     ClientError::passing(class, in_full(&error))
+}
+
+impl From<ConnectError> for ClientError {
+    fn from(error: ConnectError) -> Self {
+        match error.kind() {
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                ClientError::lasting(FailureClass::Authorisation, in_full(&error))
+            }
+            _ => ClientError::lost(in_full(&error)),
+        }
+    }
 }
 
 /// An error of the crate with its causes, which it does not show itself.

@@ -11,19 +11,20 @@ mod config;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::iter;
+use std::sync::Arc;
 
 use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectOptions, ServerAddr};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 
 use self::client::{NatsDeliveries, NatsSender, Source, in_full};
 pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Mode};
-use super::adapter::{ProducerQueues, QueuedProducer, StreamConsumer};
+use super::adapter::{Clients, ProducerQueues, QueuedProducer, StreamConsumer, within};
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
     Topic,
@@ -42,24 +43,14 @@ const MAX_QUEUE: usize = 1 << 20;
 
 /// NATS, reached over connections of the crate.
 pub struct NatsBroker {
-    setup: NatsSetup,
+    setup: Setup<NatsOptions>,
     admin: jetstream::Context,
-    producing: Vec<Client>,
-    consuming: OnceCell<Vec<Client>>,
-    queues: std::sync::Arc<ProducerQueues>,
+    clients: Clients<Client>,
+    queues: Arc<ProducerQueues>,
     /// The subject of each stream that was created or found.
     subjects: Mutex<HashMap<String, String>>,
     /// Streams and durable consumers that end with the trial.
     joined: Mutex<Vec<(String, String)>>,
-}
-
-/// What connections are opened with.
-struct NatsSetup {
-    config: BrokerConfig,
-    options: NatsOptions,
-    run_id: String,
-    timeout: std::time::Duration,
-    in_flight: usize,
 }
 
 impl Broker for NatsBroker {
@@ -99,19 +90,10 @@ impl Broker for NatsBroker {
 
     async fn connect(setup: Setup<NatsOptions>) -> Result<Self, BrokerError> {
         let queues = ProducerQueues::new(&setup);
-        let Setup { config, options, run_id, timeout, in_flight, .. } = setup;
-        let setup = NatsSetup { config, options, run_id, timeout, in_flight };
-        let producing = setup.clients("producers").await?;
-        let admin = ContextBuilder::new().timeout(timeout).build(producing[0].clone());
-        Ok(NatsBroker {
-            setup,
-            admin,
-            producing,
-            consuming: OnceCell::new(),
-            queues,
-            subjects: Mutex::default(),
-            joined: Mutex::default(),
-        })
+        let clients = Clients::connect(&setup, |address| client(&setup, "producer", address)).await?;
+        let admin = ContextBuilder::new().timeout(setup.timeout).build(clients.producing(0).clone());
+        let (subjects, joined) = Default::default();
+        Ok(NatsBroker { setup, admin, clients, queues, subjects, joined })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -170,9 +152,8 @@ impl Broker for NatsBroker {
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
-        let NatsSetup { options, in_flight, run_id, .. } = &self.setup;
-        let connection = producer_number % self.producing.len();
-        let client = self.producing[connection].clone();
+        let Setup { options, in_flight, run_id, .. } = &self.setup;
+        let client = self.clients.producing(producer_number).clone();
         let jetstream = ContextBuilder::new()
             .timeout(options.ack_timeout)
             .ack_timeout(options.ack_timeout)
@@ -192,8 +173,8 @@ impl Broker for NatsBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         let options = &self.setup.options;
-        let clients = self.consuming.get_or_try_init(|| self.setup.clients("consumers")).await?;
-        let client = clients[subscription.member % clients.len()].clone();
+        let connect = |address| client(&self.setup, "consumer", address);
+        let client = self.clients.consuming(subscription.member, &self.setup, connect).await?.clone();
         let topic = &subscription.topic.name;
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
@@ -227,7 +208,7 @@ impl Broker for NatsBroker {
     }
 
     fn identity(&self) -> BrokerInfo {
-        let version = self.producing[0].server_info().version;
+        let version = self.clients.producing(0).server_info().version;
         BrokerInfo { client: CRATE.to_owned(), broker: Some(format!("nats-server {version}")), embedded: false }
     }
 
@@ -338,78 +319,45 @@ impl NatsBroker {
     }
 }
 
-impl NatsSetup {
-    /// As many connections as the scenario asks for.
-    async fn clients(&self, role: &str) -> Result<Vec<Client>, BrokerError> {
-        let mut clients = Vec::with_capacity(self.config.connections);
-        for number in 0..self.config.connections {
-            let mut addresses = self.config.addresses.clone();
-            // Connections begin at different servers.
-            let turn = number % addresses.len();
-            addresses.rotate_left(turn);
-            let name = format!("{}-{role}-{number}", self.run_id);
-            clients.push(self.client(name, &addresses).await?);
-        }
-        Ok(clients)
+/// Connects to `address`, or to another one of the scenario's if it does not answer.
+async fn client(setup: &Setup<NatsOptions>, role: &str, address: String) -> Result<Client, BrokerError> {
+    let Setup { config, options, timeout, .. } = setup;
+    let refused = BrokerError::Configuration;
+    let scheme = if config.security.tls.is_some() { "tls" } else { "nats" };
+    let others = config.addresses.iter().filter(|other| **other != address);
+    let servers = iter::once(&address).chain(others).map(|address| format!("{scheme}://{address}").parse());
+    let servers: Result<Vec<ServerAddr>, _> = servers.collect();
+    let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
+    let mut connecting = login(config, options)
+        .await
+        .map_err(refused)?
+        .name(format!("{}-{role}", setup.run_id))
+        .connection_timeout(*timeout)
+        .request_timeout(Some(options.ack_timeout))
+        .client_capacity(setup.in_flight.min(MAX_QUEUE) + QUEUE_MARGIN)
+        .subscription_capacity(options.pending_messages.get() as usize)
+        .retain_servers_order();
+    if let Some(tls) = tls::client_config(config.security.tls.as_ref()).map_err(refused)? {
+        connecting = connecting.require_tls(true).tls_client_config((*tls).clone());
     }
+    // The crate counts the time for each address alone.
+    within(*timeout, connecting.connect(servers)).await.map_err(|failure| failure.at(&config.addresses.join(", ")))
+}
 
-    async fn client(&self, name: String, addresses: &[String]) -> Result<Client, BrokerError> {
-        let address = addresses.join(", ");
-        let refused = |reason: String| BrokerError::Configuration(reason);
-        let scheme = if self.config.security.tls.is_some() { "tls" } else { "nats" };
-        let servers: Result<Vec<ServerAddr>, _> =
-            addresses.iter().map(|address| format!("{scheme}://{address}").parse()).collect();
-        let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
-        let options = self.login(ConnectOptions::new()).await.map_err(refused)?;
-        let mut options = options
-            .name(name)
-            .connection_timeout(self.timeout)
-            .request_timeout(Some(self.options.ack_timeout))
-            .client_capacity(self.in_flight.min(MAX_QUEUE) + QUEUE_MARGIN)
-            .subscription_capacity(self.options.pending_messages.get() as usize)
-            .retain_servers_order();
-        if let Some(tls) = tls::client_config(self.config.security.tls.as_ref()).map_err(refused)? {
-            options = options.require_tls(true).tls_client_config((*tls).clone());
-        }
-        // The crate tries its addresses in turn, and counts the time for each alone.
-        let connecting = tokio::time::timeout(self.timeout, options.connect(servers));
-        match connecting.await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => {
-                let reason = in_full(&error);
-                Err(match error.kind() {
-                    ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                        BrokerError::Authorisation { address, reason }
-                    }
-                    _ => BrokerError::Unreachable { address, reason },
-                })
-            }
-            Err(_) => Err(BrokerError::Unreachable { address, reason: format!("no answer within {:?}", self.timeout) }),
-        }
+async fn login(config: &BrokerConfig, options: &NatsOptions) -> Result<ConnectOptions, String> {
+    let mut connecting = ConnectOptions::new();
+    if let Some(sasl) = &config.security.sasl {
+        connecting = connecting.user_and_password(sasl.username.clone(), sasl.password.reveal()?);
     }
-
-    async fn login(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
-        let NatsOptions { token, nkey, credentials, .. } = &self.options;
-        let options = match &self.config.security.sasl {
-            Some(sasl) => options.user_and_password(sasl.username.clone(), sasl.password.reveal()?),
-            None => options,
-        };
-        let options = match token {
-            Some(token) => options.token(token.reveal()?),
-            None => options,
-        };
-        let options = match nkey {
-            Some(nkey) => options.nkey(nkey.reveal()?),
-            None => options,
-        };
-        match credentials {
-            Some(path) => options
-                .credentials_file(path)
-                .await
-                .map_err(|error| format!("`broker.nats.credentials`: {} cannot be read: {error}", path.display())),
-            None => Ok(options),
-        }
+    if let Some(token) = &options.token {
+        connecting = connecting.token(token.reveal()?);
     }
+    if let Some(nkey) = &options.nkey {
+        connecting = connecting.nkey(nkey.reveal()?);
+    }
+    let Some(path) = &options.credentials else { return Ok(connecting) };
+    let with_file = connecting.credentials_file(path).await;
+    with_file.map_err(|error| format!("`broker.nats.credentials`: {} cannot be read: {error}", path.display()))
 }
 
 /// Resolves when the server has handled what this connection has sent: it answers in order.

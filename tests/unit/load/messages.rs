@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
+use crate::load::payload::Field;
 use crate::scenario::template::Template;
 use crate::scenario::{Content, Size};
 
