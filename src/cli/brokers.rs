@@ -71,11 +71,15 @@ fn always(_: &Descriptor) -> bool {
 /// What follows the broker's own part.
 const PARTS: &[Part] = &[
     (
-        |descriptor| descriptor.capabilities.partitions,
+        |Descriptor { capabilities: can, .. }| can.partitions || can.replication || can.existing_topics,
         r#"
 [topology]
 topics = 1
-partitions = 4
+"#,
+    ),
+    (
+        |descriptor| descriptor.capabilities.partitions,
+        r#"partitions = 4
 "#,
     ),
     (
