@@ -42,6 +42,9 @@ pub trait SendOne: Send + 'static {
     /// order, a late one would make all behind it look late.
     const RECEIPTS_IN_ORDER: bool;
 
+    /// Whether the broker divides topics into partitions, which figures are told of.
+    const HAS_PARTITIONS: bool;
+
     type Error: Into<ClientError> + Send;
 
     /// Resolves when the broker has acknowledged the message, or refused it. What has no acknowledgement is a ready one.
@@ -123,7 +126,9 @@ impl ProducerQueues {
             } else {
                 Waiting::AnyOrder(FuturesUnordered::new())
             },
-            partitions: (0..senders.len()).map(|partition| recorder.partition(topic, Some(partition as u32))).collect(),
+            partitions: (0..senders.len())
+                .map(|partition| recorder.partition(topic, S::HAS_PARTITIONS.then_some(partition as u32)))
+                .collect(),
             held_up: (0..senders.len()).map(held_up).collect(),
             recorder,
             failure: failure.clone(),

@@ -78,6 +78,7 @@ impl NatsSender {
 impl SendOne for NatsSender {
     // A message that is refused or late does not hold up those behind it.
     const RECEIPTS_IN_ORDER: bool = false;
+    const HAS_PARTITIONS: bool = false;
 
     type Error = ClientError;
     type Receipt = NatsReceipt;

@@ -256,7 +256,7 @@ pub struct PartitionSender {
 impl SendOne for PartitionSender {
     // Those of one partition are in order, those of several are not.
     const RECEIPTS_IN_ORDER: bool = false;
-
+    const HAS_PARTITIONS: bool = true;
     type Error = Error;
     type Receipt = SendFuture;
 
