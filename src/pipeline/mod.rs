@@ -207,10 +207,11 @@ impl Pipeline {
             return Vec::new();
         }
         let removed = self.ask(|sink| sink.remove_rows()).await;
-        let left = |(database, removed): (&Box<dyn Database>, Result<(), String>)| {
-            Some(format!("the rows in {} are not removed: {}", database.place(), removed.err()?))
-        };
-        self.shared.databases.iter().zip(removed).filter_map(left).collect()
+        let places = self.shared.databases.iter().map(|database| database.place());
+        let left = places
+            .zip(removed)
+            .filter_map(|(place, removed)| Some(format!("the rows in {place} are not removed: {}", removed.err()?)));
+        left.collect()
     }
 
     /// A connection to each sink, not established.

@@ -227,7 +227,7 @@ pub struct NatsDeliveries {
 
 /// Where its messages come from.
 pub enum Source {
-    Stream(PullStream),
+    Stream(Box<PullStream>),
     Subject { subscriber: Subscriber, replies: bool },
 }
 

@@ -181,7 +181,7 @@ impl Broker for NatsBroker {
             let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());
             let consumer = self.durable(&context, subscription).await?;
             let messages = consumer.stream().max_messages_per_batch(options.pull_batch.get() as usize);
-            Source::Stream(messages.messages().await.map_err(|error| failed(in_full(&error)))?)
+            Source::Stream(Box::new(messages.messages().await.map_err(|error| failed(in_full(&error)))?))
         } else {
             let group = name_for_server(&subscription.group);
             let subscriber = client.queue_subscribe(self.subject(topic), group).await;
@@ -234,7 +234,7 @@ impl Broker for NatsBroker {
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         let name = topic.name.clone();
-        (self.setup.options.mode == Mode::Jetstream).then(|| async move {
+        (self.setup.options.mode == Mode::Jetstream).then_some(async move {
             let stream = self.admin.get_stream(name).await.ok()?;
             Some(vec![stream.cached_info().state.last_sequence + 1])
         })
