@@ -24,6 +24,7 @@ use crate::net::tls::{Tls, TlsIdentity};
 /// The trial's topics and subscriptions.
 pub struct Topics {
     /// What connections log in with.
+    #[cfg(feature = "pulsar-rs")]
     pub token: Option<Arc<Token>>,
     admin: Admin,
     namespace: String,
@@ -57,6 +58,7 @@ impl Topics {
             tls => tls.clone(),
         };
         let topics = Topics {
+            #[cfg(feature = "pulsar-rs")]
             token: token.clone(),
             admin: Admin::new(&admin_url, token.clone(), admin_tls, *timeout),
             namespace: options.namespace.clone(),
