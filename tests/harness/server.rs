@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A setting that `scripts/test` exports for its servers. A test that needs them fails without it, so that it cannot seem to pass.
 pub fn variable(name: &str) -> String {
@@ -57,7 +57,8 @@ impl Server {
     /// Lets it stand still for so long, with its connections open.
     pub fn stall(&self, fault: Duration) {
         self.control("freeze");
-        std::thread::sleep(fault);
+        let begin = Instant::now();
+        super::eventually("the fault has lasted", || begin.elapsed() >= fault);
         self.control("thaw");
     }
 

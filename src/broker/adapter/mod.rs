@@ -1,6 +1,6 @@
 //! For brokers whose client is a crate: what every such client needs beside the crate, written once.
 //!
-//! - `clients`: the clients of the crate, one for each of the scenario's connections, and a time limit for what a crate tries for ever.
+//! - `clients`: the clients of the crate, one for each of the scenario's connections, and a time limit for what a crate repeats without one.
 //! - `queued_producer`: a [`Producer`](super::Producer) from anything that sends one message at a time ([`SendOne`]). It keeps the send
 //!   tags, awaits the receipts and records the outcomes.
 //! - `stream_consumer`: a [`Consumer`](super::Consumer) from the crate's streams of messages ([`Deliveries`]). It takes turns among them,

@@ -129,7 +129,7 @@ impl SendOne for NatsSender {
             let client = self.client.clone();
             tokio::spawn(async move {
                 if client.flush().await.is_ok() {
-                    // Without the producer, there is no receipt any more.
+                    // The receiver ends with its producer.
                     let _ = sender.send(());
                 }
             });
