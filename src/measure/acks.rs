@@ -199,11 +199,12 @@ pub struct AckBatch<'a> {
     partition: PartitionIndex,
     /// The message acknowledged last. Messages that were sent together have one latency, and are counted at once.
     last: SendTag,
-    /// Acknowledged messages of the same producer, of the warm-up or not, that are not in the tally yet.
-    messages: u64,
+    /// Acknowledged messages of the same producer, of the warm-up or not, that are not in the tally yet. Not as wide as their bytes, so that
+    /// the compiler adds to each by itself: as one vector, each addition waits for the store of the last, which costs 0.3 ns a message.
+    messages: u32,
     payload_bytes: u64,
     /// How many of these messages have their latency counted.
-    timed: u64,
+    timed: u32,
     /// Messages that the batch acknowledged, of the measured phase and of the warm-up.
     acknowledged: u64,
     acknowledged_in_warm_up: u64,
@@ -280,7 +281,7 @@ impl<'a> AckBatch<'a> {
             self.count_latency();
             self.last = send_tag;
         }
-        self.messages += u64::from(messages);
+        self.messages += messages;
         self.payload_bytes += payload_bytes;
         if self.verified {
             self.note(send_tag, u64::from(messages));
@@ -290,7 +291,7 @@ impl<'a> AckBatch<'a> {
     /// Counts the latency of the messages that were sent with the last one.
     #[inline(always)]
     fn count_latency(&mut self) {
-        let messages = self.messages - self.timed;
+        let messages = u64::from(self.messages - self.timed);
         if messages == 0 || !self.last.measured() {
             return;
         }
@@ -323,17 +324,18 @@ impl<'a> AckBatch<'a> {
         if self.messages == 0 {
             return;
         }
+        let messages = u64::from(self.messages);
         let interval = &mut self.shard.interval;
         let tally = if self.last.measured() {
-            self.acknowledged += self.messages;
+            self.acknowledged += messages;
             &mut interval.measured
         } else {
-            self.acknowledged_in_warm_up += self.messages;
+            self.acknowledged_in_warm_up += messages;
             &mut interval.warm_up
         };
-        tally.acknowledged += self.messages;
+        tally.acknowledged += messages;
         tally.payload_bytes += self.payload_bytes;
-        self.shared.windows[self.last.producer_index()].resolve(self.messages);
+        self.shared.windows[self.last.producer_index()].resolve(messages);
         (self.messages, self.payload_bytes, self.timed) = (0, 0, 0);
     }
 
