@@ -131,9 +131,9 @@ pub(super) async fn prepare<'a, B: Broker>(
     let topics = match prepare_topics(scenario, identity, &broker, interruption, &mut created).await {
         Ok(topics) => topics,
         Err(error) => {
-            // An error while closing would hide the cause.
-            let _ = topics::close(broker, &created).await;
-            return Err(of_broker(error));
+            // Any other error while closing would hide the cause.
+            let closed = topics::close(broker, &created).await;
+            return Err(of_broker(topics::with_leftovers(error, closed)));
         }
     };
     let partitions = topics.iter().map(|topic| u64::from(topic.partitions)).sum();

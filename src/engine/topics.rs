@@ -23,7 +23,7 @@ const REQUESTS_AT_ONCE: usize = 16;
 /// How long a broker may take for one request. Its client's own limit is shorter, so that the client's words are heard first.
 const REQUEST_LIMIT: Duration = CONTROL_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-/// How many topics are deleted in [`CONTROL_TIMEOUT`] at least. More have more time.
+/// How many topics are deleted in [`REQUEST_LIMIT`] at least. More have more time.
 const DELETED_IN_TIME: usize = 1000;
 
 /// How often new topics are checked for whether they can be used.
@@ -139,15 +139,15 @@ pub async fn find_unanswered<B: Broker>(
 /// Ends what writes, deletes these topics, and disconnects.
 ///
 /// # Errors
-/// The first error. It goes on after one.
+/// The first error, with the names of all topics that may be left. It goes on after one.
 pub async fn close<B: Broker>(broker: B, delete: &[Topic]) -> Result<(), BrokerError> {
     let _ = timeout(CONTROL_TIMEOUT, broker.stop()).await;
     let portions = delete.len().div_ceil(DELETED_IN_TIME).max(1);
-    let limit = CONTROL_TIMEOUT * portions as u32;
+    let limit = REQUEST_LIMIT * portions as u32;
     let deleting =
         in_portions::<B, _>(delete, OnError::GoOn, "removed", async |portion| broker.delete_topics(portion).await);
     let (deleted, closing_limit) = match timeout(limit, deleting).await {
-        Ok(results) => (results.into_iter().map(|(_, result)| result).fold(Ok(()), Result::and), CONTROL_TIMEOUT),
+        Ok(results) => (all_removed(results), CONTROL_TIMEOUT),
         Err(_) => {
             let reason = format!("topics were not removed within {limit:?}: {}", names(delete));
             // A broker that is gone is not waited for twice.
@@ -159,6 +159,34 @@ pub async fn close<B: Broker>(broker: B, delete: &[Topic]) -> Result<(), BrokerE
         Err(BrokerError::Client(reason))
     });
     deleted.and(closed)
+}
+
+/// The first error, which names the other topics that were not removed.
+fn all_removed(results: Vec<(&Topic, Result<(), BrokerError>)>) -> Result<(), BrokerError> {
+    let mut left = results.into_iter().filter_map(|(topic, result)| Some((topic, result.err()?)));
+    let Some((_, error)) = left.next() else { return Ok(()) };
+    let others: Vec<Topic> = left.map(|(topic, _)| topic.clone()).collect();
+    Err(match error {
+        BrokerError::Topic { topic, action, reason } if !others.is_empty() => {
+            let reason = format!("{reason}; nor can these: {}", names(&others));
+            BrokerError::Topic { topic, action, reason }
+        }
+        error => error,
+    })
+}
+
+/// Adds to the error that ended a preparation that topics which it had created could not be removed either.
+pub fn with_leftovers(error: BrokerError, closed: Result<(), BrokerError>) -> BrokerError {
+    match (error, closed) {
+        (BrokerError::Topic { topic, action, reason }, Err(left @ BrokerError::Topic { action: "removed", .. })) => {
+            BrokerError::Topic {
+                topic,
+                action,
+                reason: format!("{reason}; and what was created before is left: {left}"),
+            }
+        }
+        (error, _) => error,
+    }
 }
 
 /// Waits until all of the topics can be written to and read.
@@ -239,6 +267,24 @@ mod tests {
 
     fn topic(partitions: u32, replication: u32) -> Topic {
         Topic { name: "orders".to_owned(), partitions, replication }
+    }
+
+    #[test]
+    fn all_topics_that_are_left_are_named() {
+        let failed = |name: &str| BrokerError::Topic {
+            topic: name.to_owned(),
+            action: "removed",
+            reason: "its quota is used up".to_owned(),
+        };
+        let topics = ["a", "b", "c"].map(|name| Topic { name: name.to_owned(), ..topic(1, 1) });
+        let results = [Err(failed("a")), Ok(()), Err(failed("c"))];
+        let left = all_removed(topics.iter().zip(results).collect());
+        let told = "topic 'a' cannot be removed: its quota is used up; nor can these: c";
+        assert_eq!(left.clone().unwrap_err().to_string(), told);
+        let refused = BrokerError::Topic { topic: "d".to_owned(), action: "created", reason: "no".to_owned() };
+        let both = with_leftovers(refused.clone(), left).to_string();
+        assert_eq!(both, format!("topic 'd' cannot be created: no; and what was created before is left: {told}"));
+        assert_eq!(with_leftovers(refused.clone(), Ok(())), refused);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub enum ConditionKind {
     Authentication,
     /// The broker refuses for another reason, and is asked again.
     Refused,
+    /// Another client has deleted the topic, and there is a new one of its name.
+    TopicReplaced,
 }
 
 /// What is held up.
@@ -130,7 +132,13 @@ impl ConditionKind {
             ConditionKind::Fenced => "fenced by another client",
             ConditionKind::Authentication => "credentials refused",
             ConditionKind::Refused => "refused",
+            ConditionKind::TopicReplaced => "deleted and created again by another client",
         }
+    }
+
+    /// Whether messages wait for its end. Others say what has happened to them.
+    pub fn holds_up(self) -> bool {
+        !matches!(self, ConditionKind::GroupHasOthers | ConditionKind::TopicReplaced)
     }
 }
 
@@ -360,7 +368,7 @@ impl Drop for Subject {
 }
 
 impl ConditionKind {
-    const ALL: [ConditionKind; 13] = [
+    const ALL: [ConditionKind; 14] = [
         ConditionKind::WaitingForLeader,
         ConditionKind::NotEnoughReplicas,
         ConditionKind::TopicGone,
@@ -374,6 +382,7 @@ impl ConditionKind {
         ConditionKind::Fenced,
         ConditionKind::Authentication,
         ConditionKind::Refused,
+        ConditionKind::TopicReplaced,
     ];
 }
 

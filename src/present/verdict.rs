@@ -46,6 +46,7 @@ pub fn reason_title(kind: ReasonKind) -> &'static str {
         ReasonKind::FewEventsInTail => "Few events made a high percentile",
         ReasonKind::SharedCores => "Hardware threads shared physical cores",
         ReasonKind::TopicNotEmpty => "The topic was not empty",
+        ReasonKind::TopicReplaced => "A topic was deleted and created again",
         ReasonKind::BrokerUnwatched => "The broker's processes were not seen",
         ReasonKind::HostContended => "The machine was busy with other work",
         ReasonKind::ColdStart => "Nothing was warmed up",

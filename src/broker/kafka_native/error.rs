@@ -14,6 +14,11 @@ use crate::printable::printable;
 pub const UNKNOWN_TOPIC: i16 = 3;
 pub const NO_LEADER: i16 = 5;
 
+/// `NOT_CONTROLLER`, `UNKNOWN_TOPIC_ID` and `THROTTLING_QUOTA_EXCEEDED`.
+pub const NOT_CONTROLLER: i16 = 41;
+pub const UNKNOWN_TOPIC_ID: i16 = 100;
+pub const QUOTA_EXCEEDED: i16 = 89;
+
 /// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
 pub const ILLEGAL_GENERATION: i16 = 22;
 pub const UNKNOWN_MEMBER_ID: i16 = 25;

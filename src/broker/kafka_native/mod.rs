@@ -7,7 +7,7 @@
 //! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
 //!   (`server_assigned`). `committed`: where members begin, and their offsets.
 //! - `net`: `connect` opens connections, with TLS and SASL; `control` sends one request after the other; `cluster` finds leaders and
-//!   coordinators; `admin`: topics.
+//!   coordinators; `admin` and `topics`: topics.
 //! - [`codec`]: record batches, and the layouts of messages. `config`: the options. `error`: what error codes mean.
 
 pub mod codec;
@@ -31,6 +31,7 @@ mod net {
     pub mod cluster;
     pub mod connect;
     pub mod control;
+    pub mod topics;
 }
 mod produce {
     pub mod accumulator;

@@ -2,7 +2,7 @@
 //! scenario.
 
 use super::{Evidence, Finding, against, limits, note};
-use crate::measure::FailureClass;
+use crate::measure::{ConditionKind, FailureClass};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent};
 use crate::record::{Condition, Status, saturating_sum};
@@ -15,6 +15,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
     findings.extend(crashes(evidence));
+    findings.extend(topic_replaced(evidence));
     if let Some(verification) = evidence.verification() {
         findings.extend(super::verification::findings(verification, evidence));
     }
@@ -165,7 +166,8 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// The condition that messages without an acknowledgement have met: one that lasted until the end, or else the longest.
 fn last_condition<'a>(evidence: &Evidence<'a>) -> Option<&'a Condition> {
-    evidence.record.conditions.iter().max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
+    let holding = evidence.record.conditions.iter().filter(|condition| condition.kind.holds_up());
+    holding.max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
 }
 
 fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -225,6 +227,21 @@ fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         "This is a bug of brokermark or of the client library: report it. Messages that were not received after the crash do not count against the broker.",
         &[("consumers", crashed.count as f64)],
+    ))
+}
+
+fn topic_replaced(evidence: &Evidence<'_>) -> Option<Finding> {
+    let is_replaced = |found: &&Condition| found.kind == ConditionKind::TopicReplaced && found.end_ns.is_none();
+    let replaced = evidence.record.conditions.iter().find(is_replaced)?;
+    Some(against(
+        TopicReplaced,
+        format!(
+            "Another client deleted and created again, at {}: {}. Messages of before are gone with the old topic. The new one is not the run's, and is left as it is.",
+            duration(replaced.begin_ns as f64),
+            replaced.names.join(", ")
+        ),
+        "Let no other client delete topics of a run: without `topology.name`, each run has topics of its own.",
+        &[("topics", replaced.subjects_max as f64)],
     ))
 }
 

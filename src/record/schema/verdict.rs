@@ -70,6 +70,8 @@ pub enum ReasonKind {
     Unfinished,
     /// A consumer crashed: a bug of brokermark or of a client library.
     ConsumerCrashed,
+    /// Another client deleted a topic of the trial, and one of its name was created again.
+    TopicReplaced,
     /// The broker ran in this process, so no throughput of it means anything.
     Embedded,
     /// brokermark was built without optimisation.

@@ -14,6 +14,7 @@ mod producing;
 mod scripted;
 mod server_assigned;
 mod static_members;
+mod topics;
 mod transactions;
 mod versions;
 

@@ -45,6 +45,7 @@ pub struct Scripted {
 
 struct State {
     ports: Vec<u16>,
+    topic_id: Mutex<Uuid>,
     /// Of each partition of the one topic.
     leaders: Mutex<Vec<i32>>,
     known: Mutex<Vec<(ApiKey, i16, i16)>>,
@@ -74,6 +75,7 @@ impl Scripted {
         let (sender, asked) = unbounded_channel();
         let state = Arc::new(State {
             ports: listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect(),
+            topic_id: Mutex::new(TOPIC_ID),
             leaders: Mutex::new(vec![0; partitions]),
             known: Mutex::new(KNOWN.into()),
             versions: Mutex::default(),
@@ -102,6 +104,11 @@ impl Scripted {
 
     pub fn move_leader(&self, partition: usize, node: i32) {
         self.state.leaders.lock()[partition] = node;
+    }
+
+    /// Somebody deletes the topic, and creates another one of its name.
+    pub fn replace_topic(&self) {
+        *self.state.topic_id.lock() = Uuid::from_u128(2);
     }
 
     /// Knows other versions of requests from now on.
@@ -305,7 +312,7 @@ impl State {
         };
         let topic = MetadataResponseTopic::default()
             .with_name(Some(name()))
-            .with_topic_id(TOPIC_ID)
+            .with_topic_id(*self.topic_id.lock())
             .with_partitions(self.leaders.lock().iter().enumerate().map(partition).collect());
         MetadataResponse::default()
             .with_brokers(self.ports.iter().enumerate().map(broker).collect())
@@ -314,7 +321,7 @@ impl State {
 }
 
 /// Of each request its key, and the oldest and the newest version that a cluster knows unless a test says otherwise.
-const KNOWN: [(ApiKey, i16, i16); 16] = [
+const KNOWN: [(ApiKey, i16, i16); 18] = [
     (ApiKey::Produce, 3, 8),
     (ApiKey::Fetch, 4, 12),
     (ApiKey::ListOffsets, 1, 7),
@@ -331,6 +338,8 @@ const KNOWN: [(ApiKey, i16, i16); 16] = [
     (ApiKey::ConsumerGroupHeartbeat, 0, 1),
     (ApiKey::AddPartitionsToTxn, 0, 3),
     (ApiKey::EndTxn, 0, 3),
+    (ApiKey::CreateTopics, 2, 7),
+    (ApiKey::DeleteTopics, 1, 6),
 ];
 
 fn versions(known: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {

@@ -1,42 +1,32 @@
-//! Topics: found, created, described and removed, and where their partitions begin and end.
+//! Topics: found and described, and where their partitions begin and end. `topics` creates and deletes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest,
-};
-use kafka_protocol::protocol::{Request, StrBytes};
+use kafka_protocol::messages::{DescribeConfigsRequest, ListOffsetsRequest};
+use kafka_protocol::protocol::StrBytes;
 use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
-use super::super::error::{CallError, NO_LEADER, UNKNOWN_TOPIC, describe, is_retriable};
+use super::super::error::{CallError, NO_LEADER, UNKNOWN_TOPIC, is_retriable};
 use super::cluster::{Cluster, Metadata, TopicMetadata, name_of};
 use crate::broker::kafka_cluster::NO_LEADERS;
-use crate::broker::{BrokerError, Created, Topic, Unready, Wire};
+use crate::broker::{BrokerError, Topic, Unready, Wire};
 
 /// How often nodes are asked again that have not heard of a new topic.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// The newest versions of requests that are used here. A later one of `DeleteTopics` names topics by their ids.
-const CREATE_TOPICS: i16 = 7;
-const DELETE_TOPICS: i16 = 5;
+/// The newest versions of requests that are used here.
 const LIST_OFFSETS: i16 = 10;
 const DESCRIBE_CONFIGS: i16 = 4;
 
 /// A topic as a resource that has settings (`ConfigResource.Type`).
 const TOPIC_RESOURCE: i8 = 2;
-
-/// `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
-const INVALID_REPLICATION: i16 = 38;
-const INVALID_CONFIG: i16 = 40;
 
 /// Fetches of all consumers since the last look.
 #[derive(Debug, Default)]
@@ -87,41 +77,6 @@ pub struct EndsQuery<'a> {
 }
 
 impl Admin {
-    /// Creates those of the topics that do not exist, with a result for each.
-    pub async fn create(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
-        let metadata = match self.metadata(topics).await {
-            Ok(metadata) => metadata,
-            Err(error) => return vec![Err(error); topics.len()],
-        };
-        let missing = topics.iter().filter(|topic| !metadata.topics.contains_key(&topic.name));
-        let missing: Vec<CreatableTopic> = missing.map(|topic| self.creatable(topic)).collect();
-        let response = if missing.is_empty() {
-            Ok(CreateTopicsResponse::default())
-        } else {
-            let request =
-                CreateTopicsRequest::default().with_topics(missing).with_timeout_ms(self.timeout.as_millis() as i32);
-            self.call_controller(&metadata, &request, CREATE_TOPICS).await
-        };
-        let created = |topic: &Topic| {
-            if let Some(found) = metadata.topics.get(&topic.name) {
-                return Ok(Created::Existing(shape(topic, found)));
-            }
-            let failed = |reason: String| topic_error(&topic.name, "created", reason);
-            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
-            let result = response.topics.iter().find(|result| result.name.as_str() == topic.name);
-            let result = result.ok_or_else(|| failed("the response does not name it".to_owned()))?;
-            let advice = match result.error_code {
-                0 => return Ok(Created::New),
-                INVALID_REPLICATION => ": is `topology.replication` more than the brokers?",
-                INVALID_CONFIG => ": correct `topology.config`",
-                _ => "",
-            };
-            let reason = describe(result.error_code, result.error_message.as_deref());
-            Err(failed(format!("{}{advice}", reason.trim_end_matches('.'))))
-        };
-        topics.iter().map(created).collect()
-    }
-
     /// The topics as they are, those that exist.
     pub async fn find(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
         let metadata = self.metadata(topics).await;
@@ -145,44 +100,6 @@ impl Admin {
         };
         let unready = topics.iter().find(|topic| !is_ready(topic));
         Ok(unready.map(|topic| Unready { topic: topic.name.clone(), reason: NO_LEADERS.to_owned() }))
-    }
-
-    /// Deletes topics, with a result for each.
-    pub async fn delete(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {
-        let response = async {
-            let metadata = self.cluster.metadata(&[]).await?;
-            let request = DeleteTopicsRequest::default()
-                .with_topic_names(topics.iter().map(|topic| name_of(&topic.name)).collect())
-                .with_timeout_ms(self.timeout.as_millis() as i32);
-            self.call_controller(&metadata, &request, DELETE_TOPICS).await
-        };
-        let response: Result<_, CallError> = response.await;
-        let deleted = |topic: &Topic| {
-            let failed = |reason: String| topic_error(&topic.name, "removed", reason);
-            let response = response.as_ref().map_err(|error| failed(error.to_string()))?;
-            let is_of_topic =
-                |result: &&DeletableTopicResult| result.name.as_ref().is_some_and(|name| name.as_str() == topic.name);
-            match response.responses.iter().find(is_of_topic) {
-                Some(result) if ![0, UNKNOWN_TOPIC].contains(&result.error_code) => {
-                    Err(failed(describe(result.error_code, result.error_message.as_deref())))
-                }
-                Some(_) | None => Ok(()),
-            }
-        };
-        topics.iter().map(deleted).collect()
-    }
-
-    /// Sends a request to the node that creates and removes topics; in a cluster with KRaft any may be named.
-    async fn call_controller<R: Request>(
-        &self,
-        metadata: &Metadata,
-        request: &R,
-        newest: i16,
-    ) -> Result<R::Response, CallError> {
-        match metadata.controller.and_then(|id| metadata.nodes.get(&id)) {
-            Some(address) => self.cluster.call_at(address, request, newest).await,
-            None => self.cluster.call(request, newest).await,
-        }
     }
 
     /// The broker's values of `keys` for each of `topics`; nothing of a topic that it does not tell them of.
@@ -262,18 +179,7 @@ impl Admin {
         }
     }
 
-    fn creatable(&self, topic: &Topic) -> CreatableTopic {
-        let config = |(name, value): &(String, String)| {
-            CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
-        };
-        CreatableTopic::default()
-            .with_name(name_of(&topic.name))
-            .with_num_partitions(topic.partitions as i32)
-            .with_replication_factor(topic.replication as i16)
-            .with_configs(self.config.iter().map(config).collect())
-    }
-
-    async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
+    pub(super) async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let metadata = self.cluster.metadata(&names).await;
         metadata.map_err(|error| BrokerError::Client(error.to_string()))
@@ -281,15 +187,15 @@ impl Admin {
 }
 
 /// A topic of this name as it was found.
-fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
+pub(super) fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
     let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
     Topic { name: topic.name.clone(), partitions, replication }
 }
 
-fn text(text: &str) -> StrBytes {
+pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {
+pub(super) fn topic_error(topic: &str, action: &'static str, reason: String) -> BrokerError {
     BrokerError::Topic { topic: topic.to_owned(), action, reason }
 }

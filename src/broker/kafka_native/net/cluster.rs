@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     FindCoordinatorRequest, GroupId, InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName,
@@ -20,6 +22,7 @@ use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::connect::Connector;
 use super::control::ControlConnection;
 use crate::broker::kafka_cluster::MetadataLevels;
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::net::address;
 use crate::net::backoff::Backoff;
 use crate::net::tcp::in_turn;
@@ -42,6 +45,14 @@ pub struct Cluster {
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
     levels: Mutex<MetadataLevels>,
+    /// Topics by their names, as they were first seen.
+    topics: Mutex<BTreeMap<String, KnownTopic>>,
+}
+
+struct KnownTopic {
+    id: Uuid,
+    /// The topic, once there is another one of its name.
+    replaced: Option<Subject>,
 }
 
 /// What the cluster says of itself.
@@ -67,7 +78,7 @@ pub struct TopicMetadata {
 impl Cluster {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
         let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
-        Cluster { connector, addresses, connection, known, levels: Mutex::default() }
+        Cluster { connector, addresses, connection, known, levels: Mutex::default(), topics: Mutex::default() }
     }
 
     /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
@@ -134,7 +145,40 @@ impl Cluster {
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
         let metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
+        self.recognise(&metadata.topics);
         Ok(metadata)
+    }
+
+    /// Compares the ids of topics with those that they had first: a topic that is deleted and created again has another one (KIP-516).
+    fn recognise(&self, found: &BTreeMap<String, TopicMetadata>) {
+        let mut topics = self.topics.lock();
+        for (name, id) in found.iter().map(|(name, found)| (name, found.id)).filter(|(_, id)| !id.is_nil()) {
+            let known = topics.entry(name.clone()).or_insert(KnownTopic { id, replaced: None });
+            if known.id == id {
+                known.replaced = None;
+                continue;
+            }
+            let topic = || Subject::new(&self.connector.conditions, SubjectKind::Topic, name);
+            let words = format!("its id was {}, and is {}", shown(known.id), shown(id));
+            known.replaced.get_or_insert_with(topic).begin(ConditionKind::TopicReplaced, &words);
+        }
+    }
+
+    /// The trial has created this topic.
+    pub fn created(&self, topic: &str, id: Uuid) {
+        if !id.is_nil() {
+            self.topics.lock().insert(topic.to_owned(), KnownTopic { id, replaced: None });
+        }
+    }
+
+    /// The id that a topic had first, where the cluster tells it.
+    pub fn first_id(&self, topic: &str) -> Option<Uuid> {
+        self.topics.lock().get(topic).map(|known| known.id)
+    }
+
+    /// Whether there is another topic of that name now.
+    pub fn is_replaced(&self, topic: &str) -> bool {
+        self.topics.lock().get(topic).is_some_and(|known| known.replaced.is_some())
     }
 
     /// What the node told that answered last.
@@ -163,6 +207,11 @@ impl Cluster {
         }
         Err(CallError::Lost("the broker gave no producer id in time".to_owned()))
     }
+}
+
+/// The id of a topic as Kafka's own tools print it.
+fn shown(id: Uuid) -> String {
+    URL_SAFE_NO_PAD.encode(id.as_bytes())
 }
 
 /// A topic's name as requests have it.
