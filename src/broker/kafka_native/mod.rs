@@ -3,7 +3,8 @@
 //! - `produce`: a `producer` encodes each record straight into the open batch of its partition (`accumulator`, `producer_batch`). A `sender` for each
 //!   node sends the batches that are due, several in one `request`, which records what became of them. `client` is what they share; `maintenance`
 //!   and `transactions` are its tasks.
-//! - `consume`: a `consumer` reads what its `fetcher` has put into the `buffer`.
+//! - `consume`: a `consumer` reads what its `fetcher` has put into the `buffer`. `session`: what nodes remember of its fetches; `recovery`: where it
+//!   goes on when its place is gone.
 //! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
 //!   (`server_assigned`). `committed`: where members begin, and their offsets.
 //! - `net`: `connect` opens connections, with TLS and SASL; `control` sends one request after the other; `cluster` finds leaders and
@@ -17,6 +18,8 @@ mod consume {
     pub mod buffer;
     pub mod consumer;
     pub mod fetcher;
+    mod recovery;
+    mod session;
 }
 mod group {
     pub mod assignors;

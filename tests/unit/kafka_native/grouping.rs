@@ -175,3 +175,16 @@ async fn what_a_member_cannot_have_is_refused_with_what_to_do() {
         assert!(error.contains(remedy), "{error}");
     }
 }
+
+/// At once, and not when the time to join is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_group_that_may_not_be_read_is_refused_at_once() {
+    let broker = Scripted::start(1, 2).await;
+    broker.refuse_coordinator(GROUP_AUTHORIZATION_FAILED);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let groups = Groups::new(bench.admin.clone(), beating(Assignment::Group));
+    let begun = std::time::Instant::now();
+    let refused = groups.consumer(&subscription(2, Progress::Uncommitted)).await.err().unwrap().to_string();
+    assert!(refused.contains("GroupAuthorizationFailed (error 30): the group 'group'"), "{refused}");
+    assert!(begun.elapsed() < TIMEOUT / 2);
+}

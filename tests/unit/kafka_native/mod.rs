@@ -11,6 +11,7 @@ mod grouping;
 #[cfg(feature = "kafka")]
 mod librdkafka;
 mod producing;
+mod recovery;
 mod scripted;
 mod server_assigned;
 mod static_members;

@@ -46,6 +46,8 @@ pub struct Scripted {
 struct State {
     ports: Vec<u16>,
     topic_id: Mutex<Uuid>,
+    /// Where every partition begins and ends.
+    ends: Mutex<(i64, i64)>,
     /// Of each partition of the one topic.
     leaders: Mutex<Vec<i32>>,
     known: Mutex<Vec<(ApiKey, i16, i16)>>,
@@ -53,6 +55,8 @@ struct State {
     versions: Mutex<BTreeMap<i16, i16>>,
     /// The node that coordinates groups and transactions.
     coordinator: AtomicUsize,
+    /// The error code of answers to who looks for it.
+    no_coordinator: AtomicI16,
     /// The error code of answers to members' signs of life.
     heartbeats: AtomicI16,
     /// The error codes of the next answers to producers that ask for an id.
@@ -76,10 +80,12 @@ impl Scripted {
         let state = Arc::new(State {
             ports: listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect(),
             topic_id: Mutex::new(TOPIC_ID),
+            ends: Mutex::new((0, 0)),
             leaders: Mutex::new(vec![0; partitions]),
             known: Mutex::new(KNOWN.into()),
             versions: Mutex::default(),
             coordinator: AtomicUsize::new(0),
+            no_coordinator: AtomicI16::new(0),
             heartbeats: AtomicI16::new(0),
             identities: Mutex::default(),
             epoch: AtomicI16::new(0),
@@ -104,6 +110,11 @@ impl Scripted {
 
     pub fn move_leader(&self, partition: usize, node: i32) {
         self.state.leaders.lock()[partition] = node;
+    }
+
+    /// From now on, every partition begins and ends at these offsets.
+    pub fn set_ends(&self, begin: i64, end: i64) {
+        *self.state.ends.lock() = (begin, end);
     }
 
     /// Somebody deletes the topic, and creates another one of its name.
@@ -134,6 +145,11 @@ impl Scripted {
 
     pub fn move_coordinator(&self, node: usize) {
         self.state.coordinator.store(node, Ordering::SeqCst);
+    }
+
+    /// From now on, who looks for the coordinator is answered with this code.
+    pub fn refuse_coordinator(&self, code: i16) {
+        self.state.no_coordinator.store(code, Ordering::SeqCst);
     }
 
     /// The next producers that ask for an id are answered with these codes.
@@ -283,13 +299,14 @@ impl State {
                 asked.frame::<InitProducerIdRequest>(&response)
             }
             ApiKey::ListOffsets => {
-                asked.frame::<ListOffsetsRequest>(&beginnings(&asked.request::<ListOffsetsRequest>()))
+                asked.frame::<ListOffsetsRequest>(&ends(&asked.request::<ListOffsetsRequest>(), *self.ends.lock()))
             }
             ApiKey::FindCoordinator => {
                 let node = self.coordinator.load(Ordering::SeqCst);
                 let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.ports[node]));
+                let code = self.no_coordinator.load(Ordering::SeqCst);
                 asked.frame::<FindCoordinatorRequest>(
-                    &FindCoordinatorResponse::default().with_host(host).with_port(port),
+                    &FindCoordinatorResponse::default().with_host(host).with_port(port).with_error_code(code),
                 )
             }
             ApiKey::Heartbeat => {
@@ -349,10 +366,11 @@ fn versions(known: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_api_keys(known.iter().map(version).collect())
 }
 
-/// Every partition begins at 0.
-fn beginnings(request: &ListOffsetsRequest) -> ListOffsetsResponse {
+/// What is asked for is where partitions begin (-2) or end (-1).
+fn ends(request: &ListOffsetsRequest, (begin, end): (i64, i64)) -> ListOffsetsResponse {
     let partitions = request.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| {
-        ListOffsetsPartitionResponse::default().with_partition_index(partition.partition_index).with_offset(0)
+        let offset = if partition.timestamp == -2 { begin } else { end };
+        ListOffsetsPartitionResponse::default().with_partition_index(partition.partition_index).with_offset(offset)
     });
     let topic = ListOffsetsTopicResponse::default().with_name(name()).with_partitions(partitions.collect());
     ListOffsetsResponse::default().with_topics(vec![topic])

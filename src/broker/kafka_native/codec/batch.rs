@@ -16,6 +16,7 @@ pub const HEADER_BYTES: usize = 61;
 /// Where the parts of a batch's header are.
 pub mod at {
     pub const BATCH_LENGTH: usize = 8;
+    pub const LEADER_EPOCH: usize = 12;
     pub const MAGIC: usize = 16;
     pub const CRC: usize = 17;
     pub const ATTRIBUTES: usize = 21;

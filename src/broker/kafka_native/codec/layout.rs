@@ -12,7 +12,7 @@ use super::responses::Reader;
 /// optional.
 type Row = (i16, i16, i16, &'static str);
 
-const RESPONSES: [Row; 38] = [
+const RESPONSES: [Row; 40] = [
     // ListOffsets
     (2, 1, 1, "[s[4288]]"),
     (2, 2, 3, "4[s[4288]]"),
@@ -52,6 +52,9 @@ const RESPONSES: [Row; 38] = [
     (20, 4, 4, "4{S2t}t"),
     (20, 5, 5, "4{S2St}t"),
     (20, 6, 6, "4{S882St}t"),
+    // OffsetForLeaderEpoch
+    (23, 2, 3, "4[s[2448]]"),
+    (23, 4, 4, "4{S{2448t}t}t"),
     // AddPartitionsToTxn
     (24, 0, 2, "4[s[42]]"),
     (24, 3, 3, "4{S{42t}t}t"),

@@ -66,16 +66,28 @@ pub fn next_batch<'a>(bytes: &mut &'a [u8]) -> Result<Option<ReadBatch<'a>>, Mal
     }))
 }
 
-/// Takes the next batch from `bytes` unread, and returns the offset after it. `None`: there is no whole one.
+/// A batch that was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkippedBatch {
+    /// The offset after it.
+    pub next_offset: i64,
+    /// How often the partition had got another leader when one wrote it.
+    pub leader_epoch: i32,
+}
+
+/// Takes the next batch from `bytes` unread. `None`: there is no whole one.
 ///
 /// # Errors
 /// When its length is senseless.
-pub fn skip_batch(bytes: &mut &[u8]) -> Result<Option<i64>, Malformed> {
+pub fn skip_batch(bytes: &mut &[u8]) -> Result<Option<SkippedBatch>, Malformed> {
     let Some((batch, rest)) = split_batch(bytes)? else { return Ok(None) };
     *bytes = rest;
     let base_offset = i64::from_be_bytes(number(batch, 0));
     let last_offset_delta = i32::from_be_bytes(number(batch, at::LAST_OFFSET_DELTA));
-    Ok(Some(base_offset.saturating_add(i64::from(last_offset_delta)).saturating_add(1)))
+    Ok(Some(SkippedBatch {
+        next_offset: base_offset.saturating_add(i64::from(last_offset_delta)).saturating_add(1),
+        leader_epoch: i32::from_be_bytes(number(batch, at::LEADER_EPOCH)),
+    }))
 }
 
 /// A batch and what comes after it.

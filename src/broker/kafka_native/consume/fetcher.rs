@@ -2,9 +2,6 @@
 //!
 //! A partition that a node refuses to read is displaced: it is fetched from its leader again once metadata names one, and the others are
 //! fetched meanwhile, on the connections that there are. A connection that ends displaces all partitions of its node.
-//!
-//! A node remembers a member's fetches (KIP-227), so that a fetch names only the partitions whose positions have changed: Kafka's
-//! `FetchSessionHandler.java` and `FetchMetadata.java`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,16 +14,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use uuid::Uuid;
 
+use super::super::codec::records::SkippedBatch;
 use super::super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::super::codec::{Malformed, records};
 use super::super::config::Isolation;
 use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::super::group::committed::{Positions, StartOffsets};
-use super::super::net::admin::{End, EndsQuery};
 use super::super::net::cluster::name_of;
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
+use super::session::{FetchSession, SessionFetch};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
 use crate::measure::{ConditionKind, Subject, SubjectKind};
@@ -45,24 +44,30 @@ const MAX_BYTES: i32 = 50 << 20;
 const MAX_PARTITION_BYTES: i32 = 1 << 20;
 
 /// The fetches of a member, and how far they are.
-struct FetchTask {
-    start_offsets: Arc<StartOffsets>,
+pub(super) struct FetchTask {
+    pub(super) start_offsets: Arc<StartOffsets>,
     isolation: Isolation,
-    buffer: Arc<FetchBuffer>,
+    pub(super) buffer: Arc<FetchBuffer>,
     /// The offset of the next message of each partition.
-    positions: Mutex<Positions>,
-    places: Mutex<Placement>,
+    pub(super) positions: Mutex<Positions>,
+    /// The epoch of the leader that wrote the message before it, where that was fetched.
+    pub(super) epochs: Mutex<BTreeMap<u32, i32>>,
+    pub(super) places: Mutex<Placement>,
     /// Signal for the task that finds partitions' leaders.
     displaced: Notify,
 }
 
 /// Where partitions are fetched from.
 #[derive(Default)]
-struct Placement {
+pub(super) struct Placement {
+    /// The id of the topic that positions are of; nil: not known.
+    pub(super) topic_id: Uuid,
     /// The partitions of each node, by its id. A task fetches from each.
     nodes: BTreeMap<i32, BTreeSet<u32>>,
     /// The partitions whose leader is not known, or whose last fetch has failed.
     displaced: BTreeSet<u32>,
+    /// Partitions that may have another leader, which may lack what was read before.
+    pub(super) unchecked: BTreeSet<u32>,
     /// Sessions with nodes, by their ids: what each remembers of the member.
     sessions: BTreeMap<i32, FetchSession>,
     /// Partitions that something holds up.
@@ -88,8 +93,8 @@ pub async fn run(
     if !positions.is_empty() {
         let displaced = positions.keys().copied().collect();
         let places = Mutex::new(Placement { displaced, ..Placement::default() });
-        let (positions, displaced) = (Mutex::new(positions), Notify::new());
-        let task = FetchTask { start_offsets, isolation, buffer, positions, places, displaced };
+        let (positions, epochs, displaced) = (Mutex::new(positions), Mutex::default(), Notify::new());
+        let task = FetchTask { start_offsets, isolation, buffer, positions, epochs, places, displaced };
         Arc::new(task).follow_leaders().await;
     }
 }
@@ -134,6 +139,10 @@ impl FetchTask {
         let found = metadata.topics.get(&self.start_offsets.topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
         let mut guard = self.places.lock();
         let places = &mut *guard;
+        let topic_id = std::mem::replace(&mut places.topic_id, found.id);
+        if ![topic_id, found.id].contains(&Uuid::nil()) && topic_id != found.id {
+            self.begin_in_new_topic();
+        }
         places.displaced.retain(|partition| {
             let leader = found.leaders.get(*partition as usize).copied().flatten();
             let Some((leader, address)) = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?))) else {
@@ -167,6 +176,7 @@ impl FetchTask {
         let mut places = self.places.lock();
         places.nodes.entry(node).and_modify(|partitions| _ = partitions.remove(&partition));
         places.displaced.insert(partition);
+        places.unchecked.insert(partition);
         self.hold_up(&mut places, [partition], error);
         drop(places);
         self.displaced.notify_one();
@@ -200,6 +210,7 @@ impl FetchTask {
         let mut places = self.places.lock();
         let partitions = places.nodes.remove(&node).unwrap_or_default();
         self.hold_up(&mut places, partitions.iter().copied(), &error);
+        places.unchecked.extend(&partitions);
         places.displaced.extend(partitions);
         drop(places);
         self.displaced.notify_one();
@@ -213,6 +224,10 @@ impl FetchTask {
         let of_node = connector.node(address);
         loop {
             self.buffer.room().await;
+            let Some(partitions) = self.placed_at(node) else { return Ok(()) };
+            for (partition, error) in self.check_epochs(&mut connection, &partitions).await? {
+                self.displace(node, partition, &error);
+            }
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             let response = self.fetch(&mut connection, node, &partitions).await?;
             let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
@@ -297,44 +312,27 @@ impl FetchTask {
         let partition = partition as u32;
         match code {
             0 => {}
-            OUT_OF_RANGE => return self.begin_again(partition).await,
+            OUT_OF_RANGE => return self.go_on_elsewhere(partition).await,
             code => return Err(CallError::Refused(code, None)),
         }
         let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
-        let Some(next) = end_of(&records)? else { return Ok(()) };
+        let Some(SkippedBatch { next_offset: next, leader_epoch }) = last_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
         self.buffer.put(Fetched { partition, records, from, next, aborted, open: None });
         self.positions.lock().insert(partition, next);
-        Ok(())
-    }
-
-    /// The messages at the position are gone: the member goes on with the first that is there, and its consumer is told.
-    async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
-        let (partitions, isolation) = ([partition], self.isolation);
-        let query =
-            EndsQuery { topic: &self.start_offsets.topic, partitions: &partitions, end: End::Earliest, isolation };
-        let begins = self.start_offsets.admin.ends(&query).await?;
-        let Some(begin) = begins.get(&partition).copied() else { return Ok(()) };
-        let gone = self.positions.lock().insert(partition, begin).unwrap_or(begin);
-        self.buffer.fail(ReceiveError {
-            class: FailureClass::Other,
-            message: format!(
-                "offset {gone} of partition {partition} is gone, by the topic's retention or with a leader that lost it: reading \
-                 goes on at {begin}"
-            ),
-        });
+        self.epochs.lock().insert(partition, leader_epoch);
         Ok(())
     }
 }
 
-/// The offset after the last whole batch; `None`: no batch is whole.
-fn end_of(records: &Bytes) -> Result<Option<i64>, Malformed> {
+/// The last whole batch; `None`: no batch is whole.
+fn last_of(records: &Bytes) -> Result<Option<SkippedBatch>, Malformed> {
     let mut rest = &records[..];
-    let mut end = None;
-    while let Some(next) = records::skip_batch(&mut rest)? {
-        end = Some(next);
+    let mut last = None;
+    while let Some(batch) = records::skip_batch(&mut rest)? {
+        last = Some(batch);
     }
-    Ok(end)
+    Ok(last)
 }
 
 /// A throttle that no quota of a default configuration comes near: it is told, because the consumer would only look idle.
@@ -349,84 +347,3 @@ pub fn failure(error: &CallError) -> ReceiveError {
     let class = if matches!(error, CallError::Unsupported(_)) { FailureClass::Other } else { error.class() };
     ReceiveError { class, message: error.to_string() }
 }
-
-/// `FETCH_SESSION_ID_NOT_FOUND`: the node has made room for another session, or was started again.
-const SESSION_NOT_FOUND: i16 = 70;
-
-/// `INVALID_FETCH_SESSION_EPOCH`: the node has heard another number of fetches.
-const INVALID_EPOCH: i16 = 71;
-
-/// With this epoch, a fetch names all its partitions, and ends the session whose id it has.
-const FULL: i32 = 0;
-
-/// The fetches from one node.
-#[derive(Debug, Default)]
-struct FetchSession {
-    /// Id that the node has given; 0: the node remembers nothing.
-    id: i32,
-    /// Epoch of the next fetch.
-    epoch: i32,
-    /// The positions that the node remembers.
-    known: Positions,
-    /// Whether the last fetch has no answer, so that it is not known what the node remembers.
-    is_unanswered: bool,
-}
-
-/// What a fetch says of its session and partitions.
-#[derive(Debug, PartialEq, Eq)]
-struct SessionFetch {
-    id: i32,
-    epoch: i32,
-    /// Partitions that are new to the node, or have another position.
-    changed: Positions,
-    /// Partitions that are fetched no longer.
-    forgotten: Vec<i32>,
-}
-
-impl FetchSession {
-    /// The next fetch, which is from these positions.
-    fn fetch(&mut self, positions: Positions) -> SessionFetch {
-        if self.is_unanswered {
-            self.epoch = FULL;
-        }
-        if self.epoch == FULL {
-            self.known.clear();
-        }
-        let is_changed = |(partition, next): &(&u32, &i64)| self.known.get(*partition) != Some(*next);
-        let changed = positions.iter().filter(is_changed).map(|(partition, next)| (*partition, *next)).collect();
-        let is_left = |partition: &&u32| !positions.contains_key(*partition);
-        let forgotten = self.known.keys().filter(is_left).map(|partition| *partition as i32).collect();
-        (self.known, self.is_unanswered) = (positions, true);
-        SessionFetch { id: self.id, epoch: self.epoch, changed, forgotten }
-    }
-
-    /// The last fetch was answered. Returns whether the node knew the session; otherwise, the next fetch names all partitions.
-    ///
-    /// # Errors
-    /// When the node refused the fetch for another reason.
-    fn answered(&mut self, response: &FetchResponse) -> Result<bool, CallError> {
-        self.is_unanswered = false;
-        let was_full = self.epoch == FULL;
-        if response.code != 0 {
-            if response.code == SESSION_NOT_FOUND {
-                self.id = 0;
-            }
-            self.epoch = FULL;
-            let is_lost = !was_full && matches!(response.code, SESSION_NOT_FOUND | INVALID_EPOCH);
-            return if is_lost { Ok(false) } else { CallError::check(response.code).map(|()| true) };
-        }
-        let goes_on = if was_full {
-            // A node that delays a client answers about no partition, and begins no session (KIP-219).
-            response.session_id != 0 && response.partitions.len() == self.known.len()
-        } else {
-            response.session_id == self.id
-        };
-        (self.id, self.epoch) =
-            if goes_on { (response.session_id, self.epoch.checked_add(1).unwrap_or(1)) } else { (0, FULL) };
-        Ok(true)
-    }
-}
-
-#[cfg(test)]
-#[path = "../../../../tests/unit/broker/kafka_native/consume/fetcher.rs"]
-mod tests;

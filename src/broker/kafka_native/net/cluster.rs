@@ -321,7 +321,11 @@ impl Coordinator {
                     },
                 },
             };
-            let may_pass = matches!(failed, CallError::Lost(_) | CallError::Timeout(_) | CallError::Refused(..));
+            let may_pass = match &failed {
+                CallError::Lost(_) | CallError::Timeout(_) => true,
+                CallError::Refused(code, _) => is_retriable(*code),
+                _ => false,
+            };
             if !may_pass || Instant::now() >= deadline {
                 return Err(failed);
             }
@@ -334,7 +338,10 @@ impl Coordinator {
         let name = StrBytes::from_string(self.name.clone());
         let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
-        CallError::check(found.error_code)?;
+        if found.error_code != 0 {
+            let what = if self.kind == GROUP { "the group" } else { "the transactional id" };
+            return Err(CallError::Refused(found.error_code, Some(format!("{what} '{}'", self.name))));
+        }
         let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
         connection.timeout = self.timeout;
         Ok(connection)

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddPartitionsToTxnResponse, ConsumerGroupHeartbeatResponse, CreateTopicsResponse, DeleteGroupsResponse,
     DeleteTopicsResponse, DescribeConfigsResponse, JoinGroupResponse, ListOffsetsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetFetchResponse, SaslHandshakeResponse,
+    OffsetCommitResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
@@ -55,6 +55,7 @@ fn copied(key: i16, message: &[u8], version: i16) -> Vec<u8> {
         17 => copy::<SaslHandshakeResponse>,
         19 => copy::<CreateTopicsResponse>,
         20 => copy::<DeleteTopicsResponse>,
+        23 => copy::<OffsetForLeaderEpochResponse>,
         24 => copy::<AddPartitionsToTxnResponse>,
         32 => copy::<DescribeConfigsResponse>,
         42 => copy::<DeleteGroupsResponse>,
