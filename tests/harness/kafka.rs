@@ -118,9 +118,22 @@ pub fn web_token(expires_in_s: i64) -> String {
     format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(claims))
 }
 
+/// Runs a command of Kafka's own tools, by the name of its class.
+pub fn tool(class: &str, arguments: &[&str]) {
+    let libraries = std::path::Path::new(&variable("BROKERMARK_KAFKA_LIBS")).join("*");
+    let mut command = std::process::Command::new("java");
+    command.arg("-cp").arg(libraries).arg(class).args(arguments);
+    super::Running::start(&mut command).finish(super::PATIENCE).expect(0);
+}
+
+/// A server of a test's own, with these lines in its configuration.
+pub fn server_with(instance: &str, port: u16, properties: &str) -> Server {
+    Server::start("kafka", instance, port, &[("BROKERMARK_KAFKA_PROPERTIES", properties)])
+}
+
 /// A server of a test's own, which listens on `port` and the five after it.
 pub fn server(instance: &str, port: u16) -> Server {
     // A killed server may come back after 5 s instead of 9 s. With 2 s a busy machine's server is taken for dead although it is
     // not; its metadata then names no broker at all, after which librdkafka 2.12.1 sometimes connects to none any more.
-    Server::start("kafka", instance, port, &[("BROKERMARK_KAFKA_PROPERTIES", "broker.session.timeout.ms=5000")])
+    server_with(instance, port, "broker.session.timeout.ms=5000")
 }

@@ -39,6 +39,8 @@ mod fingerprints;
 mod hosts;
 mod interchange;
 mod kafka;
+#[cfg(all(feature = "kafka", feature = "kafka-native"))]
+mod kafka_conditions;
 #[cfg(feature = "kafka-native")]
 mod kafka_native;
 #[cfg(feature = "kafka-native")]

@@ -224,6 +224,9 @@ impl FetchTask {
         let of_node = connector.node(address);
         loop {
             self.buffer.room().await;
+            if connection.is_expiring() {
+                connection = connector.open(address).await?;
+            }
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             for (partition, error) in self.check_epochs(&mut connection, &partitions).await? {
                 self.displace(node, partition, &error);

@@ -103,7 +103,8 @@ impl Cluster {
     ) -> Result<R::Response, CallError> {
         let mut kept = self.connection.lock().await;
         let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone());
-        let nodes = kept.take().map(|open| (Some(open), String::new()));
+        let kept_open = kept.take().filter(|open| !open.is_expiring());
+        let nodes = kept_open.map(|open| (Some(open), String::new()));
         let nodes = nodes.into_iter().chain(addresses.map(|address| (None, address)));
         let asked = nodes.map(|(open, address)| async move {
             let mut connection = match open {
@@ -301,7 +302,7 @@ impl Coordinator {
         let mut backoff = Backoff::RECEIVE;
         let mut kept = self.connection.lock().await;
         loop {
-            let open = match kept.take() {
+            let open = match kept.take().filter(|open| !open.is_expiring()) {
                 Some(open) => Ok(open),
                 None => self.open().await,
             };

@@ -1,6 +1,6 @@
 //! A connection that is used for one request after the other. A task that sends several at once takes it apart.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
@@ -24,6 +24,10 @@ pub const MAX_THROTTLE: Duration = Duration::from_secs(60);
 /// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
 const MAX_AHEAD: usize = 8 << 20;
 
+/// After this share of a session, a new one is begun. Kafka's own client does so after 85 % to 95 % (`ExponentialBackoff` of
+/// `SaslClientAuthenticator`).
+const SESSION_SHARE: f64 = 0.85;
+
 /// `UNSUPPORTED_VERSION`.
 const UNSUPPORTED_VERSION: i16 = 35;
 
@@ -35,6 +39,8 @@ pub struct ControlConnection {
     client_id: String,
     /// Limit for the response to each request.
     pub timeout: Duration,
+    /// When a new login is due: the node closes the connection when the session of the last one ends (KIP-368). `None`: it does not end.
+    pub session_due: Option<Instant>,
     next_correlation: i32,
 }
 
@@ -68,7 +74,8 @@ impl ControlConnection {
         client_id: String,
         timeout: Duration,
     ) -> Self {
-        ControlConnection { reader, writer, versions: NodeVersions::default(), client_id, timeout, next_correlation: 0 }
+        let (versions, session_due) = (NodeVersions::default(), None);
+        ControlConnection { reader, writer, versions, client_id, timeout, session_due, next_correlation: 0 }
     }
 
     /// Sends `request` in the newest version up to `newest` that both sides know, and waits for the response.
@@ -157,12 +164,22 @@ impl ControlConnection {
         let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
         let response = self.call(&request, 2).await?;
         match response.error_code {
-            0 => Ok(response.auth_bytes),
+            0 => {
+                let lifetime = u64::try_from(response.session_lifetime_ms).ok().filter(|lifetime| *lifetime > 0);
+                let due = lifetime.map(|lifetime| Duration::from_millis(lifetime).mul_f64(SESSION_SHARE));
+                self.session_due = due.map(|due| Instant::now() + due);
+                Ok(response.auth_bytes)
+            }
             code => {
                 let message = response.error_message.as_ref().map(|message| message.as_str());
                 Err(CallError::Authorisation(super::super::error::describe(code, message)))
             }
         }
+    }
+
+    /// Whether its session is about to end: another connection is to be opened before the next request.
+    pub fn is_expiring(&self) -> bool {
+        self.session_due.is_some_and(|due| due <= Instant::now())
     }
 
     pub fn client_id(&self) -> &str {

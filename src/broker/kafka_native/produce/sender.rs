@@ -43,7 +43,10 @@ pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
                 held_up.end();
                 backoff.succeeded();
                 match Connection::start(&client, &node, &recorder, link) {
-                    Ok(connection) => connection.serve(&held_up).await,
+                    Ok(connection) => match connection.serve(&held_up).await {
+                        None => continue,
+                        Some(error) => error,
+                    },
                     Err(error) => error,
                 }
             }
@@ -86,6 +89,8 @@ pub struct Connection<'a> {
     requests: Requests,
     inbox: BytesMut,
     has_sent: bool,
+    /// From then on it takes no request: its session ends soon.
+    session_due: Option<Instant>,
     /// Beginning of the time in which it takes no request although there are batches to send.
     full_since: Option<Instant>,
 }
@@ -130,7 +135,7 @@ impl<'a> Connection<'a> {
         };
         let attributes = options.compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
         let compressor = Compressor::new(options.compression)?;
-        let ControlConnection { reader, writer, .. } = opened;
+        let ControlConnection { reader, writer, session_due, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
         Ok(Connection {
             client,
@@ -144,16 +149,20 @@ impl<'a> Connection<'a> {
             requests,
             inbox,
             has_sent: false,
+            session_due,
             full_since: None,
         })
     }
 
-    /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again. `node`: what a quota
-    /// holds up.
-    pub async fn serve(mut self, node: &Subject) -> CallError {
+    /// Sends and receives until the connection ends, and returns why it did; `None`: every request has its response, and the session is
+    /// about to end. What has no response is sent again. `node`: what a quota holds up.
+    pub async fn serve(mut self, node: &Subject) -> Option<CallError> {
         let error = loop {
+            if self.is_expiring() && self.requests.oldest().is_none() {
+                break None;
+            }
             if let Err(error) = self.turn().await {
-                break error;
+                break Some(error);
             }
             if self.requests.throttled_until.is_some_and(|until| until > Instant::now()) {
                 node.begin(ConditionKind::Throttled, "a response asks the client to wait (its quota)");
@@ -169,10 +178,16 @@ impl<'a> Connection<'a> {
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
         for (_, request) in lost {
             for (partition, batch) in request.batches {
-                request::lost(self.client, self.recorder, &partition, batch, &error);
+                if let Some(error) = &error {
+                    request::lost(self.client, self.recorder, &partition, batch, error);
+                }
             }
         }
         error
+    }
+
+    fn is_expiring(&self) -> bool {
+        self.session_due.is_some_and(|due| due <= Instant::now())
     }
 
     /// Waits for one thing to happen.
@@ -204,10 +219,11 @@ impl<'a> Connection<'a> {
     /// Begins to write a request, if one may be sent and there is something to send.
     fn begin_request(&mut self) -> Result<(), CallError> {
         let (requests, options) = (&mut self.requests, &self.client.options);
-        if requests.writing.is_some() || requests.waiting.len() >= options.max_in_flight {
+        let now = Instant::now();
+        let is_expiring = self.session_due.is_some_and(|due| due <= now);
+        if requests.writing.is_some() || requests.waiting.len() >= options.max_in_flight || is_expiring {
             return Ok(());
         }
-        let now = Instant::now();
         if requests.throttled_until.take_if(|until| *until <= now).is_none() && requests.throttled_until.is_some() {
             return Ok(());
         }
@@ -273,11 +289,12 @@ impl<'a> Connection<'a> {
         let Requests { writing, waiting, throttled_until, .. } = &self.requests;
         let overdue = self.requests.oldest().map(|since| since + self.client.options.request_timeout);
         // What is due is sent when the requests before it allow that.
-        let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
+        let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight && !self.is_expiring();
         let due = may_send.then(|| throttled_until.or_else(|| self.node.ready.next_due())).flatten();
         // A broker that stops is seen while it does, not only when it goes on.
         let counted = self.full_since.map(|since| since + MAX_UNCOUNTED);
-        overdue.into_iter().chain(due).chain(counted).min().unwrap_or_else(|| Instant::now() + IDLE)
+        let session = self.session_due.filter(|_| !self.is_expiring());
+        overdue.into_iter().chain(due).chain(counted).chain(session).min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 
     fn check_overdue(&self) -> Result<(), CallError> {

@@ -1,0 +1,93 @@
+//! A real Kafka under `client = "native"` that does not go on as it began: topics that others replace, quotas, and sessions that end.
+
+use brokermark::measure::ConditionKind;
+use brokermark::record::{Condition, ReasonKind, Record};
+
+use crate::harness::kafka::{self, make_topic, remove_topic, topics};
+use crate::harness::server::variable;
+use crate::harness::{Bench, PATIENCE, assert_balanced, eventually, finding, sums};
+
+fn scenario(address: &str, tables: &str) -> String {
+    format!(
+        "[broker]\nkind = \"kafka\"\nclient = \"native\"\naddress = \"{address}\"\n\
+         [payload]\nkind = \"random\"\nsize = \"100B\"\n{tables}"
+    )
+}
+
+fn sasl() -> String {
+    let user = variable("BROKERMARK_KAFKA_USER");
+    format!(
+        "[broker.security.sasl]\nmechanism = \"PLAIN\"\nusername = \"{user}\"\n\
+         password = {{ env = \"BROKERMARK_KAFKA_PASSWORD\" }}\n"
+    )
+}
+
+fn condition(record: &Record, kind: ConditionKind) -> &Condition {
+    let found = record.conditions.iter().find(|condition| condition.kind == kind);
+    found.unwrap_or_else(|| panic!("{:?}", record.conditions))
+}
+
+#[test]
+fn real_topic_that_another_client_replaces_is_told_and_stays() {
+    let (address, topic) = (kafka::address(), format!("replaced-{}", std::process::id()));
+    let tables = format!(
+        "[topology]\nname = \"{topic}\"\npartitions = 2\n[load]\nrate = \"1k/s\"\n[consumers]\n\
+         [run]\nduration = \"8s\"\ndrain_deadline = \"5s\"\n"
+    );
+    let bench = Bench::new(&scenario(&address, &tables));
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    remove_topic(&address, &topic);
+    eventually("it is gone", || !topics(&address).contains(&topic));
+    make_topic(&address, &topic, 2);
+    running.await_stderr("deleted and created again");
+    let ended = running.finish(PATIENCE).expect(0);
+    let is_left = topics(&address).contains(&topic);
+    remove_topic(&address, &topic);
+    assert!(is_left, "brokermark deletes only what it has made");
+    ended.complains_of(&[&topic, "not the run's"]);
+    let record = ended.record();
+    assert_balanced(&record);
+    assert!(condition(&record, ConditionKind::TopicReplaced).end_ns.is_none());
+    let found = finding(&record, ReasonKind::TopicReplaced).unwrap();
+    assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
+}
+
+/// 200 partitions are created and removed; the quota lets 220 pass at once, and then 20 a second.
+#[test]
+fn real_quota_on_topics_is_waited_for() {
+    let (plain, user) = (kafka::address(), variable("BROKERMARK_KAFKA_USER"));
+    let alter = |change: &[&str]| {
+        let all = ["--bootstrap-server", &plain, "--alter", "--entity-type", "users", "--entity-name", &user];
+        kafka::tool("kafka.admin.ConfigCommand", &[&all, change].concat());
+    };
+    let tables = format!(
+        "{}[topology]\ntopics = 20\npartitions = 10\n[producers]\ncount = 20\n[run]\nmessages = 2000\n",
+        sasl()
+    );
+    let bench = Bench::new(&format!("name = \"quota\"\n{}", scenario(&variable("BROKERMARK_KAFKA_SASL"), &tables)));
+    alter(&["--add-config", "controller_mutation_rate=20"]);
+    let ended = bench.run(&[]);
+    alter(&["--delete-config", "controller_mutation_rate"]);
+    let record = ended.expect(0).record();
+    assert_eq!(record.counts.acknowledged, 2000);
+    assert!(!ended.stderr.contains("after the trial"), "{}", ended.stderr);
+    let left = || topics(&plain).into_iter().filter(|topic| topic.starts_with("brokermark-quota-")).count();
+    eventually("they are gone", || left() == 0);
+}
+
+/// Without a new login, the broker cuts every connection several times, and batches are sent again.
+#[test]
+fn real_sessions_are_renewed_before_they_end() {
+    let server = kafka::server_with("sessions", 19892, "connections.max.reauth.ms=3000");
+    let address = format!("127.0.0.1:{}", server.port() + 2);
+    let tables = format!(
+        "{}[broker.kafka]\nassignment = \"group\"\n[topology]\npartitions = 2\n[load]\nrate = \"2k/s\"\n[consumers]\n[run]\nduration = \"12s\"\n",
+        sasl()
+    );
+    let record = Bench::new(&scenario(&address, &tables)).run(&[]).expect(0).record();
+    assert_eq!(record.wire.unwrap().retried, 0);
+    assert_eq!(record.receive_errors, []);
+    assert_eq!(record.conditions, []);
+    assert_eq!(sums(&record).lost + sums(&record).duplicated + sums(&record).unread, 0);
+}
