@@ -5,6 +5,7 @@
 //! [`Producer::submit`] resolves when the client has *accepted* messages; each message's outcome arrives later, at an
 //! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
+use std::collections::BTreeMap;
 use std::future::{Future, Ready, ready};
 use std::slice;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::info::{BrokerInfo, Durability, Telemetry};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
-use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
+use crate::scenario::{BrokerConfig, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
@@ -34,6 +35,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Why this client cannot do what a configuration asks for, in words that name the key in backticks. Asked before anything connects.
     fn refusal(config: &BrokerConfig, options: &Self::Options) -> Option<String> {
         let _ = (config, options);
+        None
+    }
+
+    /// Why topics with these settings do not take the messages of the scenario. Asked before anything connects, with the settings that the
+    /// scenario gives to topics, and once more with those that topics have.
+    fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
+        let _ = (scenario, settings);
         None
     }
 
@@ -137,6 +145,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn durability(&self, topics: &[Topic]) -> impl Future<Output = Durability> + Send {
         let _ = topics;
         ready(Durability::default())
+    }
+
+    /// The settings that [`Broker::contradiction`] asks for, of each of these topics; nothing of a topic that the broker does not tell them of.
+    /// The engine asks before it makes producers.
+    fn topic_settings(&self, topics: &[Topic]) -> impl Future<Output = Vec<BTreeMap<String, String>>> + Send {
+        let _ = topics;
+        ready(Vec::new())
     }
 
     /// For each partition of `topic`, the offset that the next message written there will have. The outer `None`: the broker

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Durability, DurabilityLevel, Topic};
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
+use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Keys, Need, ProducerMode, Scenario};
 
 #[cfg(feature = "kafka-native")]
 pub use release::{MetadataLevels, release};
@@ -83,6 +83,40 @@ pub fn remedy(need: Need<'_>, config: &BrokerConfig) -> Option<String> {
 
 /// The settings of a topic that decide it ("Topic Configs" of Apache Kafka's documentation).
 pub const TOPIC_SETTINGS: [&str; 3] = ["min.insync.replicas", "flush.messages", "flush.ms"];
+
+/// The settings of a topic that say which messages it takes.
+pub const MESSAGE_SETTINGS: [&str; 2] = [CLEANUP_POLICY, MAX_MESSAGE_BYTES];
+
+const CLEANUP_POLICY: &str = "cleanup.policy";
+pub const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+
+/// Why topics with these settings do not take the messages of the scenario (`LogValidator.java` of Apache Kafka).
+pub fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
+    let sends = scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.producer_mode != ProducerMode::None);
+    let is_compacted = settings.get(CLEANUP_POLICY).is_some_and(|policy| policy.contains("compact"));
+    if sends && is_compacted && scenario.producers.keys == Keys::None {
+        let message = format!("a compacted topic (`{CLEANUP_POLICY}`) takes no message without a key");
+        let advice = "give messages keys (`producers.keys`), or use topics that are not compacted";
+        return Some(Contradiction { message, advice: advice.to_owned() });
+    }
+    let limit: f64 = settings.get(MAX_MESSAGE_BYTES)?.parse().ok()?;
+    let mean = scenario.payload.content.mean_bytes().filter(|mean| sends && *mean > limit)?;
+    let message = format!(
+        "payloads of {mean} bytes (on average) are larger than the topic takes (`{MAX_MESSAGE_BYTES}` = {limit})"
+    );
+    let advice = format!(
+        "make them smaller, or raise `topology.config.\"{MAX_MESSAGE_BYTES}\"`, with room for keys and headers"
+    );
+    Some(Contradiction { message, advice })
+}
+
+/// What a batch is larger than that the broker refused as too large, and what to do.
+pub fn too_large(refusal: &str) -> String {
+    format!(
+        "{refusal}; the topic takes batches up to its `{MAX_MESSAGE_BYTES}`: lower `broker.kafka.batch_bytes` or `producers.batch`, or raise \
+         `topology.config.\"{MAX_MESSAGE_BYTES}\"`"
+    )
+}
 
 /// What Kafka reports for "never": the largest 64-bit number.
 const NEVER: &str = "9223372036854775807";

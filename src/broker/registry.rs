@@ -29,6 +29,7 @@ const fn descriptor<B: Broker>() -> Descriptor {
         options_schema: schema_of::<B::Options>,
         check_options: |table| options::<B>(table).map(drop),
         refuses: refusal::<B>,
+        contradicts: B::contradiction,
         remedy: remedy::<B>,
         ..B::DESCRIPTOR
     }

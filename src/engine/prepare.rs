@@ -16,7 +16,7 @@ use crate::measure::host::WallClock;
 use crate::measure::{
     Acks, Arrivals, Clock, Conditions, PartitionNames, SubjectKind, TRACE_HEADER_BYTES, Verification,
 };
-use crate::scenario::{Load, Placement, ProducerMode, Scenario};
+use crate::scenario::{Contradiction, Load, Placement, ProducerMode, Scenario};
 
 /// How many producers or consumers are made at the same time.
 pub(super) const AT_ONCE: usize = 256;
@@ -102,6 +102,8 @@ pub(super) struct Prepared<'a, B> {
     pub broker: B,
     /// The topics that this trial created.
     pub created: Vec<Topic>,
+    /// Why the topics, as they are, do not take the messages of the scenario.
+    pub contradiction: Option<Contradiction>,
 }
 
 /// Connects to the broker, and creates the topics that do not exist or takes them as they are. `conditions`: where the client reports what
@@ -141,6 +143,8 @@ pub(super) async fn prepare<'a, B: Broker>(
     conditions.expect(SubjectKind::ConsumedPartition, partitions);
     conditions.expect(SubjectKind::Topic, topics.len() as u64);
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
+    let settings = timeout(DURABILITY_TIMEOUT, broker.topic_settings(&topics)).await.unwrap_or_default();
+    let contradiction = settings.iter().find_map(|settings| B::contradiction(scenario, settings));
     let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(topic));
     let counting = messages_in(&broker, found.take(COUNTED_TOPICS));
     let messages_before = timeout(DURABILITY_TIMEOUT, counting).await.unwrap_or_default();
@@ -160,6 +164,7 @@ pub(super) async fn prepare<'a, B: Broker>(
         },
         broker,
         created,
+        contradiction,
     })
 }
 

@@ -40,7 +40,8 @@ pub async fn run<B: Broker>(
     host::reset_peak_memory();
     let conditions = Conditions::default();
     let preparing = prepare::<B>(scenario, identity, interruption, &conditions);
-    let Prepared { context, broker, created } = while_told(preparing, &conditions, observer).await?;
+    let prepared = while_told(preparing, &conditions, observer).await?;
+    let Prepared { context, broker, created, contradiction } = prepared;
     if let Some(start_barrier) = &identity.start_barrier {
         start_barrier.topics_exist();
     }
@@ -49,6 +50,9 @@ pub async fn run<B: Broker>(
             "the topics exist and were written to before: their end offsets add up to {messages}. Consumers that begin at the \
              earliest message read what is left of it, too; without `topology.name`, each run has topics of its own"
         ));
+    }
+    if let Some(contradiction) = contradiction {
+        observer.warning(&contradiction.to_string());
     }
     let result = run_prepared(&context, &broker, &created, interruption, observer).await;
     if let Ok(outcome) = &result {

@@ -1,8 +1,10 @@
 //! What the scenario language has to know of kinds of brokers and sinks, to refuse what they cannot do before anything
 //! connects. The caller gives the kinds: this module does not know which exist.
 
+use std::collections::BTreeMap;
+
 use super::advice::{closest, list};
-use super::tables::{BrokerConfig, SaslMechanism, SinkNeeds};
+use super::tables::{BrokerConfig, SaslMechanism, Scenario, SinkNeeds};
 
 /// Protocols of brokers that brokermark does not speak, with what comes nearest.
 const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
@@ -88,8 +90,19 @@ pub struct Descriptor {
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
     /// Why it cannot do what the configuration asks for, in words that name the key.
     pub refuses: fn(&BrokerConfig) -> Option<String>,
+    /// Why topics with these settings do not take the messages of the scenario.
+    pub contradicts: fn(&Scenario, &BTreeMap<String, String>) -> Option<Contradiction>,
     /// The command of the broker's own tools that helps, if there is one.
     pub remedy: fn(Need<'_>, &BrokerConfig) -> Option<String>,
+}
+
+/// Settings of topics and messages of a scenario that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}: {advice}")]
+pub struct Contradiction {
+    pub message: String,
+    /// What to change, with the keys.
+    pub advice: String,
 }
 
 /// What a user may lack on a broker, or want to know of it.
@@ -145,6 +158,7 @@ impl Descriptor {
         options_schema: schemars::Schema::default,
         check_options: |_| Ok(()),
         refuses: |_| None,
+        contradicts: |_, _| None,
         remedy: |_, _| None,
     };
 

@@ -58,6 +58,22 @@ fn what_would_have_no_effect_is_refused() {
         .complains_of(&["manual", "'group.protocol'"]);
 }
 
+/// What `check` says is what helps.
+#[test]
+fn topics_that_would_take_no_message_are_refused_with_a_remedy() {
+    let check = |tables: &str| {
+        let scenario =
+            format!("broker = {{ kind = \"kafka\", address = \"127.0.0.1:1\" }}\nrun.messages = 1\n{tables}");
+        execute(&["check", Bench::new(&scenario).scenario().to_str().unwrap()])
+    };
+    let compacted = "topology.config = { \"cleanup.policy\" = \"compact,delete\" }";
+    check(compacted).expect(2).complains_of(&["topology.config", "without a key", "`producers.keys`"]);
+    check(&format!("{compacted}\nproducers.keys = {{ kind = \"random\", distinct = 10 }}")).expect(0);
+    let limited = |limit: &str| format!("payload.size = \"2kB\"\ntopology.config.max.message.bytes = {limit}");
+    check(&limited("1000")).expect(2).complains_of(&["2000 bytes", "`max.message.bytes`", "1000"]);
+    check(&limited("3000")).expect(0);
+}
+
 #[test]
 fn transactions_that_could_not_be_are_refused() {
     let refused = |tables: &str| {

@@ -5,7 +5,7 @@ use brokermark::record::{Condition, ReasonKind, Record};
 
 use crate::harness::kafka::{self, make_topic, remove_topic, topics};
 use crate::harness::server::variable;
-use crate::harness::{Bench, PATIENCE, assert_balanced, eventually, finding, sums};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, execute, finding, sums};
 
 fn scenario(address: &str, tables: &str) -> String {
     format!(
@@ -74,6 +74,36 @@ fn real_quota_on_topics_is_waited_for() {
     assert!(!ended.stderr.contains("after the trial"), "{}", ended.stderr);
     let left = || topics(&plain).into_iter().filter(|topic| topic.starts_with("brokermark-quota-")).count();
     eventually("they are gone", || left() == 0);
+}
+
+#[test]
+fn real_batches_are_no_larger_than_the_topic_takes() {
+    let tables = "[topology.config]\nmax.message.bytes = 20000\n[producers]\nbatch = 1000\n[consumers]\n[run]\nmessages = 20000\n";
+    let run = |more: &str| Bench::new(&scenario(&kafka::address(), &format!("{more}{tables}"))).run(&[]).record();
+    assert_delivered(&run(""), 20_000, 1);
+    // The size of a compressed batch is not known before it is full.
+    let record = run("[broker.kafka]\ncompression = \"lz4\"\n");
+    let error = &record.errors[0].first_message;
+    assert!(error.contains("`max.message.bytes`") && error.contains("`broker.kafka.batch_bytes`"), "{error}");
+    assert_delivered(&run("[broker.kafka]\ncompression = \"lz4\"\nbatch_bytes = \"15kB\"\n"), 20_000, 1);
+}
+
+#[test]
+fn real_topic_that_takes_no_message_without_a_key_is_told_before_the_load() {
+    let (address, topic) = (kafka::address(), format!("compacted-{}", std::process::id()));
+    make_topic(&address, &topic, 1);
+    let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "cleanup.policy=compact"];
+    kafka::tool("kafka.admin.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    let tables = format!("[topology]\nname = \"{topic}\"\nexisting = true\n[run]\nmessages = 10\n");
+    let keys = "[producers]\nkeys = { kind = \"random\", distinct = 3 }\n";
+    let bench = Bench::new(&scenario(&address, &tables));
+    let (doctor, run) = (execute(&["doctor", bench.scenario().to_str().unwrap()]), bench.run(&[]));
+    let with_keys = Bench::new(&scenario(&address, &format!("{keys}{tables}"))).run(&[]);
+    remove_topic(&address, &topic);
+    assert!(doctor.stdout.contains("without a key") && doctor.stdout.contains("`producers.keys`"), "{}", doctor.stdout);
+    run.complains_of(&["warning: a compacted topic", "`producers.keys`"]);
+    assert!(!with_keys.stderr.contains("compacted"), "{}", with_keys.stderr);
+    assert_eq!(with_keys.record().counts.acknowledged, 10);
 }
 
 /// Without a new login, the broker cuts every connection several times, and batches are sent again.

@@ -41,7 +41,7 @@ use super::{
     Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -101,6 +101,10 @@ impl Broker for KafkaBroker {
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaOptions) -> Option<String> {
         kafka_cluster::remedy(need, config)
+    }
+
+    fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
+        kafka_cluster::contradiction(scenario, settings)
     }
 
     async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {
@@ -236,6 +240,13 @@ impl Broker for KafkaBroker {
         }
         let settings = self.topics.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
         kafka_cluster::durability(self.properties.acks(), topics, &settings)
+    }
+
+    async fn topic_settings(&self, topics: &[Topic]) -> Vec<BTreeMap<String, String>> {
+        if self.embedded.is_some() {
+            return Vec::new();
+        }
+        self.topics.settings(topics, &kafka_cluster::MESSAGE_SETTINGS).await
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::client::{self, describe, failure_class, oauth_token};
-use crate::broker::{TRACE_HEADER_NAME, Telemetry, Wire, known_sum};
+use crate::broker::{FailureClass, TRACE_HEADER_NAME, Telemetry, Wire, kafka_cluster, known_sum};
 use crate::measure::{AckRecorder, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 use crate::scenario::Secret;
 
@@ -191,9 +191,13 @@ impl Reports {
 
     /// A message's error, with the client's last error: "timed out" alone does not explain it.
     pub fn explain(&self, code: Code) -> String {
+        let words = match failure_class(code) {
+            FailureClass::TooLarge => kafka_cluster::too_large(&describe(code)),
+            _ => describe(code),
+        };
         match &self.errors.lock().last {
-            Some((_, last)) => format!("{} (last error of the client: {last})", describe(code)),
-            None => describe(code),
+            Some((_, last)) => format!("{words} (last error of the client: {last})"),
+            None => words,
         }
     }
 }

@@ -50,10 +50,12 @@ mod produce {
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use self::codec::batch::Headers;
@@ -73,7 +75,7 @@ use super::{
 };
 use crate::measure::Conditions;
 use crate::net::tls;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, Security};
+use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, Security};
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaNativeBroker {
@@ -107,6 +109,10 @@ impl Broker for KafkaNativeBroker {
         kafka_cluster::remedy(need, config)
     }
 
+    fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
+        kafka_cluster::contradiction(scenario, settings)
+    }
+
     async fn connect(setup: Setup<KafkaNativeOptions>) -> Result<Self, BrokerError> {
         let options = &setup.options;
         let connector = Arc::new(Connector {
@@ -137,7 +143,8 @@ impl Broker for KafkaNativeBroker {
         }
         let named = kafka_cluster::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
         let (config, fetched) = (setup.topic_config, FetchTraffic::default());
-        let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
+        let limits = Mutex::default();
+        let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched, limits });
         Ok(KafkaNativeBroker {
             clients,
             acks: options.acks,
@@ -191,7 +198,8 @@ impl Broker for KafkaNativeBroker {
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
         let client = &self.clients[producer_number % self.clients.len()];
-        let routes = client.topic(&topic.name, producer_number).await?;
+        let limit = self.admin.batch_limit(&topic.name);
+        let routes = client.topic(&topic.name, producer_number, limit).await?;
         Ok(KafkaNativeProducer::new(client.clone(), routes))
     }
 
@@ -202,6 +210,12 @@ impl Broker for KafkaNativeBroker {
     async fn durability(&self, topics: &[Topic]) -> Durability {
         let settings = self.admin.settings(topics, &kafka_cluster::TOPIC_SETTINGS).await;
         kafka_cluster::durability(self.acks.name(), topics, &settings.unwrap_or_default())
+    }
+
+    async fn topic_settings(&self, topics: &[Topic]) -> Vec<BTreeMap<String, String>> {
+        let settings = self.admin.settings(topics, &kafka_cluster::MESSAGE_SETTINGS).await.unwrap_or_default();
+        self.admin.learn_limits(topics, &settings);
+        settings
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {

@@ -15,7 +15,7 @@ use crate::net::address;
 use crate::net::tcp::{self, Connected, Unreachable};
 use crate::pipeline::{self, ExaminedSink, SinkRefusal};
 use crate::record::readable::{duration, settings};
-use crate::scenario::{Pipeline, Scenario, Sink};
+use crate::scenario::{Contradiction, Pipeline, Scenario, Sink};
 
 /// What is found of the broker at each of the points: whether its addresses answer, whether it lets us in, and what it says of itself.
 pub(super) async fn broker_findings(targets: &DoctorTargets<'_>) -> Vec<Finding> {
@@ -54,6 +54,9 @@ fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
         topics(scenario, examined),
         durability(scenario, &examined.durability),
     ];
+    if let Some(Contradiction { message, advice }) = &examined.contradiction {
+        found.push(bad("messages", message.clone(), advice.clone()));
+    }
     found.extend(rights(scenario, examined));
     if let Some(error) = &examined.removal_error {
         let text = format!("what was made cannot be removed: {error}");

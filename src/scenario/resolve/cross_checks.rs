@@ -3,7 +3,7 @@
 
 use super::{Reader, consumers, pipeline};
 use crate::limits::TRACE_HEADER_BYTES;
-use crate::scenario::kind::{Capabilities, Descriptor};
+use crate::scenario::kind::{Capabilities, Contradiction, Descriptor};
 use crate::scenario::tables::{
     Content, Keys, LatencyKind, Load, Metric, Partitioning, Placement, ProducerMode, Scenario, Schedule, Threshold,
 };
@@ -20,6 +20,7 @@ pub(super) fn settle(mut scenario: Scenario, reader: &Reader<'_>, descriptor: &D
     producers_and_topics(&scenario, reader);
     windows(&mut scenario, reader);
     capabilities(&scenario, reader, descriptor);
+    topic_settings(&scenario, reader, descriptor);
     // A pipeline without producers would find nothing in a topic that was created for it.
     scenario.topology.existing |=
         scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == ProducerMode::None);
@@ -135,6 +136,14 @@ fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 11] {
         wish(consumers.is_some(), can.consumers, "consumers", "nothing can be consumed from it"),
         wish(has_groups, can.groups, "consumers.groups", "it has no groups"),
     ]
+}
+
+/// Topics that are created must take the messages.
+fn topic_settings(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
+    let settings = scenario.topology.config.iter().cloned().collect();
+    if let Some(Contradiction { message, advice }) = (descriptor.contradicts)(scenario, &settings) {
+        reader.refuse("topology.config", message, advice);
+    }
 }
 
 /// A message without a payload says that its key has no value any more.

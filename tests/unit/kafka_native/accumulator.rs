@@ -25,7 +25,8 @@ fn append_with(headers: &Headers, partition: &Arc<Partition>, limits: &Limits, s
 #[test]
 fn headers_count_for_the_size_of_a_batch() {
     let limits = Limits { batch_bytes: 1000, linger: Duration::ZERO, delivery_timeout: HOUR };
-    let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
+    let (partition, leader) =
+        (Arc::new(Partition::new("orders".into(), 0, None, usize::MAX)), Arc::<Leader>::default());
     partition.set_leader(Some(leader.clone()), limits.linger);
     let headers = Headers::new(&[("tenant".to_owned(), "x".repeat(300))]);
     for sequence in 0..4 {
@@ -38,11 +39,28 @@ fn headers_count_for_the_size_of_a_batch() {
     assert_eq!(batches, [2, 2]);
 }
 
+/// The topic's own limit is below the one of the client.
+#[test]
+fn batches_are_no_larger_than_the_topic_takes() {
+    let limits = Limits { batch_bytes: 1 << 20, linger: Duration::ZERO, delivery_timeout: HOUR };
+    let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None, 200)), Arc::<Leader>::default());
+    partition.set_leader(Some(leader.clone()), limits.linger);
+    (0..20).for_each(|sequence| append(&partition, &limits, sequence, Duration::ZERO));
+    let mut messages = 0;
+    while let Turn::Batch(batch, _) = partition.take(&leader, &limits, Instant::now(), &mut Vec::new()) {
+        assert!(batch.encoded.len() <= 200, "{} bytes", batch.encoded.len());
+        assert!(batch.sent.messages() > 1);
+        messages += batch.sent.messages();
+    }
+    assert_eq!(messages, 20);
+}
+
 /// A message that was sent at this time is appended to a partition that waits for an hour.
 #[test]
 fn a_message_that_comes_when_its_batch_is_due_sends_it() {
     let limits = Limits { batch_bytes: 1 << 20, linger: HOUR, delivery_timeout: 2 * HOUR };
-    let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
+    let (partition, leader) =
+        (Arc::new(Partition::new("orders".into(), 0, None, usize::MAX)), Arc::<Leader>::default());
     partition.set_leader(Some(leader.clone()), HOUR);
     let append = |sequence, sent| append(&partition, &limits, sequence, sent);
     append(0, HOUR);
@@ -61,7 +79,7 @@ fn a_message_that_comes_when_its_batch_is_due_sends_it() {
 fn expired_batch_breaks_the_sequence_of_no_other_partition() {
     let limits = Limits { batch_bytes: 1 << 20, linger: Duration::ZERO, delivery_timeout: HOUR };
     let leader = Arc::<Leader>::default();
-    let partitions = [0, 1].map(|index| Arc::new(Partition::new("orders".into(), index, Some((7, 0)))));
+    let partitions = [0, 1].map(|index| Arc::new(Partition::new("orders".into(), index, Some((7, 0)), usize::MAX)));
     let (now, mut expired) = (Instant::now(), Vec::new());
     for partition in &partitions {
         partition.set_leader(Some(leader.clone()), limits.linger);

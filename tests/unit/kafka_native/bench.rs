@@ -56,8 +56,9 @@ impl Bench {
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
         let messages = Messages { headers, payloads: Arc::new(payloads()), acks: acks.clone() };
         let client = maintenance::start(cluster.clone(), options, messages, TRANSACTIONS).await?;
-        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0).await?);
-        let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
+        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0, None).await?);
+        let (config, fetched, limits) = (Vec::new(), FetchTraffic::default(), parking_lot::Mutex::default());
+        let admin = Arc::new(Admin { cluster, config, timeout: TIMEOUT, fetched, limits });
         Ok(Bench { acks, client, admin, producer, sent: 0 })
     }
 

@@ -10,12 +10,13 @@ use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{DescribeConfigsRequest, ListOffsetsRequest};
 use kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::super::config::Isolation;
 use super::super::error::{CallError, NO_LEADER, UNKNOWN_TOPIC, is_retriable};
 use super::cluster::{Cluster, Metadata, TopicMetadata, name_of};
-use crate::broker::kafka_cluster::NO_LEADERS;
+use crate::broker::kafka_cluster::{MAX_MESSAGE_BYTES, NO_LEADERS};
 use crate::broker::{BrokerError, Topic, Unready, Wire};
 
 /// How often nodes are asked again that have not heard of a new topic.
@@ -58,6 +59,8 @@ pub struct Admin {
     pub timeout: Duration,
     /// What consumers have asked for.
     pub fetched: FetchTraffic,
+    /// The largest batch that a topic takes, in bytes, by the topic's name.
+    pub limits: Mutex<BTreeMap<String, usize>>,
 }
 
 /// An end of a partition, by its number as a timestamp.
@@ -127,6 +130,20 @@ impl Admin {
             found.filter(|found| found.error_code == 0).map(values).unwrap_or_default()
         };
         Ok(topics.iter().map(of_topic).collect())
+    }
+
+    /// Remembers the largest batches that topics take.
+    pub fn learn_limits(&self, topics: &[Topic], settings: &[BTreeMap<String, String>]) {
+        let limit = |settings: &BTreeMap<String, String>| settings.get(MAX_MESSAGE_BYTES)?.parse().ok();
+        let limits = topics.iter().zip(settings).filter_map(|(topic, of)| Some((topic.name.clone(), limit(of)?)));
+        self.limits.lock().extend(limits);
+    }
+
+    /// The largest batch that the topic takes, in bytes, as the broker or else the scenario says.
+    pub fn batch_limit(&self, topic: &str) -> Option<usize> {
+        let known = self.limits.lock().get(topic).copied();
+        let asked = || self.config.iter().find(|(key, _)| key == MAX_MESSAGE_BYTES)?.1.parse().ok();
+        known.or_else(asked)
     }
 
     /// The end of every one of these partitions.

@@ -32,10 +32,11 @@ pub struct TopicRoutes {
 }
 
 impl TopicRoutes {
-    /// Turns begin with the partition `begin`, counted on from the first after the last one.
-    pub fn new(name: &str, partitions: usize, begin: usize, identity: Option<(i64, i16)>) -> Self {
+    /// Turns begin with the partition `begin`, counted on from the first after the last one. `limit`: the largest batch that the topic takes,
+    /// in bytes.
+    pub fn new(name: &str, partitions: usize, begin: usize, identity: Option<(i64, i16)>, limit: usize) -> Self {
         let name: Arc<str> = name.into();
-        let partition = |index| Arc::new(Partition::new(name.clone(), index as i32, identity));
+        let partition = |index| Arc::new(Partition::new(name.clone(), index as i32, identity, limit));
         TopicRoutes {
             partitions: (0..partitions).map(partition).collect(),
             name,
@@ -73,6 +74,8 @@ pub type Leader = ReadyQueue<Partition>;
 pub struct Partition {
     pub topic: Arc<str>,
     pub index: i32,
+    /// The largest batch that the topic takes, in bytes.
+    limit: usize,
     counted_in: OnceLock<PartitionIndex>,
     /// What holds its messages up, once something has.
     held_up: OnceLock<Subject>,
@@ -136,10 +139,11 @@ pub enum Turn {
 }
 
 impl Partition {
-    pub fn new(topic: Arc<str>, index: i32, identity: Option<(i64, i16)>) -> Self {
+    pub fn new(topic: Arc<str>, index: i32, identity: Option<(i64, i16)>, limit: usize) -> Self {
         Partition {
             topic,
             index,
+            limit,
             counted_in: OnceLock::new(),
             held_up: OnceLock::new(),
             state: Mutex::new(PartitionState { identity, ..PartitionState::default() }),
@@ -179,10 +183,11 @@ impl Partition {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let (mut has_closed, mut begun) = (false, None);
+        let most_bytes = limits.batch_bytes.min(self.limit);
         for (record, send_tag, payload_bytes) in messages {
             let beside = record.key.map_or(0, <[u8]>::len) + record.headers.max_bytes() + MAX_RECORD_OVERHEAD;
             let bytes = payload_bytes + beside;
-            let is_full = |open: &mut ProducerBatch| open.encoded.len() + bytes > limits.batch_bytes;
+            let is_full = |open: &mut ProducerBatch| open.encoded.len() + bytes > most_bytes;
             if let Some(full) = state.open.take_if(is_full) {
                 state.closed.push_back(full);
                 (has_closed, begun) = (true, None);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, sleep_until, timeout};
 
+use super::super::codec::compression::Compression;
 use super::super::config::KafkaNativeOptions;
 use super::super::error::{CallError, describe, failure_class};
 use super::super::net::cluster::{Cluster, Metadata};
@@ -89,11 +90,16 @@ fn sweep(client: &Client, recorder: &AckRecorder) {
 }
 
 impl Client {
-    /// The routes to a topic, whose leaders are known once.
+    /// The routes to a topic, whose leaders are known once. `limit`: the largest batch that it takes, in bytes, if that is known.
     ///
     /// # Errors
     /// When the cluster does not know the topic.
-    pub async fn topic(self: &Arc<Self>, name: &str, begin: usize) -> Result<Arc<TopicRoutes>, BrokerError> {
+    pub async fn topic(
+        self: &Arc<Self>,
+        name: &str,
+        begin: usize,
+        limit: Option<usize>,
+    ) -> Result<Arc<TopicRoutes>, BrokerError> {
         if let Some(topic) = self.topics.lock().get(name) {
             return Ok(topic.clone());
         }
@@ -109,14 +115,17 @@ impl Client {
             }
         };
         let mut topics = self.topics.lock();
-        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
+        let topic =
+            topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin, limit)).clone();
         drop(topics);
         self.apply(&metadata, &[name]);
         Ok(topic)
     }
 
-    fn routes(&self, name: &str, partitions: usize, begin: usize) -> Arc<TopicRoutes> {
-        let routes = TopicRoutes::new(name, partitions, begin, self.identity());
+    fn routes(&self, name: &str, partitions: usize, begin: usize, limit: Option<usize>) -> Arc<TopicRoutes> {
+        // The topic's limit is one of compressed batches, whose size is not known before they are full.
+        let limit = limit.filter(|_| self.options.compression == Compression::None).unwrap_or(usize::MAX);
+        let routes = TopicRoutes::new(name, partitions, begin, self.identity(), limit);
         if self.transactions().is_some() {
             routes.partitions.iter().for_each(|partition| partition.leave_transaction());
         }

@@ -15,7 +15,7 @@ use super::super::error::{CallError, condition, describe, failure_class, is_retr
 use super::accumulator::Partition;
 use super::client::Client;
 use super::producer_batch::ProducerBatch;
-use crate::broker::{FailureClass, SubmitError};
+use crate::broker::{FailureClass, SubmitError, kafka_cluster};
 use crate::load::PayloadPool;
 use crate::measure::{AckBatch, AckRecorder};
 
@@ -304,8 +304,10 @@ fn refused(
         }
         return;
     }
-    let failure = SubmitError { class: failure_class(*code), message: describe(*code, message.as_deref()) };
-    fail(client, acks, batch, &failure);
+    let class = failure_class(*code);
+    let words = describe(*code, message.as_deref());
+    let message = if class == FailureClass::TooLarge { kafka_cluster::too_large(&words) } else { words };
+    fail(client, acks, batch, &SubmitError { class, message });
     settle(client, partition, true);
 }
 

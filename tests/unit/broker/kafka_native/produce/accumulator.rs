@@ -8,7 +8,7 @@ fn limits(linger: Duration) -> Limits {
 
 /// How often each of four partitions was chosen, by messages of 100 B at this distance.
 fn chosen(messages: u64, distance_ns: u64, linger: Duration) -> [usize; 4] {
-    let topic = TopicRoutes::new("orders", 4, 0, None);
+    let topic = TopicRoutes::new("orders", 4, 0, None, usize::MAX);
     let mut chosen = [0; 4];
     for number in 0..messages {
         chosen[topic.any(100, number * distance_ns, &limits(linger))] += 1;
@@ -19,7 +19,7 @@ fn chosen(messages: u64, distance_ns: u64, linger: Duration) -> [usize; 4] {
 #[test]
 fn a_fast_producer_fills_one_batch_after_the_other() {
     assert_eq!(chosen(40, 0, Duration::from_millis(5)), [10, 10, 10, 10]);
-    let topic = TopicRoutes::new("orders", 4, 0, None);
+    let topic = TopicRoutes::new("orders", 4, 0, None, usize::MAX);
     let first: Vec<usize> = (0..11).map(|_| topic.any(100, 0, &limits(Duration::from_millis(5)))).collect();
     assert_eq!(first, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 }

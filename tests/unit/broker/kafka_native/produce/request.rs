@@ -27,7 +27,7 @@ fn request(records: [u64; 3], payloads: &PayloadPool) -> ProduceRequest {
             batch.push(&record, SendTag::new(0, number, 0, 0, true), value.len());
         }
         batch.encoded.seal(0, Author::UNNAMED, payloads, &PayloadChecksums::new(payloads, 0));
-        (Arc::new(Partition::new(topic.into(), index, None)), batch)
+        (Arc::new(Partition::new(topic.into(), index, None, usize::MAX)), batch)
     });
     let envelope = Envelope { version: 9, client_id: "test".into(), transactional_id: None, acks: 1, timeout_ms: 1 };
     ProduceRequest::new(&envelope, 7, batches.collect())
