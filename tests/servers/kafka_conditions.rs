@@ -69,8 +69,8 @@ fn real_quota_on_topics_is_waited_for() {
     alter(&["--add-config", "controller_mutation_rate=20"]);
     let ended = bench.run(&[]);
     alter(&["--delete-config", "controller_mutation_rate"]);
-    let record = ended.expect(0).record();
-    assert_eq!(record.counts.acknowledged, 2000);
+    let ended = ended.expect(0);
+    assert_eq!(ended.record().counts.acknowledged, 2000);
     assert!(!ended.stderr.contains("after the trial"), "{}", ended.stderr);
     let left = || topics(&plain).into_iter().filter(|topic| topic.starts_with("brokermark-quota-")).count();
     eventually("they are gone", || left() == 0);

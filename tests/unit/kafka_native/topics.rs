@@ -89,7 +89,8 @@ async fn topics_that_a_quota_refuses_are_asked_for_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_quota_that_lasts_too_long_is_named_with_its_topic() {
     let (mut broker, bench) = bench().await;
-    let (created, _) = tokio::join!(bench.admin.create(&topics(["a", "b"])), async {
+    let wanted = topics(["a", "b"]);
+    let (created, _) = tokio::join!(bench.admin.create(&wanted), async {
         let asked = broker.next_of(ApiKey::CreateTopics).await;
         answer_created(&asked, |name| if name == "a" { 0 } else { QUOTA_EXCEEDED }, 600_000)
     });
@@ -120,13 +121,14 @@ async fn a_topic_that_another_client_replaced_is_told_and_stays() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn topics_are_deleted_by_name_where_ids_are_unknown() {
     let (mut broker, bench) = bench().await;
-    let (deleted, ids) = tokio::join!(bench.admin.delete(&topics([TOPIC])), async {
+    let wanted = topics([TOPIC]);
+    let (deleted, ids) = tokio::join!(bench.admin.delete(&wanted), async {
         answer_deleted(&broker.next_of(ApiKey::DeleteTopics).await, |_| 0)
     });
     assert_eq!(ids, [TOPIC_ID]);
     assert_eq!(deleted, [Ok(())]);
     broker.know_only(ApiKey::DeleteTopics, 1, 5);
-    let (deleted, names) = tokio::join!(bench.admin.delete(&topics([TOPIC])), async {
+    let (deleted, names) = tokio::join!(bench.admin.delete(&wanted), async {
         let asked = broker.next_of(ApiKey::DeleteTopics).await;
         let names = asked.request::<DeleteTopicsRequest>().topic_names;
         let result = DeletableTopicResult::default().with_name(Some(names[0].clone()));
