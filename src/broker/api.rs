@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ReceiveError, SubmitError};
-use super::info::{BrokerInfo, Durability, Telemetry};
+use super::info::{BrokerInfo, Durability, Removal, Telemetry};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
@@ -159,6 +159,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         let _ = topic;
         None::<Ready<Option<Vec<u64>>>>
+    }
+
+    /// What the broker has removed from `topic` by its own rules. Asked when consumers have ended and `groups`, by their names, did not
+    /// receive everything. `None`: the broker does not tell, so that nothing counts as removed.
+    fn removal(&self, topic: &Topic, groups: &[String]) -> impl Future<Output = Option<Removal>> + Send {
+        let _ = (topic, groups);
+        ready(None)
     }
 
     /// Whether consumers are not sent all messages, as the scenario's own settings ask. Then nothing can be verified.

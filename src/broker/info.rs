@@ -80,6 +80,80 @@ impl fmt::Display for Durability {
     }
 }
 
+/// What a broker tells of messages that it removes from a topic by its own rules, read or not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Removal {
+    /// Rules that apply to the topic.
+    pub rules: Vec<RemovalRule>,
+    pub extent: RemovalExtent,
+}
+
+/// How far removal has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemovalExtent {
+    /// For each partition, the first offset that can still be read: what had a lower one is removed.
+    FirstOffsets(Vec<u64>),
+    /// As in [`RemovalExtent::FirstOffsets`]. Single messages behind the first offsets may be removed as well, as compaction does.
+    FirstOffsetsWithGaps(Vec<u64>),
+    /// For each group, in the order in which groups were named: messages that the broker has stored and removed before it delivered them.
+    Undelivered(Vec<u64>),
+}
+
+impl Default for RemovalExtent {
+    fn default() -> Self {
+        RemovalExtent::FirstOffsets(Vec::new())
+    }
+}
+
+/// A rule by which a broker removes messages.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct RemovalRule {
+    /// Kind of the rule.
+    pub cause: RemovalCause,
+    /// Name of the setting, as the broker has it.
+    pub setting: String,
+    /// Value of the setting, with its unit; empty where the broker does not tell it.
+    pub value: String,
+}
+
+/// Why a broker removes messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RemovalCause {
+    /// The topic is larger than its limit, or messages are older.
+    Retention,
+    /// A message has not been acknowledged by the group for too long.
+    TimeToLive,
+    /// The backlog of a group is larger than its quota.
+    Eviction,
+    /// A later message has the same key.
+    Compaction,
+}
+
+impl RemovalRule {
+    /// Under these names of the broker's own.
+    pub fn new(cause: RemovalCause, setting: &str, value: impl Into<String>) -> Self {
+        RemovalRule { cause, setting: setting.to_owned(), value: value.into() }
+    }
+}
+
+/// In words: "retention (max-length-bytes = 10000000)".
+impl fmt::Display for RemovalRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = match self.cause {
+            RemovalCause::Retention => "retention",
+            RemovalCause::TimeToLive => "time to live",
+            RemovalCause::Eviction => "eviction of the backlog",
+            RemovalCause::Compaction => "compaction",
+        };
+        match self.value.as_str() {
+            "" => write!(formatter, "{cause} ({})", self.setting),
+            value => write!(formatter, "{cause} ({} = {value})", self.setting),
+        }
+    }
+}
+
 /// The client library's view of its queues and of the broker. `None`: the library does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Telemetry {

@@ -234,6 +234,7 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         consumed: total(|group| group.consumed),
         lost: account.lost,
         unread: account.unread,
+        removed: account.removed,
         undecided: account.undecided,
         not_acknowledged_but_stored: account.not_acknowledged_but_stored,
         // Two shares took the same message for its first delivery.

@@ -6,7 +6,7 @@ use super::ComparedClock;
 use super::collector::Totals;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
-use crate::broker::{BrokerInfo, Durability, Topic};
+use crate::broker::{BrokerInfo, Durability, RemovalRule, Topic};
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{
     Acknowledged, Acks, Arrivals, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval,
@@ -68,6 +68,7 @@ impl Outcome {
             clock: trial.acks.clock(),
             totals,
             groups: Vec::new(),
+            removal_rules: Vec::new(),
             // Recorders would have to wait while it is read.
             partitions: None,
             consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
@@ -115,6 +116,8 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     /// What each group came to; empty when nothing is verified.
     pub groups: Vec<GroupOutcome>,
+    /// Rules by which the broker removes messages, where a group did not receive all.
+    pub removal_rules: Vec<RemovalRule>,
     /// What was acknowledged in each partition; `None`: there is one only, or this is a checkpoint.
     pub partitions: Option<Acknowledged>,
     /// What each consumer received, by group, topic and member.

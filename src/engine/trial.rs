@@ -137,6 +137,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,
         groups: received.groups,
+        removal_rules: received.removal_rules,
         partitions: context.acks.by_partition(),
         part: received.part,
         receive_errors: received.errors,

@@ -250,7 +250,7 @@ fn crashes(messages: &[String]) -> Option<ErrorCount> {
 /// Every group is owed every message.
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
     let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
-    let mut sum = Verification::default();
+    let mut sum = Verification { removal_rules: outcome.removal_rules.clone(), ..Verification::default() };
     for (group, GroupOutcome { arrived, account, consumer_lag_at_load_end }) in outcome.groups.iter().enumerate() {
         let caught_up = account.unread == 0 && consumer_lag_at_load_end.is_some();
         let one = GroupVerification {
@@ -260,6 +260,7 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
             consumed: arrived.consumed,
             lost: account.lost,
             unread: account.unread,
+            removed: account.removed,
             undecided: account.undecided,
             not_acknowledged_but_stored: account.not_acknowledged_but_stored,
             duplicated: arrived.duplicated,

@@ -24,10 +24,11 @@ const MIN_CONSUMED: f64 = 0.98;
 const MIN_ROWS: usize = 2;
 
 /// Reasons against a record that mean that its rate was not held.
-const NOT_HELD: [ReasonKind; 6] = [
+const NOT_HELD: [ReasonKind; 7] = [
     ReasonKind::RateMissed,
     ReasonKind::MissingMessages,
     ReasonKind::Unread,
+    ReasonKind::Removed,
     ReasonKind::FellBehind,
     ReasonKind::Stalled,
     ReasonKind::Unfinished,

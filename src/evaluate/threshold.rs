@@ -85,7 +85,7 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
         found.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {
             match (found.saturated, metric) {
                 // What was found is there all the same, but what was not found may be.
-                (true, Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered) => {
+                (true, Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered) => {
                     Err("the verifier's memory was exceeded, so its counts are not certain".to_owned())
                 }
                 (_, Metric::Reordered) if found.order_unchecked > 0 => {
@@ -117,6 +117,7 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
         Metric::Unresolved => Ok(record.counts.unresolved as f64),
         Metric::Lost => verification().map(|found| found.lost as f64),
         Metric::Unread => verification().map(|found| found.unread as f64),
+        Metric::Removed => verification().map(|found| found.removed as f64),
         Metric::Duplicated => verification().map(|found| found.duplicated as f64),
         Metric::Reordered => verification().map(|found| found.reordered as f64),
         Metric::Corrupt => verification().map(|found| found.corrupt as f64),
@@ -262,6 +263,7 @@ fn readable_figure(metric: Metric, value: f64) -> String {
         | Metric::Unresolved
         | Metric::Lost
         | Metric::Unread
+        | Metric::Removed
         | Metric::Duplicated
         | Metric::Reordered
         | Metric::Corrupt => readable::count(value as u64),

@@ -140,7 +140,7 @@ impl Arrivals {
         passed
     }
 
-    fn at(&self, subscription: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
+    pub(super) fn at(&self, subscription: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
         for Consumer { shard, tally } in self.shared.consumers.lock().iter() {
             if tally.subscription == subscription {
                 each(&shard.lock().partitions);

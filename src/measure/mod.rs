@@ -16,6 +16,7 @@ pub mod host;
 mod interval;
 mod message_sets;
 mod reception;
+mod removed;
 mod tags;
 mod verification;
 
@@ -35,6 +36,7 @@ pub use reception::{
     Arrived, ConsumerTally, Details, NoDetails, Order, PARTITION_BYTES, Partitions, Received, Reception,
     SubscriptionIndex, UNORDERED_PARTITION,
 };
+pub use removed::Unreceivable;
 pub use tags::{
     MAX_PRODUCERS, Opened, SendRun, SendRuns, SendTag, TICK_NS, TRACE_HEADER_BYTES, TraceHeader, UNKNOWN_SEQUENCE,
 };

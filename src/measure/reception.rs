@@ -2,12 +2,13 @@
 //! partition.
 //!
 //! What single consumers received is added up once a second from what their recorders hold, so that a message costs nothing more.
-//! Of each partition, a consumer keeps the next offset and each producer's latest message, in bounded memory. The broker promises order only
+//! Of each partition, a consumer keeps the offsets that it received, as stretches, and each producer's latest message, in bounded memory. The broker promises order only
 //! within a partition, so it is checked per partition and producer.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::AddAssign;
+use std::iter::once;
+use std::ops::{AddAssign, Range};
 
 use super::budget::Budget;
 use super::histogram::{CompactDistribution, Distribution, Timeline};
@@ -206,6 +207,9 @@ pub const UNORDERED_PARTITION: u32 = u32::MAX;
 /// Bytes that the tables of all consumers of a trial may take together.
 pub const PARTITION_BYTES: usize = 64 << 20;
 
+/// Gaps between received offsets that a consumer keeps of a partition: the longest.
+const MAX_GAPS: usize = 64;
+
 /// How a message lies in the order of its producer's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -227,8 +231,14 @@ pub struct Partitions {
 
 #[derive(Debug, Default)]
 struct Partition {
+    /// The offset of the first message that was received.
+    first_offset: u64,
     /// The offset after the last message that was received.
     next_offset: u64,
+    /// Offsets between them that were passed over.
+    gaps: Vec<Range<u64>>,
+    /// Offsets in gaps that are not kept.
+    gap_offsets_not_kept: u64,
     /// The sequence after the latest message of each producer; 0: none came.
     next_sequences: Vec<u64>,
 }
@@ -243,8 +253,7 @@ impl Partitions {
     #[inline]
     pub fn pass(&mut self, partition: u32, offset: u64) {
         if partition != UNORDERED_PARTITION && self.has_partition(partition as usize) {
-            let partition = &mut self.partitions[partition as usize];
-            partition.next_offset = partition.next_offset.max(offset + 1);
+            self.partitions[partition as usize].advance(offset, &self.budget);
         }
     }
 
@@ -262,7 +271,7 @@ impl Partitions {
             return Order::Unchecked;
         }
         let partition = &mut self.partitions[index];
-        partition.next_offset = partition.next_offset.max(offset + 1);
+        partition.advance(offset, &self.budget);
         let (latest, next) = (&mut partition.next_sequences[producer], sequence + 1);
         if next < *latest {
             return Order::Broken;
@@ -274,6 +283,16 @@ impl Partitions {
     /// The offset after the last message of `partition` that was received; 0: none was.
     pub fn next_offset(&self, partition: u32) -> u64 {
         self.partitions.get(partition as usize).map_or(0, |partition| partition.next_offset)
+    }
+
+    /// The stretches of offsets of `partition` that were received, in their order, and how many offsets in them were passed over all the same.
+    pub fn received_offsets(&self, partition: u32) -> (Vec<Range<u64>>, u64) {
+        let Some(of) = self.partitions.get(partition as usize) else { return Default::default() };
+        let mut gaps = of.gaps.clone();
+        gaps.sort_unstable_by_key(|gap| gap.start);
+        let begins = once(of.first_offset).chain(gaps.iter().map(|gap| gap.end));
+        let ends = gaps.iter().map(|gap| gap.start).chain(once(of.next_offset));
+        (begins.zip(ends).map(|(begin, end)| begin..end).collect(), of.gap_offsets_not_kept)
     }
 
     /// The sequence after the producer's latest message in `partition`; 0: none came.
@@ -311,6 +330,38 @@ impl Partitions {
         sequences.reserve_exact(missing);
         sequences.resize(wanted, 0);
         true
+    }
+}
+
+impl Partition {
+    /// A message was received at `offset`.
+    #[inline]
+    fn advance(&mut self, offset: u64, budget: &Budget) {
+        if offset > self.next_offset {
+            self.jump(offset, budget);
+        }
+        self.next_offset = self.next_offset.max(offset + 1);
+    }
+
+    /// A message was received behind the next offset.
+    #[cold]
+    fn jump(&mut self, offset: u64, budget: &Budget) {
+        let mut gap = self.next_offset..offset;
+        if self.next_offset == 0 {
+            self.first_offset = offset;
+            return;
+        }
+        if self.gaps.len() < MAX_GAPS && budget.take(size_of::<Range<u64>>()) {
+            self.gaps.push(gap);
+            return;
+        }
+        let length = |gap: &Range<u64>| gap.end - gap.start;
+        if let Some(shortest) = self.gaps.iter_mut().min_by_key(|gap| length(gap))
+            && length(shortest) < length(&gap)
+        {
+            std::mem::swap(shortest, &mut gap);
+        }
+        self.gap_offsets_not_kept += length(&gap);
     }
 }
 

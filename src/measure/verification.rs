@@ -45,6 +45,8 @@ pub struct GroupAccount {
     pub lost: u64,
     /// Acknowledged, not arrived, and not known to have been offered.
     pub unread: u64,
+    /// Acknowledged, not arrived, and removed by the broker's own rules.
+    pub removed: u64,
     /// Acknowledged, and not known to have arrived, in stretches that were given up.
     pub undecided: u64,
     /// Arrived, though failed or without an outcome.
@@ -56,7 +58,7 @@ pub struct GroupAccount {
 impl GroupAccount {
     /// Acknowledged messages that are not known to have arrived.
     pub fn missing(self) -> u64 {
-        self.lost + self.unread + self.undecided
+        self.lost + self.unread + self.removed + self.undecided
     }
 }
 
@@ -64,6 +66,7 @@ impl AddAssign for GroupAccount {
     fn add_assign(&mut self, other: GroupAccount) {
         self.lost += other.lost;
         self.unread += other.unread;
+        self.removed += other.removed;
         self.undecided += other.undecided;
         self.not_acknowledged_but_stored += other.not_acknowledged_but_stored;
         self.saturated |= other.saturated;

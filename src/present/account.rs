@@ -20,9 +20,10 @@ const MAX_OUTAGES: usize = 5;
 const MAX_SHARES: usize = 8;
 
 /// What verification can find, and what it means.
-const FOUND: [(&str, &str); 10] = [
+const FOUND: [(&str, &str); 11] = [
     ("lost", "acknowledged and never received, though the group read past them"),
     ("unread", "not received when the wait for consumers ended; the broker may have them"),
+    ("removed", "gone by the broker's own rules before the group read them"),
     ("undecided", "not known, because the verifier's memory was exceeded"),
     ("not acknowledged but stored", "received, though they had failed or had no outcome"),
     ("duplicated", "received again, and the broker did not announce it"),
@@ -338,6 +339,7 @@ fn verified(found: &Verification) -> Vec<String> {
         received: found.received,
         lost: found.lost,
         unread: found.unread,
+        removed: found.removed,
         undecided: found.undecided,
         not_acknowledged_but_stored: found.not_acknowledged_but_stored,
         duplicated: found.duplicated,
@@ -353,7 +355,7 @@ fn verified(found: &Verification) -> Vec<String> {
     };
     let mut sentences: Vec<String> = groups.iter().map(sentence).collect();
     let elsewhere = [found.foreign, found.order_unchecked];
-    let told = above_zero(&[(elsewhere[0], FOUND[8].0), (elsewhere[1], FOUND[9].0)]);
+    let told = above_zero(&[(elsewhere[0], FOUND[9].0), (elsewhere[1], FOUND[10].0)]);
     if !told.is_empty() {
         sentences.push(told.join(", "));
     }
@@ -364,10 +366,11 @@ fn verified(found: &Verification) -> Vec<String> {
 }
 
 /// What can be found in a group, in the order of [`FOUND`].
-fn numbers(group: &GroupVerification) -> [u64; 8] {
+fn numbers(group: &GroupVerification) -> [u64; 9] {
     [
         group.lost,
         group.unread,
+        group.removed,
         group.undecided,
         group.not_acknowledged_but_stored,
         group.duplicated,

@@ -107,6 +107,7 @@ fn missing(record: &Record) -> String {
             found.extend(above_zero(&[
                 (verified.lost, "lost"),
                 (verified.unread, "not read"),
+                (verified.removed, "removed by the broker's rules"),
                 (verified.duplicated, "delivered twice"),
                 (verified.corrupt, "damaged"),
             ]));

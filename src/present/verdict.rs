@@ -26,6 +26,7 @@ pub fn reason_title(kind: ReasonKind) -> &'static str {
         ReasonKind::DebugBuild => "Built without optimisation",
         ReasonKind::Losses => "Messages were lost, delivered twice or damaged",
         ReasonKind::Unread => "Messages were not read",
+        ReasonKind::Removed => "Messages were removed by the broker's own rules",
         ReasonKind::LagGrew => "Consumers fell further and further behind",
         ReasonKind::ConsumersBehind => "Consumers were behind",
         ReasonKind::NotAcknowledgedButStored => "Messages were stored without an acknowledgement",

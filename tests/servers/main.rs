@@ -60,6 +60,7 @@ mod pulsar_rs;
 mod rabbitmq_stream;
 mod ranks;
 mod rebalance;
+mod removal;
 mod shares;
 mod slow_readers;
 mod sls;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
-use async_nats::jetstream::stream::{self, StorageType};
+use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, ConnectOptions, ServerAddr};
 use parking_lot::Mutex;
@@ -26,8 +26,8 @@ pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Mode};
 use super::adapter::{Clients, ProducerQueues, QueuedProducer, StreamConsumer, within};
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
-    Topic,
+    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
+    RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
 use crate::net::tls;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
@@ -240,6 +240,18 @@ impl Broker for NatsBroker {
         })
     }
 
+    async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
+        if self.setup.options.mode != Mode::Jetstream {
+            return None;
+        }
+        let stream = self.admin.get_stream(&topic.name).await.ok()?;
+        let info = stream.cached_info();
+        let rules = removal_rules(&info.config);
+        let extent = RemovalExtent::FirstOffsets(vec![info.state.first_sequence]);
+        // Without a limit, a message is removed when its groups have acknowledged it.
+        (!rules.is_empty()).then_some(Removal { rules, extent })
+    }
+
     fn telemetry(&self) -> Telemetry {
         self.queues.telemetry()
     }
@@ -317,6 +329,20 @@ impl NatsBroker {
             BrokerError::Topic { topic: stream.clone(), action: "consumed", reason }
         })
     }
+}
+
+/// The limits by which a stream removes messages, as the server has them.
+fn removal_rules(config: &stream::Config) -> Vec<RemovalRule> {
+    let retention = |setting, value: String| RemovalRule::new(RemovalCause::Retention, setting, value);
+    let discards = config.discard == DiscardPolicy::Old;
+    let limit = |limit: i64| (discards && limit > 0).then(|| limit.to_string());
+    let age = (!config.max_age.is_zero()).then(|| retention("max_age", format!("{:?}", config.max_age)));
+    let sizes = [
+        ("max_bytes", limit(config.max_bytes)),
+        ("max_msgs", limit(config.max_messages)),
+        ("max_msgs_per_subject", limit(config.max_messages_per_subject)),
+    ];
+    age.into_iter().chain(sizes.into_iter().filter_map(|(setting, value)| Some(retention(setting, value?)))).collect()
 }
 
 /// Connects to `address`, or to another one of the scenario's if it does not answer.

@@ -1,14 +1,16 @@
 //! The admin interface: creates, finds and removes topics and subscriptions over HTTP. What a receipt of Pulsar meant follows from the
-//! persistence policies of the topic.
+//! persistence policies of the topic; what the broker has removed, from its statistics and other policies.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::token::Token;
-use crate::broker::{BrokerError, Durability, DurabilityLevel};
+use crate::broker::{BrokerError, Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
 
@@ -114,7 +116,23 @@ impl Admin {
 
     /// The persistence policies that apply to a topic; `None` where the broker does not tell them.
     pub async fn persistence(&self, name: &TopicName) -> Option<Persistence> {
-        let answer = self.call("GET", &format!("{}/persistence?applied=true", name.admin_path()), None).await.ok()?;
+        self.get(&format!("{}/persistence?applied=true", name.admin_path())).await
+    }
+
+    /// What the rules of a topic have removed from `subscriptions`; `None` where there is no such rule, or the broker does not tell.
+    pub async fn removal(&self, name: &TopicName, is_partitioned: bool, subscriptions: &[String]) -> Option<Removal> {
+        let path = name.admin_path();
+        let stats = if is_partitioned { "partitioned-stats?perPartition=false&" } else { "stats?" };
+        let stats: TopicStats = self.get(&format!("{path}/{stats}getPreciseBacklog=true")).await?;
+        let time_to_live: Option<i64> = self.get(&format!("{path}/messageTTL?applied=true")).await;
+        let quotas: Option<BTreeMap<String, BacklogQuota>> =
+            self.get(&format!("{path}/backlogQuotaMap?applied=true")).await;
+        stats.removal(time_to_live, quotas.unwrap_or_default().into_values(), subscriptions)
+    }
+
+    /// What the broker tells at `path`; `None` where it does not tell it.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        let answer = self.call("GET", path, None).await.ok().filter(|answer| (200..300).contains(&answer.status))?;
         serde_json::from_str(&answer.text).ok()
     }
 
@@ -230,6 +248,76 @@ pub struct Persistence {
     bookkeeper_ensemble: u32,
     bookkeeper_write_quorum: u32,
     bookkeeper_ack_quorum: u32,
+}
+
+/// The answer to `GET …/stats` (Pulsar's `TopicStats`), as far as it tells what was removed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopicStats {
+    /// Messages that were published.
+    msg_in_counter: u64,
+    subscriptions: BTreeMap<String, SubscriptionStats>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SubscriptionStats {
+    /// Messages that were delivered, repetitions included.
+    msg_out_counter: u64,
+    /// Entries that were not acknowledged.
+    msg_backlog: u64,
+    /// Entries that the time to live has removed.
+    total_msg_expired: u64,
+}
+
+/// A value of the answer to `GET …/backlogQuotaMap?applied=true`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BacklogQuota {
+    /// In bytes; -1: unlimited.
+    limit_size: i64,
+    /// In seconds; -1: unlimited.
+    limit_time: i64,
+    policy: String,
+}
+
+impl Default for BacklogQuota {
+    fn default() -> Self {
+        BacklogQuota { limit_size: -1, limit_time: -1, policy: String::new() }
+    }
+}
+
+impl TopicStats {
+    /// What was published, not delivered to a subscription, and is not in its backlog any more. Counters begin again when the broker unloads
+    /// the topic; then there seem to be fewer.
+    fn removal(
+        &self,
+        time_to_live: Option<i64>,
+        quotas: impl Iterator<Item = BacklogQuota>,
+        subscriptions: &[String],
+    ) -> Option<Removal> {
+        let of = |name: &String| self.subscriptions.get(name);
+        let undelivered = |stats: &SubscriptionStats| match stats.msg_backlog {
+            0 => self.msg_in_counter.saturating_sub(stats.msg_out_counter),
+            // How many messages these entries have is not told.
+            _ => 0,
+        };
+        let has_expired = subscriptions.iter().filter_map(of).any(|stats| stats.total_msg_expired > 0);
+        let expiry = time_to_live
+            .filter(|seconds| *seconds > 0 && has_expired)
+            .map(|seconds| RemovalRule::new(RemovalCause::TimeToLive, "message_ttl_in_seconds", seconds.to_string()));
+        let eviction = |quota: BacklogQuota| {
+            let limits =
+                [(quota.limit_size, "B"), (quota.limit_time, "s")].into_iter().filter(|(limit, _)| *limit >= 0);
+            let limits: Vec<String> = limits.map(|(limit, unit)| format!("{limit} {unit}")).collect();
+            let policy = "consumer_backlog_eviction";
+            let is_set = quota.policy == policy && !limits.is_empty();
+            is_set.then(|| RemovalRule::new(RemovalCause::Eviction, policy, limits.join(" or ")))
+        };
+        let rules: Vec<RemovalRule> = expiry.into_iter().chain(quotas.filter_map(eviction)).collect();
+        let counts = subscriptions.iter().map(|name| of(name).map_or(0, undelivered)).collect();
+        (!rules.is_empty()).then_some(Removal { rules, extent: RemovalExtent::Undelivered(counts) })
+    }
 }
 
 /// Of a persistent topic. A bookie answers when its journal has the entry. Whether it has synchronised the journal

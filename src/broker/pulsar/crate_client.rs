@@ -32,8 +32,8 @@ use crate::broker::adapter::{
     Clients, Deliveries, Delivery, OwnedMessage, ProducerQueues, QueuedProducer, SendOne, StreamConsumer, within,
 };
 use crate::broker::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Details, Durability, FailureClass, Setup, Subscription,
-    TRACE_HEADER_NAME, Telemetry, Topic,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Details, Durability, FailureClass, Removal, Setup,
+    Subscription, TRACE_HEADER_NAME, Telemetry, Topic,
 };
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::tls::Tls;
@@ -165,6 +165,10 @@ impl Broker for PulsarCrateBroker {
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
         self.topics.durability(topics).await
+    }
+
+    async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
+        self.topics.removal(topic, groups).await
     }
 
     fn identity(&self) -> BrokerInfo {

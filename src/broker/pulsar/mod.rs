@@ -48,7 +48,7 @@ use self::producer::{LingeringProducer, PulsarProducer};
 use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
-use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Removal, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
 
 /// A Pulsar cluster, reached by brokermark's own client.
@@ -172,6 +172,10 @@ impl Broker for PulsarBroker {
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
         self.topics.durability(topics).await
+    }
+
+    async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
+        self.topics.removal(topic, groups).await
     }
 
     fn identity(&self) -> BrokerInfo {

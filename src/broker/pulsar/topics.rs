@@ -15,7 +15,7 @@ use super::connect::SocketSettings;
 use super::pool;
 use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
-use crate::broker::{BrokerError, Created, Durability, Setup, Subscription, Topic};
+use crate::broker::{BrokerError, Created, Durability, Removal, Setup, Subscription, Topic};
 use crate::net::address;
 use crate::net::http::HttpClient;
 use crate::net::tcp::{self, in_turn};
@@ -163,6 +163,12 @@ impl Topics {
         // All topics of a trial are made alike, in one namespace.
         let Some(first) = topics.first() else { return Durability::default() };
         durability(self.admin.persistence(&self.name(&first.name)).await)
+    }
+
+    /// What the broker has removed from a topic before it delivered it to `groups`.
+    pub async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
+        let is_partitioned = self.partitions.lock().get(&topic.name).is_some_and(|partitions| *partitions > 0);
+        self.admin.removal(&self.name(&topic.name), is_partitioned, groups).await
     }
 
     /// Removes the subscriptions of the topics that stay. Goes on after an error, and returns the first one.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::command::Request;
-use super::codec::frame::{Metadata, read_strings};
+use super::codec::frame::{Metadata, read_numbers, read_strings};
 use super::codec::{ConnectError, Refusal, code};
 use super::config::{ConnectTo, ConsumeFrom};
 use super::connect::{Connector, Server, Session};
@@ -202,6 +202,19 @@ impl Admin {
                 members: stream.replicas.len() + 1,
             })
             .collect())
+    }
+
+    /// The first offset of a stream that can still be read: a stream forgets whole files, and their chunks with them.
+    ///
+    /// # Errors
+    /// When the server does not respond or refuses.
+    pub async fn first_offset(&self, stream: &str) -> Result<u64, BrokerError> {
+        let stats = self.ask(&Request::stream_stats(stream), "the stream's statistics").await?;
+        let stats = stats.map_err(|code| failed(stream, "asked for its first offset", code::name(code)))?;
+        let unreadable = |error| into_broker_error((stream.to_owned(), ConnectError::from(error)));
+        let first = read_numbers(&stats).map_err(unreadable)?.into_iter().find(|(name, _)| name == "first_chunk_id");
+        // -1: the stream is empty.
+        Ok(first.and_then(|(_, first)| u64::try_from(first).ok()).unwrap_or(0))
     }
 
     /// Creates a topic, unless it exists.

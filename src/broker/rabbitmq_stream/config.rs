@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::codec::command::Offset;
-use crate::broker::BrokerOptions;
 use crate::broker::compression::Compression;
+use crate::broker::{BrokerOptions, RemovalCause, RemovalRule};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
@@ -211,6 +211,26 @@ impl RabbitmqStreamOptions {
             properties.push(("match-unfiltered".to_owned(), self.match_unfiltered.to_string()));
         }
         properties
+    }
+
+    /// By what streams forget messages: the arguments that they are made with. Those of streams that were there, and of the server's policies,
+    /// are not told to clients.
+    pub fn removal_rules(&self) -> Vec<RemovalRule> {
+        let retains = |name: &str| ["max-length-bytes", "max-age"].contains(&name);
+        let mut rules: Vec<RemovalRule> = self
+            .arguments(1)
+            .into_iter()
+            .filter(|(name, _)| retains(name))
+            .map(|(name, value)| RemovalRule::new(RemovalCause::Retention, name, value))
+            .collect();
+        if rules.is_empty() {
+            rules.push(RemovalRule::new(
+                RemovalCause::Retention,
+                "max-length-bytes or max-age of the stream or a policy",
+                "",
+            ));
+        }
+        rules
     }
 
     /// The arguments that streams of `replication` members are made with.

@@ -32,6 +32,7 @@ mod topic_publishers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use tokio::sync::Mutex;
 
 use self::admin::{Admin, Nodes, StreamLocation, durability};
@@ -46,7 +47,8 @@ use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
 use self::subscriptions::Recovery;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Setup, Subscription, Telemetry, Topic, Unready,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Removal, RemovalExtent, Setup, Subscription,
+    Telemetry, Topic, Unready,
 };
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
@@ -207,6 +209,13 @@ impl Broker for RabbitmqStreamBroker {
             let ends = self.ends.clone();
             tokio::spawn(async move { ends.find(&streams).await }).await.ok().flatten()
         })
+    }
+
+    async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
+        let locations = self.locations(topic).await.ok()?;
+        let streams = locations.iter().map(|location| self.admin.first_offset(&location.stream));
+        let firsts = try_join_all(streams).await.ok()?;
+        Some(Removal { rules: self.connector.options().removal_rules(), extent: RemovalExtent::FirstOffsets(firsts) })
     }
 
     fn withholds_messages(&self) -> bool {

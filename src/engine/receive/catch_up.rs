@@ -4,6 +4,8 @@
 //! They have passed all of a partition when they have reached its end offset. Elsewhere they have passed what came
 //! before a message that arrived, in every partition in which it may have been, unless messages may have changed their order. A broker without offsets has offered everything
 //! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
+//!
+//! What the broker has removed by its own rules is neither: the broker is asked about it once, after the consumers.
 
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 
+use super::removed::Removals;
 use crate::broker::{Broker, Topic};
 use crate::engine::interruption::InterruptiblePhase;
 use crate::engine::observer::Phase;
@@ -33,7 +36,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Of each topic, the offset that the next message of each partition will have; `None`: not known.
-type Ends = Vec<Option<Vec<u64>>>;
+pub(super) type Ends = Vec<Option<Vec<u64>>>;
 
 /// A wait that goes on as long as there is progress.
 pub struct Patience {
@@ -76,6 +79,8 @@ pub(super) struct CatchUp<'a, B> {
     /// When it was asked last.
     asked_at: Option<Instant>,
     ends: Ends,
+    /// What the broker tells of removal, where messages were missing.
+    pub removals: Removals,
 }
 
 /// What is remembered of a group from one sample to the next.
@@ -138,6 +143,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             asked: None,
             asked_at: None,
             ends: vec![None; context.topics.len()],
+            removals: Removals::default(),
         }
     }
 
@@ -207,6 +213,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         {
             self.answered(ends);
         }
+        self.removals = timeout(ANSWER, Removals::ask(self.context, self.broker)).await.unwrap_or_default();
     }
 
     /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is
@@ -224,7 +231,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
                 0 => all,
                 _ => {
                     let passed = self.passed_until(group, &arrived, idle);
-                    verification.account(group, |producer| passed[producer as usize])
+                    let account = verification.account(group, |producer| passed[producer as usize]);
+                    self.removals.taken_from(account, (group, &arrived), self.context, (&self.starts, &self.ends))
                 }
             };
             GroupOutcome { arrived, account, consumer_lag_at_load_end: self.lags[group] }

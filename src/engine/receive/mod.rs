@@ -6,6 +6,7 @@
 mod catch_up;
 mod consume;
 mod join;
+mod removed;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use super::observer::Phase;
 use super::outcome::{End, GroupOutcome, PartOutcome};
 use super::prepare::TrialContext;
 use super::sampler::Sampler;
-use crate::broker::{Broker, Topic};
+use crate::broker::{Broker, RemovalRule, Topic};
 use crate::measure::{Arrivals, Errors};
 use crate::pipeline::{self, Pipeline};
 use crate::scenario::ProducerMode;
@@ -60,6 +61,7 @@ pub(super) struct Received {
     pub crashes: Vec<String>,
     pub totals: Totals,
     pub groups: Vec<GroupOutcome>,
+    pub removal_rules: Vec<RemovalRule>,
     pub part: Option<PartOutcome>,
     pub pipeline: Option<pipeline::Outcome>,
 }
@@ -283,7 +285,7 @@ impl<B: Broker> AfterLoad<'_, B> {
         let arrived = self.receiving.context.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
         // Instances of a pipeline do not ask for messages while their writers are busy.
         let groups = self.catch_up.outcome(arrived, self.receiving.context.producer_mode().is_none());
-        let part = self.catch_up.part(&groups);
+        let (part, removal_rules) = (self.catch_up.part(&groups), self.catch_up.removals.rules());
         let pipeline = match pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
@@ -291,6 +293,6 @@ impl<B: Broker> AfterLoad<'_, B> {
             }
             None => None,
         };
-        Received { errors, crashes, totals, groups, part, pipeline }
+        Received { errors, crashes, totals, groups, removal_rules, part, pipeline }
     }
 }

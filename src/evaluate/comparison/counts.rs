@@ -46,6 +46,8 @@ pub enum CountKind {
     Lost,
     /// Messages that were acknowledged and not received, and may still be there.
     Unread,
+    /// Messages that were acknowledged, and removed by the broker's own rules before they were received.
+    Removed,
     /// Deliveries beyond the first.
     Duplicated,
     /// Deliveries after a later message.
@@ -55,13 +57,14 @@ pub enum CountKind {
 }
 
 impl CountKind {
-    pub(super) const ALL: [CountKind; 9] = [
+    pub(super) const ALL: [CountKind; 10] = [
         CountKind::UnsoundTrials,
         CountKind::UnsteadyTrials,
         CountKind::TrialsWithGrowingLag,
         CountKind::NotAcknowledged,
         CountKind::Lost,
         CountKind::Unread,
+        CountKind::Removed,
         CountKind::Duplicated,
         CountKind::Reordered,
         CountKind::Corrupt,
@@ -105,6 +108,7 @@ impl CountKind {
                 Ok((owed.saturating_sub(consumed), owed))
             }
             (CountKind::Unread, _) => Err("what consumers received was not counted".to_owned()),
+            (CountKind::Removed, _) => verified(|found| found.removed),
             (CountKind::Duplicated, _) => verified(|found| found.duplicated),
             (CountKind::Reordered, _) => verified(|found| found.reordered),
             (CountKind::Corrupt, _) => verified(|found| found.corrupt),
@@ -121,6 +125,7 @@ impl fmt::Display for CountKind {
             CountKind::NotAcknowledged => "not acknowledged",
             CountKind::Lost => "lost",
             CountKind::Unread => "unread",
+            CountKind::Removed => "removed",
             CountKind::Duplicated => "duplicated",
             CountKind::Reordered => "reordered",
             CountKind::Corrupt => "corrupt",

@@ -1,4 +1,4 @@
-//! Findings from verification: messages that were lost, unread, repeated or out of order, by group; and from a pipeline: whether every
+//! Findings from verification: messages that were lost, unread, removed, repeated or out of order, by group; and from a pipeline: whether every
 //! database has every row once, and whether the pipeline kept up.
 
 use super::{Evidence, Finding, against, limits, note};
@@ -11,6 +11,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
     let findings = [
         losses(verification, acknowledged),
         unread(verification, acknowledged),
+        removed(verification, acknowledged),
         behind(verification),
         stored(verification),
         order(verification),
@@ -76,6 +77,29 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
         described,
         "The consumers were too slow, or found their partitions late, or were cut off; this does not show whether the broker kept the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
         &[("unread", verification.unread as f64), ("acknowledged", acknowledged as f64)],
+    ))
+}
+
+fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
+    let described = describe_groups(
+        verification,
+        |group| group.removed > 0,
+        |group| {
+            format!(
+                "in group {}, {} of {} acknowledged messages were gone before the group read them",
+                group.group,
+                count(group.removed),
+                count(acknowledged)
+            )
+        },
+    )?;
+    let rules: Vec<String> = verification.removal_rules.iter().map(ToString::to_string).collect();
+    let rules = if rules.is_empty() { "a rule that it does not tell".to_owned() } else { rules.join(", ") };
+    Some(against(
+        Removed,
+        format!("{described} The broker removed them by its own rules: {rules}."),
+        "The broker did what it is set to do, and lost nothing. To have every message read, relax these rules, or let the group read faster: add members, or lower the load.",
+        &[("removed", verification.removed as f64), ("acknowledged", acknowledged as f64)],
     ))
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GroupTask;
 use super::latency::Latency;
+use crate::broker::RemovalRule;
 use crate::measure::FailureClass;
 
 /// The ledger of the measured messages: `attempted = acknowledged + failed + unresolved`.
@@ -127,6 +128,9 @@ pub struct Verification {
     /// backlog, or consumers that were slow or cut off. The broker may have them.
     #[serde(default)]
     pub unread: u64,
+    /// Messages acknowledged and not received, because the broker had removed them by its own rules, as `removal_rules` tells.
+    #[serde(default)]
+    pub removed: u64,
     /// Messages acknowledged of which the verifier, beyond its bounded memory, does not know whether they were received.
     #[serde(default)]
     pub undecided: u64,
@@ -152,6 +156,9 @@ pub struct Verification {
     /// Whether the verifier's bounded memory was exceeded: then `lost`, `unread`, `duplicated`, `redelivered` and
     /// `not_acknowledged_but_stored` are lower bounds.
     pub saturated: bool,
+    /// Rules by which the broker removes messages from the topics; empty where nothing was missing, or where the broker does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removal_rules: Vec<RemovalRule>,
     /// Findings of each group.
     #[serde(default)]
     pub groups: Vec<GroupVerification>,
@@ -165,6 +172,7 @@ impl Verification {
             (&mut self.received, other.received),
             (&mut self.lost, other.lost),
             (&mut self.unread, other.unread),
+            (&mut self.removed, other.removed),
             (&mut self.undecided, other.undecided),
             (&mut self.not_acknowledged_but_stored, other.not_acknowledged_but_stored),
             (&mut self.duplicated, other.duplicated),
@@ -184,6 +192,7 @@ impl Verification {
             (&mut self.received, group.received),
             (&mut self.lost, group.lost),
             (&mut self.unread, group.unread),
+            (&mut self.removed, group.removed),
             (&mut self.undecided, group.undecided),
             (&mut self.not_acknowledged_but_stored, group.not_acknowledged_but_stored),
             (&mut self.duplicated, group.duplicated),
@@ -212,6 +221,9 @@ pub struct GroupVerification {
     pub lost: u64,
     /// Messages acknowledged and not received when the wait ended, which the group had not reached or was not offered.
     pub unread: u64,
+    /// Messages acknowledged and not received, because the broker had removed them by its own rules.
+    #[serde(default)]
+    pub removed: u64,
     /// Messages acknowledged of which the verifier does not know whether they were received.
     pub undecided: u64,
     /// Messages received though they had failed or had no outcome.

@@ -20,7 +20,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::broker::{Durability, DurabilityLevel};
+pub use crate::broker::{Durability, DurabilityLevel, RemovalCause, RemovalRule};
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
 pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};

@@ -80,6 +80,8 @@ pub enum ReasonKind {
     Losses,
     /// Acknowledged messages were not read before the wait for consumers ended.
     Unread,
+    /// Acknowledged messages were removed by the broker's own rules before a group had received them.
+    Removed,
     /// Consumers fell further and further behind, so that end-to-end latency tells the length of the trial.
     LagGrew,
     /// Consumers received the last messages long after the load had ended.

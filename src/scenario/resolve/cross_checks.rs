@@ -225,7 +225,7 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
     let consumers = scenario.consumers.as_ref();
     let closed = scenario.load == Load::Closed;
     let (reason, advice) = match threshold.metric {
-        Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
+        Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
             if !consumers.is_some_and(|consumers| consumers.verify) =>
         {
             ("verification is off", "add `[consumers]` with `verify = true`")

@@ -45,6 +45,7 @@ pub enum Metric {
     Unresolved,
     Lost,
     Unread,
+    Removed,
     Duplicated,
     Reordered,
     Corrupt,
@@ -115,7 +116,7 @@ impl Threshold {
     }
 }
 
-const METRICS: [(&str, Metric); 13] = [
+const METRICS: [(&str, Metric); 14] = [
     ("messages_per_second", Metric::MessagesPerSecond),
     ("payload_bytes_per_second", Metric::PayloadBytesPerSecond),
     ("consumed_per_second", Metric::ConsumedPerSecond),
@@ -125,6 +126,7 @@ const METRICS: [(&str, Metric); 13] = [
     ("unresolved", Metric::Unresolved),
     ("lost", Metric::Lost),
     ("unread", Metric::Unread),
+    ("removed", Metric::Removed),
     ("duplicated", Metric::Duplicated),
     ("reordered", Metric::Reordered),
     ("corrupt", Metric::Corrupt),

@@ -256,6 +256,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         },
         sent,
         groups: groups(arrivals.as_ref()),
+        removal_rules: Vec::new(),
         partitions: acks.by_partition(),
         consumers: arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
         part: None,

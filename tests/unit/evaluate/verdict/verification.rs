@@ -1,5 +1,6 @@
 use super::super::sound::{judged, notes, reasons};
 use super::*;
+use crate::record::{RemovalCause, RemovalRule};
 
 /// What a group found in a trial with two of them, of which it is the second.
 fn found(group: GroupVerification) -> Option<Verification> {
@@ -37,6 +38,19 @@ fn unread_messages_speak_against_it_and_do_not_blame_the_broker() {
     assert_eq!(verdict.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [Unread]);
     let evidence = &verdict.reasons[0].evidence;
     assert!(evidence.starts_with("In group 1, 500 of "), "{evidence}");
+}
+
+#[test]
+fn removed_messages_name_the_rule_and_do_not_blame_the_broker() {
+    let verdict = judged(|record, _, _| {
+        let found = found(GroupVerification { removed: 500, ..GroupVerification::default() }).unwrap();
+        let rules = vec![RemovalRule::new(RemovalCause::Retention, "max-length-bytes", "10000000")];
+        record.verification = Some(Verification { removed: 500, removal_rules: rules, ..found });
+    });
+    assert_eq!(verdict.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [Removed]);
+    let evidence = &verdict.reasons[0].evidence;
+    assert!(evidence.starts_with("In group 1, 500 of "), "{evidence}");
+    assert!(evidence.ends_with("by its own rules: retention (max-length-bytes = 10000000)."), "{evidence}");
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! How many of the messages that did not arrive at a group the broker has removed.
+//!
+//! On a broker that numbers the messages of a partition, an offset below the first one that can still be read, which no consumer of the group
+//! received, is a message that the broker stored and removed. Such offsets are counted; which messages they had is not known. So as many of
+//! those that are missing count as removed, and no more. Offsets that may have been those of other messages are taken off first.
+
+use std::ops::Range;
+
+use super::arrivals::Arrivals;
+use super::reception::SubscriptionIndex;
+use super::verification::GroupAccount;
+
+/// Messages that a broker has stored and a group cannot receive any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unreceivable {
+    /// Messages that the group's consumers have passed.
+    pub passed: u64,
+    /// Messages that they had not reached.
+    pub ahead: u64,
+}
+
+impl Unreceivable {
+    #[must_use]
+    pub fn plus(self, other: Unreceivable) -> Self {
+        Unreceivable { passed: self.passed + other.passed, ahead: self.ahead + other.ahead }
+    }
+
+    /// Without `others`, which are not acknowledged messages of this trial.
+    #[must_use]
+    pub fn without(self, others: u64) -> Self {
+        let left = others.saturating_sub(self.passed);
+        Unreceivable { passed: self.passed.saturating_sub(others), ahead: self.ahead.saturating_sub(left) }
+    }
+}
+
+impl GroupAccount {
+    /// Counts missing messages as removed, as far as there are removed ones.
+    #[must_use]
+    pub fn with_removed(mut self, unreceivable: Unreceivable) -> Self {
+        let passed = self.lost.min(unreceivable.passed);
+        let ahead = self.unread.min(unreceivable.ahead + unreceivable.passed - passed);
+        self.lost -= passed;
+        self.unread -= ahead;
+        self.removed += passed + ahead;
+        self
+    }
+}
+
+impl Arrivals {
+    /// Offsets of `subscription` below `firsts`, the first ones of each partition that can be read, that no consumer received. Those below
+    /// `starts` are not of this trial. `has_gaps`: what was passed over behind them is removed, too.
+    pub fn unreceivable(
+        &self,
+        subscription: SubscriptionIndex,
+        starts: &[u64],
+        firsts: &[u64],
+        has_gaps: bool,
+    ) -> Unreceivable {
+        let of_partition = |(partition, first): (usize, &u64)| {
+            let start = starts.get(partition).copied().unwrap_or(0);
+            let (mut received, mut not_kept) = (Vec::new(), 0);
+            self.at(subscription, |partitions| {
+                let (stretches, passed_over) = partitions.received_offsets(partition as u32);
+                received.extend(stretches);
+                not_kept += passed_over;
+            });
+            let next = received.iter().map(|stretch| stretch.end).max().unwrap_or(0);
+            let end = if has_gaps { next.max(*first) } else { *first };
+            let all = missing(&mut received, start..end);
+            let ahead = end.saturating_sub(next.max(start));
+            Unreceivable { passed: all - ahead + if has_gaps { not_kept } else { 0 }, ahead }
+        };
+        firsts.iter().enumerate().map(of_partition).fold(Unreceivable::default(), Unreceivable::plus)
+    }
+}
+
+/// How many offsets of `within` are in none of `stretches`.
+fn missing(stretches: &mut [Range<u64>], within: Range<u64>) -> u64 {
+    stretches.sort_unstable_by_key(|stretch| stretch.start);
+    let (mut at, mut missing) = (within.start, 0);
+    for stretch in stretches {
+        missing += stretch.start.min(within.end).saturating_sub(at);
+        at = at.max(stretch.end);
+    }
+    missing + within.end.saturating_sub(at)
+}
+
+#[cfg(test)]
+#[path = "../../tests/unit/measure/removed.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! Messages that a broker removes by its own rules before a slow group has read them: they are not lost, and the finding names the rule. With
+//! the rule relaxed, as the finding advises, nothing is removed.
+
+use crate::harness::record_of;
+use brokermark::record::{ReasonKind, Record, RemovalCause, Verification};
+
+/// 20k messages of 1 kB a second, of which a group reads 2k.
+const SLOW_GROUP: &str = "
+    [producers]
+    count = 2
+    batch = 50
+    [payload]
+    size = \"1kB\"
+    [load]
+    rate = \"20k/s\"
+    [[consumers.group]]
+    rate = \"2k/s\"
+    [run]
+    duration = \"6s\"
+    drain_deadline = \"3s\"
+    catch_up_deadline = \"5s\"";
+
+fn has(record: &Record, kind: ReasonKind) -> bool {
+    record.verdict.reasons.iter().any(|reason| reason.kind == kind)
+}
+
+/// Asserts that messages were removed by this rule, and not lost.
+fn assert_removed(record: &Record, cause: RemovalCause, rule: &str) {
+    let found: &Verification = record.verification.as_ref().unwrap();
+    assert!(found.removed > 10_000 && found.lost == 0, "{found:?}");
+    assert_eq!(found.removal_rules.iter().map(|rule| rule.cause).collect::<Vec<_>>(), [cause]);
+    let removed = record.verdict.reasons.iter().find(|reason| reason.kind == ReasonKind::Removed).unwrap();
+    assert!(removed.evidence.contains(rule), "{removed:?}");
+    assert!(!has(record, ReasonKind::Losses), "{:?}", record.verdict);
+}
+
+fn assert_kept(record: &Record) {
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.removed, found.lost), (0, 0), "{found:?}");
+    assert!(!has(record, ReasonKind::Removed), "{:?}", record.verdict);
+}
+
+#[cfg(feature = "rabbitmq-stream")]
+#[test]
+fn real_rabbitmq_stream_forgets_what_is_beyond_its_length() {
+    let run = |length: &str| {
+        let options = format!("max_length = \"{length}\"\nsegment_size = \"1MB\"");
+        let address = crate::harness::rabbitmq::address();
+        record_of(&format!(
+            "[broker]\nkind = \"rabbitmq-stream\"\naddress = \"{address}\"\n[broker.rabbitmq-stream]\n{options}\n{SLOW_GROUP}"
+        ))
+    };
+    assert_removed(&run("5MB"), RemovalCause::Retention, "retention (max-length-bytes = 5000000)");
+    assert_kept(&run("5GB"));
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn real_nats_stream_discards_what_is_beyond_its_size() {
+    let run = |size: &str| {
+        let address = crate::harness::nats::address();
+        let options = format!("max_bytes = \"{size}\"\nstorage = \"memory\"");
+        record_of(&format!(
+            "[broker]\nkind = \"nats\"\naddress = \"{address}\"\n[broker.nats]\n{options}\n{SLOW_GROUP}"
+        ))
+    };
+    assert_removed(&run("5MB"), RemovalCause::Retention, "retention (max_bytes = 5000000)");
+    assert_kept(&run("1GB"));
+}
+
+/// The broker looks for expired messages every few minutes; here it is told to.
+#[cfg(feature = "pulsar")]
+#[test]
+fn real_pulsar_expires_what_is_older_than_its_time_to_live() {
+    use crate::harness::pulsar::{self, Namespace, request};
+    use crate::harness::{Bench, PATIENCE};
+
+    let namespace = Namespace::make(&format!("removal-{}", std::process::id()));
+    let run = |topic: &str, expires: bool| {
+        let (address, admin) = (pulsar::address(), pulsar::admin());
+        let options = format!("admin = \"{admin}\"\nnamespace = \"{namespace}\"");
+        let bench = Bench::new(&format!(
+            "[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n[broker.pulsar]\n{options}\n[topology]\nname = \"{topic}\"\n{SLOW_GROUP}"
+        ));
+        let mut running = bench.start(&[]);
+        running.await_stderr(" p99 ");
+        running.await_stderr("verifying ");
+        if expires {
+            let path = format!("persistent/{namespace}/{topic}/all_subscription/expireMessages/1");
+            assert!(request("POST", &path, "").is_some(), "{path}");
+        }
+        running.finish(PATIENCE).records().remove(0)
+    };
+    namespace.set("messageTTL", "1");
+    assert_removed(&run("expiring", true), RemovalCause::TimeToLive, "time to live (message_ttl_in_seconds = 1)");
+    namespace.set("messageTTL", "0");
+    assert_kept(&run("kept", false));
+    namespace.remove();
+}
