@@ -3,7 +3,7 @@
 //! A threshold on a figure that the record lacks counts as missed.
 
 use super::verdict::trend::Trend;
-use crate::record::{Latency, Record, Status, ThresholdOutcome, independent_values_needed, readable};
+use crate::record::{Latency, Record, Status, ThresholdOutcome, independent_values_needed, readable, saturating_sum};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, Until};
 use crate::statistics::{Interval, centre_after_looks, likeness_of_neighbours};
 
@@ -121,6 +121,10 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
         Metric::Duplicated => verification().map(|found| found.duplicated as f64),
         Metric::Reordered => verification().map(|found| found.reordered as f64),
         Metric::Corrupt => verification().map(|found| found.corrupt as f64),
+        Metric::Condition(kind) => {
+            let of_kind = record.conditions.iter().filter(|condition| condition.kind == kind);
+            Ok(saturating_sum(of_kind.map(|condition| condition.in_window_ns)) as f64)
+        }
         Metric::CpuPerMessage => record.client.cpu_ns_per_message.ok_or("no message was acknowledged".to_owned()),
     }
 }
@@ -253,7 +257,7 @@ fn round(percentile: f64) -> f64 {
 
 fn readable_figure(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::Latency(..) | Metric::CpuPerMessage => readable::duration(value),
+        Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage => readable::duration(value),
         Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
             format!("{}/s", readable::rate(value))
         }

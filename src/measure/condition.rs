@@ -368,7 +368,12 @@ impl Drop for Subject {
 }
 
 impl ConditionKind {
-    const ALL: [ConditionKind; 14] = [
+    /// The kind of this name in a record.
+    pub fn from_name(name: &str) -> Option<Self> {
+        ConditionKind::ALL.into_iter().find(|kind| kind.to_string() == name)
+    }
+
+    pub const ALL: [ConditionKind; 14] = [
         ConditionKind::WaitingForLeader,
         ConditionKind::NotEnoughReplicas,
         ConditionKind::TopicGone,

@@ -164,10 +164,18 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
-/// The condition that messages without an acknowledgement have met: one that lasted until the end, or else the longest.
+/// The condition that messages without an acknowledgement have met: one that lasted until the end, or else the longest. One that was over when the
+/// window began has held none of them up.
 fn last_condition<'a>(evidence: &Evidence<'a>) -> Option<&'a Condition> {
-    let holding = evidence.record.conditions.iter().filter(|condition| condition.kind.holds_up());
-    holding.max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
+    let met = |condition: &&Condition| {
+        condition.holds_producers_up() && (condition.end_ns.is_none() || condition.in_window_ns > 0)
+    };
+    evidence
+        .record
+        .conditions
+        .iter()
+        .filter(met)
+        .max_by_key(|condition| (condition.end_ns.is_none(), condition.lasted_ns))
 }
 
 fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {

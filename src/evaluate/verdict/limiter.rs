@@ -59,8 +59,12 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
 
 /// The condition that held messages up for the largest part of the window, if that is a good part of it.
 fn held_up(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
-    let holding = evidence.record.conditions.iter().filter(|condition| condition.kind.holds_up());
-    let longest = holding.max_by_key(|condition| condition.in_window_ns)?;
+    let longest = evidence
+        .record
+        .conditions
+        .iter()
+        .filter(|condition| condition.holds_producers_up())
+        .max_by_key(|condition| condition.in_window_ns)?;
     let window_ns = evidence.record.throughput.window_ns;
     if longest.in_window_ns == 0 || (longest.in_window_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
         return None;

@@ -296,6 +296,11 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Whether messages that are sent wait for it. A consumer's partition and group hold back what is received alone.
+    pub fn holds_producers_up(&self) -> bool {
+        self.kind.holds_up() && !matches!(self.subject, SubjectKind::ConsumedPartition | SubjectKind::Group)
+    }
+
     /// What it was and of whom: "3 of 4 partitions: not enough in-sync replicas".
     pub fn told(&self) -> String {
         self.subject.told(self.subjects_max, self.subjects, &self.names, self.kind)

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::units;
+use crate::measure::ConditionKind;
 use crate::scenario::advice::{closest, list};
 use crate::scenario::problem::Refusal;
 
@@ -49,6 +50,8 @@ pub enum Metric {
     Duplicated,
     Reordered,
     Corrupt,
+    /// How long this held messages up inside the measured window, in nanoseconds.
+    Condition(ConditionKind),
     /// CPU of this process per acknowledged message, in nanoseconds.
     CpuPerMessage,
 }
@@ -105,7 +108,9 @@ impl Threshold {
         let (name, value) = (text[..position].trim(), text[position + sign.len()..].trim());
         let metric = metric(name)?;
         let value = match metric {
-            Metric::Latency(..) | Metric::CpuPerMessage => units::parse_duration(value)?.as_nanos() as f64,
+            Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage => {
+                units::parse_duration(value)?.as_nanos() as f64
+            }
             Metric::PayloadBytesPerSecond => units::parse_size(value.strip_suffix("/s").unwrap_or(value))? as f64,
             Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
                 units::parse_count(value.strip_suffix("/s").unwrap_or(value))? as f64
@@ -148,6 +153,9 @@ fn metric(name: &str) -> Result<Metric, Refusal> {
     if let Some((_, metric)) = METRICS.iter().find(|(known, _)| *known == name) {
         return Ok(*metric);
     }
+    if let Some(kind) = name.strip_prefix("condition.") {
+        return ConditionKind::from_name(kind).map(Metric::Condition).ok_or_else(|| unknown_condition(kind));
+    }
     let (kind, statistic) = match name.split_once('.') {
         Some((prefix, rest)) if LATENCIES.iter().any(|(known, _)| *known == prefix) => {
             let kind = LATENCIES.iter().find(|(known, _)| *known == prefix).map(|(_, kind)| *kind);
@@ -174,6 +182,16 @@ fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, Refu
     }
     let advice = "percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`";
     Err(Refusal::new(format!("unknown percentile `{name}`"), advice))
+}
+
+fn unknown_condition(kind: &str) -> Refusal {
+    let names: Vec<String> = ConditionKind::ALL.iter().map(ToString::to_string).collect();
+    let names = || names.iter().map(String::as_str);
+    let advice = match closest(kind, names()) {
+        Some(near) => format!("did you mean `condition.{near}`?"),
+        None => format!("conditions are {}", list(names())),
+    };
+    Refusal::new(format!("unknown condition `{kind}`"), advice)
 }
 
 fn unknown(name: &str) -> Refusal {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::record::sample;
+use crate::measure::{ConditionKind, SubjectKind};
+use crate::record::{Condition, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
@@ -19,6 +20,30 @@ fn each_comparison_at_its_boundary() {
     assert!(held(Comparison::LessOrEqual, failed) && !held(Comparison::Less, failed));
     assert!(held(Comparison::GreaterOrEqual, failed) && !held(Comparison::Greater, failed));
     assert!(held(Comparison::Less, failed + 1.0) && held(Comparison::Greater, failed - 1.0));
+}
+
+#[test]
+fn condition_counts_for_as_long_as_it_lasted_in_the_window() {
+    let mut record = sample::record();
+    let metric = Metric::Condition(ConditionKind::Throttled);
+    let lasted = |record: &Record| outcome(metric, Comparison::Less, 5e9, record).measured;
+    record.conditions.clear();
+    assert_eq!(lasted(&record), Some(0.0));
+    let throttled = |in_window_ns| Condition {
+        kind: ConditionKind::Throttled,
+        subject: SubjectKind::Node,
+        subjects_max: 1,
+        subjects: None,
+        names: Vec::new(),
+        words: String::new(),
+        begin_ns: 0,
+        end_ns: None,
+        lasted_ns: 9_000_000_000,
+        in_window_ns,
+    };
+    let other = Condition { kind: ConditionKind::Denied, ..throttled(7) };
+    record.conditions = vec![throttled(1_000_000_000), other, throttled(5_000_000_000)];
+    assert_eq!(lasted(&record), Some(6e9));
 }
 
 #[test]

@@ -299,6 +299,21 @@ fn a_condition_is_named_before_the_limit_is_unknown() {
     assert_eq!(found(4_000_000_000, 300_000_000, 50_000.0).limiter, Limiter::Schedule, "the rate was held");
 }
 
+/// A group that assigns its partitions anew holds no producer up.
+#[test]
+fn what_consumers_wait_for_does_not_limit_producers() {
+    let found = judged(|record, _, _| {
+        record.throughput.messages_per_second = 30_000.0;
+        record.counts.failed = record.counts.acknowledged;
+        let subject = crate::measure::SubjectKind::Group;
+        record.conditions = vec![Condition { subject, ..no_replicas(4_000_000_000) }];
+    });
+    assert!(!found.limited_by.evidence.contains("in-sync"), "{:?}", found.limited_by);
+    let missing =
+        found.reasons.iter().find(|reason| reason.kind == crate::record::ReasonKind::MissingMessages).unwrap();
+    assert!(!missing.evidence.contains("held them up"), "{missing:?}");
+}
+
 #[test]
 fn where_nothing_was_acknowledged_the_condition_is_the_limit() {
     let found = judged(|record, _, _| {

@@ -19,6 +19,8 @@ fn what_people_write() {
     let max = Metric::Latency(Service, LatencyStatistic::Max);
     assert_eq!(parsed("service.max < 1s"), (max, Comparison::Less, 1e9));
     assert_eq!(parsed("payload_bytes_per_second > 10MiB/s").2, 10_485_760.0);
+    let condition = Metric::Condition(ConditionKind::NotEnoughReplicas);
+    assert_eq!(parsed("condition.not-enough-replicas < 5s"), (condition, Comparison::Less, 5e9));
 }
 
 #[test]
@@ -33,6 +35,8 @@ fn what_is_refused_and_why() {
         "end_too_end.p99 < 1s",
         "speed > 5",
         "lost < many",
+        "condition.not-enough-replica < 5s",
+        "condition.weather = 0s",
     ]
     .map(|text| Threshold::parse(text).unwrap_err().to_string());
     insta::assert_snapshot!(refusals.join("\n"), @r##"
@@ -45,6 +49,8 @@ fn what_is_refused_and_why() {
     unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
     unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
     "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
+    unknown condition `not-enough-replica`: did you mean `condition.not-enough-replicas`?
+    unknown condition `weather`: conditions are `waiting-for-leader`, `not-enough-replicas`, `topic-gone`, `denied`, `throttled`, `unanswered`, `backlog-quota`, `connecting`, `group-has-others`, `rebalancing`, `fenced`, `authentication`, `refused` and `topic-replaced`
     "##);
 }
 
