@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::nsq::{self, Nsqd};
-use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, execute, record_of};
+use crate::harness::{
+    Bench, PATIENCE, assert_acknowledged, assert_balanced, assert_delivered, eventually, execute, record_of,
+};
 use brokermark::broker::FailureClass;
 use brokermark::record::{Record, Status};
 
@@ -56,6 +58,65 @@ fn real_nsqlookupd_finds_the_nsqd() {
     whole(&record);
     let broker = record.environment.broker.unwrap();
     assert!(broker.contains("3 of them"), "{broker}");
+}
+
+/// nsqlookupd lists an nsqd for minutes after it was killed.
+#[test]
+fn real_nsqd_that_is_gone_and_still_listed_is_left_out() {
+    let lookup = nsq::Nsqlookupd::start();
+    let (stays, mut goes) = (lookup.nsqd(), lookup.nsqd());
+    goes.kill();
+    let scenario = |options: &str| {
+        let address = lookup.http_address();
+        format!("broker = {{ kind = \"nsq\", addresses = [{address:?}], nsq = {{ lookup = true{options} }} }}\n{LOAD}{CONSUMERS}")
+    };
+    for options in ["", ", http_addresses = []"] {
+        let ended = Bench::new(&scenario(options)).run(&[]).expect(0);
+        ended.complains_of(&[
+            &format!("nsqd at 127.0.0.1:{} (named by nsqlookupd at {}) is left out", goes.port(), lookup.http_address()),
+            "refused",
+        ]);
+        let record = ended.record();
+        whole(&record);
+        assert!(record.environment.broker.as_ref().unwrap().contains("1 of them, 1 left out"), "{options}");
+    }
+    // What is created by use stays; what was created is forgotten by nsqlookupd, too.
+    let left = nsq::topics(&stays.http_address());
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(nsq::ask(&lookup.http_address(), "GET", "/topics"), format!("{{\"topics\":[{:?}]}}", left[0]));
+    drop(stays);
+    let ended = Bench::new(&scenario("")).run(&[]).expect(1);
+    ended.complains_of(&["named by nsqlookupd at"]);
+}
+
+#[test]
+fn real_nsqd_that_is_named_twice_is_used_once() {
+    let nsqd = Nsqd::start(&[]);
+    let (port, http) = (nsqd.port(), nsqd.http_address());
+    let record = record_of(&format!(
+        "broker = {{ kind = \"nsq\", addresses = [\"127.0.0.1:{port}\", \"localhost:{port}\"], nsq = {{ http_addresses = [{http:?}, {http:?}] }} }}\n{LOAD}{CONSUMERS}"
+    ));
+    whole(&record);
+    assert!(record.environment.broker.as_ref().unwrap().contains("1 of them"), "{:?}", record.environment.broker);
+}
+
+/// nsqd refuses a command whose body is larger than 5 MiB, or as it is configured, and closes the connection.
+#[test]
+fn real_batches_beyond_the_limit_of_nsqd_are_divided() {
+    let load = "producers = { batch = 100, in_flight = 200 }\npayload.size = \"100KiB\"\nrun.messages = 400\n";
+    for limit in ["5242880", "1048576", "209716"] {
+        let nsqd = Nsqd::start(&[&format!("-max-body-size={limit}")]);
+        assert_acknowledged(&record_of(&format!("{}{load}", nsqd.broker())), 400);
+    }
+    // Without HTTP, its limit is not known.
+    let nsqd = Nsqd::start(&["-max-body-size=1048576"]);
+    let address = format!("127.0.0.1:{}", nsqd.port());
+    let broker = format!("broker = {{ kind = \"nsq\", address = {address:?}, nsq = {{ http_addresses = [] }} }}\n");
+    let record = record_of(&format!("{broker}{load}"));
+    let error = &record.errors.iter().find(|error| error.class == FailureClass::TooLarge).unwrap().first_message;
+    assert!(error.contains("`producers.batch`") && error.contains("-max-body-size"), "{error}");
+    let smaller = load.replace("batch = 100", "batch = 9");
+    assert_acknowledged(&record_of(&format!("{broker}{smaller}")), 400);
 }
 
 #[test]
@@ -309,7 +370,7 @@ fn real_stall_is_paid_for_by_every_message_that_was_due_in_it() {
     eventually("much is published", || nsqd.published() >= 1000);
     nsqd.stall(Duration::from_secs(1));
     let record = running.finish(Duration::from_secs(60)).record();
-    crate::harness::assert_acknowledged(&record, 5000);
+    assert_acknowledged(&record, 5000);
     let (response, service) = (record.latency.response.unwrap(), record.latency.service.unwrap());
     // A fifth of all messages was due in the stall, but only 20 of 5000 were in flight.
     assert!(response.p99_ns.unwrap() > 850_000_000, "{}", response.p99_ns.unwrap());

@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse, percent_encoded};
 
-/// How long the other nsqlookupd may take once one has answered.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long other servers may take once one has answered.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client of the HTTP interfaces.
 #[derive(Clone)]
@@ -27,11 +27,24 @@ pub struct Admin {
     http: HttpClient,
 }
 
-/// An nsqd as nsqlookupd knows it.
+/// An nsqd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     pub address: String,
+    /// Empty: HTTP is not used.
     pub http_address: String,
+    /// The nsqlookupd that named it; `None`: the scenario did.
+    pub lookup: Option<String>,
+}
+
+impl Node {
+    /// Its address, and who named it.
+    pub fn told(&self) -> String {
+        match &self.lookup {
+            Some(lookup) => format!("{} (named by nsqlookupd at {lookup})", self.address),
+            None => self.address.clone(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -44,6 +57,20 @@ struct Producer {
     broadcast_address: String,
     tcp_port: u16,
     http_port: u16,
+    /// For each topic of the nsqd, whether an administrator has taken the nsqd out of it. Only a list of all nsqd has it.
+    #[serde(default)]
+    tombstones: Vec<bool>,
+}
+
+/// What all nsqlookupd list.
+#[derive(Default)]
+struct Listed {
+    /// By their addresses.
+    nodes: Vec<Node>,
+    /// The nsqlookupd that answered.
+    lookups: Vec<String>,
+    /// The last failure.
+    failure: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,14 +96,14 @@ impl Admin {
         Admin { http: HttpClient::new(None, timeout) }
     }
 
-    /// Every nsqd that any of these nsqlookupd knows, in the order of their addresses.
+    /// Every nsqd that any of these nsqlookupd knows, in the order of their addresses, and the nsqlookupd that answered.
     ///
     /// # Errors
     /// When none responds, or none has an nsqd.
-    pub async fn nodes(&self, lookups: &[String]) -> Result<Vec<Node>, BrokerError> {
-        let (nodes, failure) = self.find(lookups, "/nodes").await;
+    pub async fn nodes(&self, lookups: &[String]) -> Result<(Vec<Node>, Vec<String>), BrokerError> {
+        let Listed { nodes, lookups: answered, failure } = self.find(lookups, "/nodes").await;
         if !nodes.is_empty() {
-            return Ok(nodes);
+            return Ok((nodes, answered));
         }
         let reason = failure.unwrap_or_else(|| "it has no nsqd".to_owned());
         Err(BrokerError::Unreachable { address: lookups.join(","), reason })
@@ -84,13 +111,12 @@ impl Admin {
 
     /// Every nsqd that has the topic, as far as any of these nsqlookupd knows and responds.
     pub async fn nodes_of(&self, lookups: &[String], topic: &str) -> Vec<Node> {
-        self.find(lookups, &format!("/lookup?topic={}", percent_encoded(topic))).await.0
+        self.find(lookups, &format!("/lookup?topic={}", percent_encoded(topic))).await.nodes
     }
 
-    /// What all nsqlookupd list, and the last failure.
-    async fn find(&self, lookups: &[String], path: &str) -> (Vec<Node>, Option<String>) {
-        let mut nodes: Vec<Node> = Vec::new();
-        let mut failure = None;
+    /// What all nsqlookupd list.
+    async fn find(&self, lookups: &[String], path: &str) -> Listed {
+        let mut listed = Listed::default();
         let mut asked: FuturesUnordered<_> = lookups.iter().map(|lookup| self.listed(lookup, path)).collect();
         // One that is silent does not hold up what the others have answered.
         let mut deadline = None;
@@ -100,29 +126,44 @@ impl Admin {
                 Some(deadline) => timeout_at(deadline, asked.next()).await.unwrap_or_default(),
             };
             match answer {
-                Some(Ok(known)) => {
-                    nodes.extend(known);
+                Some(Ok((lookup, known))) => {
+                    listed.lookups.push(lookup);
+                    listed.nodes.extend(known);
                     deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
                 }
-                Some(Err(reason)) => failure = Some(reason),
+                Some(Err(reason)) => listed.failure = Some(reason),
                 None => break,
             }
         }
-        nodes.sort_by(|one, other| one.address.cmp(&other.address));
-        nodes.dedup();
-        (nodes, failure)
+        listed.nodes.sort_by(|one, other| one.address.cmp(&other.address));
+        listed.nodes.dedup_by(|one, other| one.address == other.address);
+        listed
     }
 
-    /// What one nsqlookupd lists.
-    async fn listed(&self, lookup: &str, path: &str) -> Result<Vec<Node>, String> {
+    /// What one nsqlookupd lists, without nsqd that were taken out of all their topics.
+    async fn listed(&self, lookup: &str, path: &str) -> Result<(String, Vec<Node>), String> {
         let text = self.call(lookup, "GET", path).await.map_err(|reason| format!("{lookup}: {reason}"))?;
         let known: Nodes = serde_json::from_str(&text)
             .map_err(|error| format!("{lookup}: it does not respond like nsqlookupd: {error}"))?;
         let node = |producer: Producer| Node {
             address: address::joined(&producer.broadcast_address, producer.tcp_port),
             http_address: address::joined(&producer.broadcast_address, producer.http_port),
+            lookup: Some(lookup.to_owned()),
         };
-        Ok(known.producers.into_iter().map(node).collect())
+        let is_in = |producer: &Producer| producer.tombstones.is_empty() || producer.tombstones.contains(&false);
+        Ok((lookup.to_owned(), known.producers.into_iter().filter(is_in).map(node).collect()))
+    }
+
+    /// What nsqd tells of itself: it is alike whatever address it is asked at.
+    pub async fn information(&self, http_address: &str) -> Option<String> {
+        self.call(http_address, "GET", "/info").await.ok()
+    }
+
+    /// The largest body of a command that nsqd accepts: `-max-body-size`. It tells its options only to hosts that may ask
+    /// (`-allow-config-from-cidr`).
+    pub async fn max_body_bytes(&self, http_address: &str) -> Option<u64> {
+        let asked = timeout(PATIENCE, self.options(http_address, &["max_body_size"])).await;
+        asked.ok().flatten()?.first()?.parse().ok()
     }
 
     /// The topic with its channels, if nsqd has it.
@@ -192,12 +233,6 @@ fn answered(response: HttpResponse) -> Result<String, String> {
     }
 }
 
-/// By NSQ's convention, HTTP listens one port above TCP.
-pub fn next_port(address: &str) -> Option<String> {
-    let (host, port) = address::split(address)?;
-    Some(format!("{host}:{}", port.checked_add(1)?))
-}
-
 /// The options of nsqd that decide it, by the names that its HTTP interface knows (`GET /config/…`, nsqd's `doConfig`).
 pub const OPTIONS: [&str; 3] = ["mem_queue_size", "sync_every", "sync_timeout"];
 
@@ -228,6 +263,8 @@ pub struct Discovery {
     pub channel: String,
     /// Addresses that are read already.
     pub known: BTreeSet<String>,
+    /// Whether the HTTP interfaces of nsqd are used. Without them, channels are not removed.
+    pub has_http: bool,
     /// Channels that are made are removed at the end.
     pub assigned: Arc<Mutex<Assigned>>,
 }
@@ -276,10 +313,12 @@ impl Discovery {
             if self.known.contains(&node.address) {
                 continue;
             }
-            let Ok(topic) = self.admin.topic(&node.http_address, &self.topic).await else { continue };
-            let channels = topic.and_then(|topic| topic.channels).unwrap_or_default();
-            let is_there = channels.iter().any(|channel| channel.channel_name == self.channel);
-            self.note_channel(node.http_address, is_there);
+            if self.has_http {
+                let Ok(topic) = self.admin.topic(&node.http_address, &self.topic).await else { continue };
+                let channels = topic.and_then(|topic| topic.channels).unwrap_or_default();
+                let is_there = channels.iter().any(|channel| channel.channel_name == self.channel);
+                self.note_channel(node.http_address, is_there);
+            }
             self.known.insert(node.address.clone());
             appeared.push(node.address);
         }
@@ -334,22 +373,19 @@ mod tests {
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 1024]).await;
-            let body = r#"{"producers":[{"broadcast_address":"::1","tcp_port":4150,"http_port":4151}]}"#;
+            // The second one was taken out of its only topic.
+            let body = r#"{"producers":[{"broadcast_address":"::1","tcp_port":4150,"http_port":4151,"topics":[],"tombstones":[]},
+                {"broadcast_address":"::1","tcp_port":5150,"http_port":5151,"topics":["a"],"tombstones":[true]}]}"#;
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         });
         let began = Instant::now();
-        let nodes = Admin::new(Duration::from_secs(20)).nodes(&[silent.address.to_string(), answering]).await.unwrap();
+        let lookups = [silent.address.to_string(), answering.clone()];
+        let (nodes, answered) = Admin::new(Duration::from_secs(20)).nodes(&lookups).await.unwrap();
         assert!(began.elapsed() < tcp::LIMIT, "it waited for the silent one");
-        let found = Node { address: "[::1]:4150".to_owned(), http_address: "[::1]:4151".to_owned() };
-        assert_eq!(nodes, [found]);
-    }
-
-    #[test]
-    fn addresses_are_written_as_nsqd_wants_them() {
-        assert_eq!(next_port("[::1]:4150").as_deref(), Some("[::1]:4151"));
-        assert_eq!(next_port("nsqd"), None);
-        assert_eq!(next_port("nsqd:65535"), None);
+        let lookup = Some(answering.clone());
+        let found = Node { address: "[::1]:4150".to_owned(), http_address: "[::1]:4151".to_owned(), lookup };
+        assert_eq!((nodes, answered), (vec![found], vec![answering]));
     }
 
     #[test]

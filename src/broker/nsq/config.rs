@@ -21,7 +21,8 @@ pub struct NsqOptions {
     #[schemars(with = "DurationText")]
     pub lookup_interval: Duration,
     /// nsqd's HTTP addresses, in the order of `broker.addresses`, for making and removing topics. Left out: of each
-    /// address the next higher port, by NSQ's convention. Empty: topics and channels are created by use and never removed.
+    /// address the next higher port, by NSQ's convention; with `lookup`, as nsqlookupd names them. Empty: topics and channels are
+    /// created by use and never removed.
     pub http_addresses: Option<Vec<String>>,
     /// Consumers' channel; of several groups the first has it, the others it with their number. Left out: unique to
     /// the trial.
@@ -108,7 +109,15 @@ impl Default for NsqOptions {
     }
 }
 
-impl BrokerOptions for NsqOptions {}
+impl BrokerOptions for NsqOptions {
+    fn check(&self) -> Result<(), String> {
+        let names_http = self.http_addresses.as_ref().is_some_and(|named| !named.is_empty());
+        match self.lookup && names_http {
+            true => Err("nsqlookupd names the HTTP addresses of nsqd: leave `http_addresses` out, or set it to []".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
 
 /// How a batch of one message is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

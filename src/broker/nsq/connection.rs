@@ -18,6 +18,9 @@ use crate::measure::{AckRecorder, SendTag, Subject};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
 use crate::net::transport::WriteBuffer;
 
+/// nsqd's `-max-body-size` where it is not told and not configured.
+const DEFAULT_MAX_BODY_BYTES: u64 = 5 << 20;
+
 pub type Connection = PublishingConnection<Publishing>;
 
 /// What a publishing connection needs to know.
@@ -28,6 +31,8 @@ pub struct Publishing {
     recorder: AckRecorder,
     /// Most bytes without a response.
     unanswered: u64,
+    /// Most bytes of the body of a command with several messages.
+    max_body_bytes: u64,
     single: Single,
     defer_ms: Option<u64>,
     heartbeat: Duration,
@@ -51,12 +56,13 @@ pub struct Sent {
 }
 
 impl Publishing {
-    /// Takes over a session.
+    /// Takes over a session. `max_body_bytes`: nsqd's limit, if it is known.
     pub fn start(
         address: String,
         session: super::connect::Session,
         connector: Arc<Connector>,
         recorder: AckRecorder,
+        max_body_bytes: Option<u64>,
     ) -> Connection {
         let NsqOptions { unanswered, single, defer, heartbeat, .. } = *connector.options();
         let defer_ms = defer.map(|defer| defer.as_millis() as u64);
@@ -64,7 +70,9 @@ impl Publishing {
         in_flight.traffic.begin(session.compressed_bytes.clone());
         let served = served(session, heartbeat);
         let held_up = connector.node(&address);
-        let publishing = Publishing { address, held_up, connector, recorder, unanswered, single, defer_ms, heartbeat };
+        let max_body_bytes = max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES).min(i32::MAX as u64);
+        let publishing =
+            Publishing { address, held_up, connector, recorder, unanswered, max_body_bytes, single, defer_ms, heartbeat };
         PublishingConnection::start(publishing, in_flight, served, WriteBuffer::default())
     }
 
@@ -78,7 +86,8 @@ impl Publishing {
         in_flight: &mut InFlight,
         out: &mut Vec<u8>,
     ) -> Offer<usize, SubmitError> {
-        let batch = &batch[..fitting(batch.iter().map(|outgoing| outgoing.payload.len()))];
+        let fitting = fitting(batch.iter().map(|outgoing| outgoing.payload.len() as u64), self.max_body_bytes);
+        let batch = &batch[..fitting.min(batch.len())];
         let bytes: u64 = batch.iter().map(|outgoing| outgoing.payload.len() as u64).sum();
         if !in_flight.sent.is_empty() && in_flight.bytes + bytes > self.unanswered {
             return Offer::Full;
@@ -110,15 +119,14 @@ impl Publishing {
     }
 }
 
-/// How many messages of these sizes fit into one command, whose size is a number of 31 bits.
-fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+/// How many messages of these sizes fit into the body of one command: at least one, of which nsqd says whether it is too large.
+fn fitting(sizes: impl Iterator<Item = u64>, max_body_bytes: u64) -> usize {
     let mut bytes = 4;
-    sizes
-        .take_while(|size| {
-            bytes += 4 + size;
-            bytes <= i32::MAX as usize
-        })
-        .count()
+    let fitting = sizes.take_while(|size| {
+        bytes += 4 + size;
+        bytes <= max_body_bytes
+    });
+    fitting.count().max(1)
 }
 
 fn served(session: super::connect::Session, heartbeat: Duration) -> Served {
@@ -207,6 +215,17 @@ impl Protocol for Publishing {
     }
 }
 
+/// What helps against an error of nsqd.
+fn remedy(error: &[u8]) -> &'static str {
+    match class_of(error) {
+        FailureClass::TooLarge if error.starts_with(b"E_BAD_BODY") => {
+            ": lower `producers.batch`, or start nsqd with a larger -max-body-size"
+        }
+        FailureClass::TooLarge => ": lower `payload.size`, or start nsqd with a larger -max-msg-size",
+        _ => "",
+    }
+}
+
 impl Session<Publishing> {
     /// nsqd accepted the first `commands` without a response.
     fn settle(&self, commands: usize, settled: &mut Vec<Sent>) {
@@ -229,7 +248,7 @@ impl Session<Publishing> {
         self.take_sent(1, false, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
-            acks.failed(sent.send_tag, class_of(error), || text(error));
+            acks.failed(sent.send_tag, class_of(error), || text(error) + remedy(error));
         }
     }
 
@@ -324,12 +343,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_holds_what_its_size_can_express() {
-        let gibibyte = 1 << 30;
-        assert_eq!(fitting([gibibyte; 5].into_iter()), 1);
-        assert_eq!(fitting([gibibyte, gibibyte - 13, 1].into_iter()), 2);
-        assert_eq!(fitting([gibibyte, gibibyte - 12, 1].into_iter()), 1);
-        assert_eq!(fitting([100; 200].into_iter()), 200);
+    fn command_holds_what_nsqd_accepts_and_at_least_one_message() {
+        assert_eq!(fitting([100; 200].into_iter(), 5 << 20), 200);
+        assert_eq!(fitting([100; 200].into_iter(), 4 + 2 * 104), 2);
+        assert_eq!(fitting([100; 200].into_iter(), 4 + 2 * 104 - 1), 1);
+        assert_eq!(fitting([100; 200].into_iter(), 50), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.nsq]` table, and names that nsqd accepts.
+//! - `nodes`: the nsqd of a trial.
 //! - `admin`: topics and channels over HTTP; nsqd that appear later, and what was found and made.
 //! - `connect`, `upgraded_stream`: opens connections, and nsqd's errors by class; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
@@ -17,18 +18,22 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod nodes;
 mod producer;
 mod upgraded_stream;
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::timeout;
 
-use self::admin::{Admin, Assigned, Discovery, Node, OPTIONS, TopicLocation, durability, next_port};
+use self::admin::{Admin, Assigned, Discovery, Node, OPTIONS, PATIENCE, TopicLocation, durability};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing, quantile};
 use self::consumer::NsqConsumer;
+use self::nodes::Nodes;
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
@@ -49,6 +54,9 @@ pub struct NsqBroker {
     assigned: Arc<Mutex<Assigned>>,
     /// nsqlookupd, if they are to be asked.
     lookups: Vec<String>,
+    lookups_that_answered: Vec<String>,
+    /// Nsqd that nsqlookupd lists and that cannot be reached.
+    left_out: usize,
 }
 
 impl Broker for NsqBroker {
@@ -83,21 +91,24 @@ impl Broker for NsqBroker {
     async fn connect(setup: Setup<NsqOptions>) -> Result<Self, BrokerError> {
         let options = setup.options;
         let admin = Admin::new(setup.timeout);
-        let nodes = match options.lookup {
-            true => admin.nodes(&setup.config.addresses).await?,
-            false => named_nodes(&setup.config.addresses, &options).map_err(BrokerError::Configuration)?,
-        };
         let connector =
             Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout, &setup.conditions)?);
+        let found = Nodes::find(&setup.config.addresses, &options, &admin, &connector).await?;
+        let nodes = found.nodes;
         let placement = Placement::new(&setup.places_on_topics, nodes.len(), setup.config.connections);
         let mut connections = Vec::with_capacity(placement.nodes.len());
         let mut version = String::new();
         for node in &placement.nodes {
-            let address = &nodes[*node].address;
+            let Node { address, http_address, .. } = &nodes[*node];
             let session =
                 connector.connect(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
             version.clone_from(&session.server.version);
-            let connection = Publishing::start(address.clone(), session, connector.clone(), setup.acks.recorder());
+            let max_body_bytes = match http_address.as_str() {
+                "" => None,
+                http_address => admin.max_body_bytes(http_address).await,
+            };
+            let recorder = setup.acks.recorder();
+            let connection = Publishing::start(address.clone(), session, connector.clone(), recorder, max_body_bytes);
             connections.push(Arc::new(connection));
         }
         let (run_id, assigned) = (setup.run_id, Arc::default());
@@ -114,6 +125,8 @@ impl Broker for NsqBroker {
             version,
             assigned,
             lookups,
+            lookups_that_answered: found.lookups,
+            left_out: found.left_out,
         })
     }
 
@@ -156,6 +169,10 @@ impl Broker for NsqBroker {
             let deleted = self.admin.delete_topic(http, topic).await;
             result = result.and(deleted.map_err(|reason| refused_at(http, topic, "removed", &reason)));
         }
+        // They keep the name of a topic that no nsqd has. One that does not answer any more keeps it, too.
+        let name = self.topic_name(&topic.name);
+        let forgotten = self.lookups_that_answered.iter().map(|lookup| self.admin.delete_topic(lookup, &name));
+        let _ = timeout(PATIENCE, join_all(forgotten)).await;
         result
     }
 
@@ -175,6 +192,7 @@ impl Broker for NsqBroker {
             topic: topic.clone(),
             channel: channel.clone(),
             known: self.nodes.iter().map(|node| node.address.clone()).collect(),
+            has_http: self.http_addresses().next().is_some(),
             assigned: self.assigned.clone(),
         });
         let role = Role::Reader { topic, channel };
@@ -221,7 +239,10 @@ impl Broker for NsqBroker {
     fn identity(&self) -> BrokerInfo {
         BrokerInfo {
             client: format!("brokermark {}, NSQ protocol V2", env!("CARGO_PKG_VERSION")),
-            broker: Some(format!("nsqd {} ({} of them)", self.version, self.nodes.len())),
+            broker: Some(match self.left_out {
+                0 => format!("nsqd {} ({} of them)", self.version, self.nodes.len()),
+                left_out => format!("nsqd {} ({} of them, {left_out} left out)", self.version, self.nodes.len()),
+            }),
             embedded: false,
         }
     }
@@ -299,7 +320,14 @@ impl NsqBroker {
     async fn create_at(&self, http: &str, name: &str) -> Result<Option<TopicLocation>, BrokerError> {
         let location = TopicLocation { http: http.to_owned(), topic: self.topic_name(name) };
         let failed = |action, reason: String| {
-            let advice = "set `broker.nsq.http_addresses` to nsqd's HTTP addresses, or to [] to use none";
+            let lookup = self.nodes.iter().find(|node| node.http_address == http).and_then(|node| node.lookup.as_ref());
+            let advice = match lookup {
+                Some(lookup) => format!(
+                    "nsqlookupd at {lookup} names this address: have nsqd tell one that can be reached (`-broadcast-address`, \
+                     `-http-address`), or set `broker.nsq.http_addresses` to [] to have topics created by use"
+                ),
+                None => "set `broker.nsq.http_addresses` to nsqd's HTTP addresses, or to [] to use none".to_owned(),
+            };
             refused_at(http, name, action, &format!("{reason} ({advice})"))
         };
         let found = self.admin.topic(http, &location.topic).await.map_err(|reason| failed("found", reason))?;
@@ -329,22 +357,4 @@ impl NsqBroker {
 /// Why an nsqd does not do something with a topic.
 fn refused_at(http: &str, topic: &str, action: &'static str, reason: &str) -> BrokerError {
     BrokerError::Topic { topic: topic.to_owned(), action, reason: format!("nsqd at {http}: {reason}") }
-}
-
-/// The nsqd of the scenario, with their HTTP addresses: those of the scenario, or NSQ's default. Empty: HTTP is not used.
-fn named_nodes(addresses: &[String], options: &NsqOptions) -> Result<Vec<Node>, String> {
-    let http = match &options.http_addresses {
-        None => addresses.iter().map(|address| next_port(address).unwrap_or_default()).collect(),
-        Some(named) if named.is_empty() => vec![String::new(); addresses.len()],
-        Some(named) if named.len() == addresses.len() => named.clone(),
-        Some(named) => {
-            return Err(format!(
-                "`broker.nsq.http_addresses` has {} addresses and `broker.addresses` {}: give one for each",
-                named.len(),
-                addresses.len()
-            ));
-        }
-    };
-    let pair = |(address, http_address): (&String, String)| Node { address: address.clone(), http_address };
-    Ok(addresses.iter().zip(http).map(pair).collect())
 }
