@@ -56,6 +56,7 @@ mod nats;
 mod nsq;
 mod pipeline;
 mod pulsar;
+mod pulsar_policies;
 mod pulsar_rs;
 mod rabbitmq_stream;
 mod ranks;

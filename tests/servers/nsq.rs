@@ -68,12 +68,18 @@ fn real_nsqd_that_is_gone_and_still_listed_is_left_out() {
     goes.kill();
     let scenario = |options: &str| {
         let address = lookup.http_address();
-        format!("broker = {{ kind = \"nsq\", addresses = [{address:?}], nsq = {{ lookup = true{options} }} }}\n{LOAD}{CONSUMERS}")
+        format!(
+            "broker = {{ kind = \"nsq\", addresses = [{address:?}], nsq = {{ lookup = true{options} }} }}\n{LOAD}{CONSUMERS}"
+        )
     };
     for options in ["", ", http_addresses = []"] {
         let ended = Bench::new(&scenario(options)).run(&[]).expect(0);
         ended.complains_of(&[
-            &format!("nsqd at 127.0.0.1:{} (named by nsqlookupd at {}) is left out", goes.port(), lookup.http_address()),
+            &format!(
+                "nsqd at 127.0.0.1:{} (named by nsqlookupd at {}) is left out",
+                goes.port(),
+                lookup.http_address()
+            ),
             "refused",
         ]);
         let record = ended.record();

@@ -113,7 +113,10 @@ impl BrokerOptions for NsqOptions {
     fn check(&self) -> Result<(), String> {
         let names_http = self.http_addresses.as_ref().is_some_and(|named| !named.is_empty());
         match self.lookup && names_http {
-            true => Err("nsqlookupd names the HTTP addresses of nsqd: leave `http_addresses` out, or set it to []".to_owned()),
+            true => {
+                Err("nsqlookupd names the HTTP addresses of nsqd: leave `http_addresses` out, or set it to []"
+                    .to_owned())
+            }
             false => Ok(()),
         }
     }

@@ -71,8 +71,17 @@ impl Publishing {
         let served = served(session, heartbeat);
         let held_up = connector.node(&address);
         let max_body_bytes = max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES).min(i32::MAX as u64);
-        let publishing =
-            Publishing { address, held_up, connector, recorder, unanswered, max_body_bytes, single, defer_ms, heartbeat };
+        let publishing = Publishing {
+            address,
+            held_up,
+            connector,
+            recorder,
+            unanswered,
+            max_body_bytes,
+            single,
+            defer_ms,
+            heartbeat,
+        };
         PublishingConnection::start(publishing, in_flight, served, WriteBuffer::default())
     }
 

@@ -3,16 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::token::Token;
 use crate::broker::{BrokerError, Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
+
+/// How long a question may take whose answer is not needed.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Times a broker may send us on to another.
 const MAX_REDIRECTS: usize = 10;
@@ -23,15 +28,18 @@ const EARLIEST: &str = r#"{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}"#;
 /// A client of the admin interface.
 pub struct Admin {
     http: HttpClient,
-    /// Without a slash at its end.
-    url: String,
+    /// Without a slash at their ends. Any of them does.
+    urls: Vec<String>,
+    /// The number of the one that answered last.
+    entrance: AtomicUsize,
     token: Option<Arc<Token>>,
 }
 
 impl Admin {
-    /// For the interface at `url`, authenticated by `token`. `tls` is for a URL that begins with `https`.
-    pub fn new(url: &str, token: Option<Arc<Token>>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
-        Admin { http: HttpClient::new(tls, timeout), url: url.trim_end_matches('/').to_owned(), token }
+    /// For the interface at any of `urls`, authenticated by `token`. `tls` is for URLs that begin with `https`.
+    pub fn new(urls: &[String], token: Option<Arc<Token>>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
+        let urls = urls.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        Admin { http: HttpClient::new(tls, timeout), urls, entrance: AtomicUsize::new(0), token }
     }
 
     /// Creates a topic, unless it exists. How many partitions it has (0: it is not partitioned), and whether it was created.
@@ -130,6 +138,14 @@ impl Admin {
         stats.removal(time_to_live, quotas.unwrap_or_default().into_values(), subscriptions)
     }
 
+    /// What a namespace lets its producers publish, in words; `None` where it has no limit, or the broker does not tell it in a moment.
+    pub async fn publish_rate(&self, namespace: &str) -> Option<String> {
+        let path = format!("namespaces/{namespace}");
+        let policies: Policies = timeout(PATIENCE, self.get(&path)).await.ok().flatten()?;
+        let told = policies.publish_max_message_rate.values().find_map(PublishRate::told)?;
+        Some(format!("the policy publishMaxMessageRate of the namespace {namespace} is {told}"))
+    }
+
     /// What the broker tells at `path`; `None` where it does not tell it.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
         let answer = self.call("GET", path, None).await.ok().filter(|answer| (200..300).contains(&answer.status))?;
@@ -145,15 +161,37 @@ impl Admin {
         }
     }
 
+    /// Asks the interface that answered last, or the next one if it cannot be reached.
+    async fn call(&self, method: &'static str, path: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
+        let first = self.entrance.load(Ordering::Relaxed);
+        let mut failure = None;
+        for number in (0..self.urls.len()).map(|number| (first + number) % self.urls.len()) {
+            match self.call_from(&self.urls[number], method, path, body).await {
+                Err(error @ BrokerError::Unreachable { .. }) => failure = failure.or(Some(error)),
+                answer => {
+                    self.entrance.store(number, Ordering::Relaxed);
+                    return answer;
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| unreachable("", "there is no address".to_owned())))
+    }
+
     /// Asks, and asks again where the answer sends us: each namespace has a broker that knows of its topics, and others
     /// redirect to it.
-    async fn call(&self, method: &'static str, path: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
-        let mut url = format!("{}/admin/v2/{path}", self.url);
+    async fn call_from(
+        &self,
+        first: &str,
+        method: &'static str,
+        path: &str,
+        body: Option<&str>,
+    ) -> Result<HttpResponse, BrokerError> {
+        let mut url = format!("{first}/admin/v2/{path}");
         for _ in 0..MAX_REDIRECTS {
             let answer = self.call_at(method, &url, body).await?;
             match (answer.status, &answer.location) {
                 (401 | 403, _) => {
-                    let (address, reason) = (self.url.clone(), reason(&answer));
+                    let (address, reason) = (root(&url).to_owned(), reason(&answer));
                     return Err(BrokerError::Authorisation { address, reason });
                 }
                 // A redirect must not remove the encryption.
@@ -165,7 +203,7 @@ impl Admin {
                 _ => return Ok(answer),
             }
         }
-        Err(self.unreachable(format!("it redirected {MAX_REDIRECTS} times without a response")))
+        Err(unreachable(&url, format!("it redirected {MAX_REDIRECTS} times without a response")))
     }
 
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
@@ -177,13 +215,18 @@ impl Admin {
         headers.extend(authorization.as_deref().map(|authorization| ("Authorization", authorization)));
         let body = body.unwrap_or_default().to_owned();
         let request = HttpRequest { method, url, headers: &headers, body };
-        self.http.send(&request).await.map_err(|reason| self.unreachable(reason))
+        self.http.send(&request).await.map_err(|reason| unreachable(url, reason))
     }
+}
 
-    fn unreachable(&self, reason: String) -> BrokerError {
-        let address = format!("its admin interface {} (`broker.pulsar.admin`)", self.url);
-        BrokerError::Unreachable { address, reason }
-    }
+fn unreachable(url: &str, reason: String) -> BrokerError {
+    let address = format!("its admin interface {} (`broker.pulsar.admin`)", root(url));
+    BrokerError::Unreachable { address, reason }
+}
+
+/// A URL without its path.
+fn root(url: &str) -> &str {
+    url.split_once("/admin/v2/").map_or(url, |(root, _)| root)
 }
 
 /// The number of partitions that an answer has.
@@ -268,6 +311,32 @@ struct SubscriptionStats {
     msg_backlog: u64,
     /// Entries that the time to live has removed.
     total_msg_expired: u64,
+}
+
+/// The answer to `GET namespaces/…` (Pulsar's `Policies`), as far as it limits producers.
+#[derive(Debug, Deserialize)]
+struct Policies {
+    /// By cluster.
+    #[serde(default, rename = "publishMaxMessageRate")]
+    publish_max_message_rate: BTreeMap<String, PublishRate>,
+}
+
+/// Limits of each topic in a second; 0 or less: none.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PublishRate {
+    publish_throttling_rate_in_msg: i64,
+    publish_throttling_rate_in_byte: i64,
+}
+
+impl PublishRate {
+    fn told(&self) -> Option<String> {
+        let limits =
+            [(self.publish_throttling_rate_in_msg, "messages"), (self.publish_throttling_rate_in_byte, "bytes")];
+        let limits = limits.into_iter().filter(|(limit, _)| *limit > 0);
+        let limits: Vec<String> = limits.map(|(limit, unit)| format!("{limit} {unit}/s")).collect();
+        (!limits.is_empty()).then(|| limits.join(" and "))
+    }
 }
 
 /// A value of the answer to `GET …/backlogQuotaMap?applied=true`.

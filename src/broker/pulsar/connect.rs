@@ -37,6 +37,8 @@ pub struct SocketSettings {
     pub send_timeout: Duration,
     /// Where it is reported what holds producers up.
     pub conditions: Conditions,
+    /// What the namespace lets them publish, in words; `None`: it has no limit, as far as is known.
+    pub publish_rate: Option<String>,
 }
 
 /// The broker's response to `Connect`.

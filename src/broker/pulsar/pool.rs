@@ -20,7 +20,7 @@ use crate::net::tcp::in_turn;
 const FRESH: Duration = Duration::from_millis(100);
 
 /// How long an address may say nothing before the next one is tried as well.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Times a broker may send us on to another: `maxLookupRedirects` of the Java client.
 const MAX_REDIRECTS: usize = 20;

@@ -48,19 +48,19 @@ impl Topics {
         let identity =
             config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(BrokerError::Configuration)?;
         let token = token(options, *timeout).await?;
-        let admin_url = match &options.admin {
-            Some(url) => url.clone(),
-            None => admin_url(&config.addresses, identity.is_some()).await,
+        let admin_urls = match &options.admin {
+            Some(url) => vec![url.clone()],
+            None => admin_urls(&config.addresses, identity.is_some()).await,
         };
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(BrokerError::Configuration)?;
         let admin_tls = match &tls {
-            None if admin_url.starts_with("https://") => Some(system_tls().map_err(BrokerError::Configuration)?),
+            None if admin_urls[0].starts_with("https://") => Some(system_tls().map_err(BrokerError::Configuration)?),
             tls => tls.clone(),
         };
         let topics = Topics {
             #[cfg(feature = "pulsar-rs")]
             token: token.clone(),
-            admin: Admin::new(&admin_url, token.clone(), admin_tls, *timeout),
+            admin: Admin::new(&admin_urls, token.clone(), admin_tls, *timeout),
             namespace: options.namespace.clone(),
             persistent: options.persistent,
             run_id: setup.run_id.clone(),
@@ -77,6 +77,7 @@ impl Topics {
             keep_alive: options.keep_alive,
             send_timeout: options.send_timeout,
             conditions: setup.conditions.clone(),
+            publish_rate: topics.admin.publish_rate(&options.namespace).await,
         };
         Ok((topics, settings))
     }
@@ -210,17 +211,20 @@ fn system_tls() -> Result<Arc<ClientConfig>, String> {
     TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }
 
-/// The admin interface of a broker in Pulsar's default configuration: at the first of the addresses where one accepts a connection, or at
-/// the first address where none does.
-async fn admin_url(addresses: &[String], tls: bool) -> String {
+/// The admin interfaces of brokers in Pulsar's default configuration, at the hosts of the addresses. The first one accepts a connection, if any does.
+async fn admin_urls(addresses: &[String], tls: bool) -> Vec<String> {
     let (scheme, port) = if tls { ("https", 8443) } else { ("http", 8080) };
-    let hosts: Vec<String> =
-        addresses.iter().filter_map(|address| address::split(address)).map(|(host, _)| host.to_owned()).collect();
-    let attempt = |host: String| async move { tcp::connect(&format!("{host}:{port}")).await.map(|_| host) };
-    let answering = match hosts.len() {
-        ..2 => None,
-        _ => in_turn(hosts.iter().cloned().map(attempt).collect(), pool::PATIENCE).await.ok().map(|(host, _)| host),
-    };
-    let host = answering.or_else(|| hosts.into_iter().next()).unwrap_or_else(|| "127.0.0.1".to_owned());
-    format!("{scheme}://{host}:{port}")
+    let mut hosts: Vec<&str> =
+        addresses.iter().filter_map(|address| address::split(address)).map(|(host, _)| host).collect();
+    if hosts.is_empty() {
+        hosts.push("127.0.0.1");
+    }
+    let attempts = hosts.iter().enumerate();
+    let attempt = async |(number, host): (usize, &&str)| tcp::connect(&format!("{host}:{port}")).await.map(|_| number);
+    if hosts.len() > 1
+        && let Ok((answering, _)) = in_turn(attempts.map(attempt).collect(), pool::PATIENCE).await
+    {
+        hosts.rotate_left(answering);
+    }
+    hosts.iter().map(|host| format!("{scheme}://{host}:{port}")).collect()
 }

@@ -29,7 +29,7 @@ use super::connect::{self, Greeting, SocketSettings};
 use super::retry::refused;
 use crate::broker::ClientError;
 use crate::measure::host::tasks::watched;
-use crate::measure::{AckRecorder, PartitionIndex};
+use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject, SubjectKind};
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
 /// thousands of producers do not wake each other in vain.
@@ -38,6 +38,9 @@ const WRITE_BUFFER_BYTES: usize = 4 << 20;
 /// The longest time between looks, and so the most by which a failure is late.
 const MAX_TICK: Duration = Duration::from_secs(1);
 const MIN_TICK: Duration = Duration::from_millis(10);
+
+/// How long a receipt takes, where the namespace limits how fast producers may publish, before that is the reason.
+const THROTTLED: Duration = Duration::from_secs(2);
 
 /// Where a connection reports what happens to messages.
 #[derive(Clone)]
@@ -91,7 +94,11 @@ impl Connection {
         };
         let writer = tokio::spawn(watched("connection writer", 0, write(shared.clone(), opened.writer)));
         let reader = tokio::spawn(watched("connection reader", 0, reader.read(opened.reader, opened.received)));
-        let expiry = tokio::spawn(expire(shared.clone(), settings.send_timeout));
+        let throttle = settings
+            .publish_rate
+            .clone()
+            .map(|publish_rate| (Subject::new(&settings.conditions, SubjectKind::Node, address), publish_rate));
+        let expiry = tokio::spawn(expire(shared.clone(), settings.send_timeout, throttle));
         let tasks = [reader.abort_handle(), writer.abort_handle(), expiry.abort_handle()];
         Ok(Connection { shared, greeting: opened.greeting, tasks })
     }
@@ -337,12 +344,13 @@ async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpi
 }
 
 /// Fails messages for which no receipt came in time, until the connection breaks. A broker that answers pings may still never answer
-/// them.
-async fn expire(shared: Arc<Shared>, send_timeout: Duration) {
+/// them. `throttle`: how fast the broker lets producers publish. It tells none that it does not read what they send meanwhile.
+async fn expire(shared: Arc<Shared>, send_timeout: Duration, throttle: Option<(Subject, String)>) {
     let mut ticks = interval((send_timeout / 8).clamp(MIN_TICK, MAX_TICK));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let limit = throttle.as_ref().map(|(_, publish_rate)| format!(": {publish_rate}")).unwrap_or_default();
     let late = ClientError::late(format!(
-        "the broker did not answer within {send_timeout:?} (`broker.pulsar.send_timeout`), though the connection is up"
+        "the broker did not answer within {send_timeout:?} (`broker.pulsar.send_timeout`), though the connection is up{limit}"
     ));
     let closed = ClientError::lost("the broker closed the producer before its receipt");
     loop {
@@ -351,6 +359,12 @@ async fn expire(shared: Arc<Shared>, send_timeout: Duration) {
             let mut state = shared.lock();
             if state.lost.is_some() {
                 return;
+            }
+            if let Some((node, publish_rate)) = &throttle {
+                match state.oldest().filter(|since| now.into_std().saturating_duration_since(*since) >= THROTTLED) {
+                    Some(since) => node.begin_since(ConditionKind::Throttled, publish_rate, since),
+                    None => node.end(),
+                }
             }
             state.expire(now.into_std(), send_timeout)
         };

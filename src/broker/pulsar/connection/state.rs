@@ -192,6 +192,11 @@ impl State {
         expired
     }
 
+    /// When the entry was handed over that has awaited its receipt for longest.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.producers.values().filter_map(|sent| sent.entries.front().map(|(_, since)| *since)).min()
+    }
+
     pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         let consumer = self.next_consumer;
         self.next_consumer += 1;

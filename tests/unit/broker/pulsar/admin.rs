@@ -31,7 +31,7 @@ async fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
     let (entrance, at_entrance) =
         answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
     let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
-    let admin = Admin::new(&entrance, Some(Arc::new(token)), None, Duration::from_secs(10));
+    let admin = Admin::new(&[entrance], Some(Arc::new(token)), None, Duration::from_secs(10));
     let name = TopicName::new("a/b", "c", true);
     assert_eq!(admin.create(&name, 1).await, Ok((0, true)));
     let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
@@ -85,4 +85,34 @@ fn rule_that_removed_nothing_is_not_blamed() {
     assert_eq!(removal(0, 40, None, "{}"), None);
     let holding = r#"{"destination_storage":{"limitSize":10,"limitTime":-1,"policy":"producer_request_hold"}}"#;
     assert_eq!(removal(0, 0, None, holding), None);
+}
+
+#[tokio::test]
+async fn interface_that_is_gone_is_tried_once() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (there, asked) = answering(vec!["204 No Content".to_owned(), "204 No Content".to_owned()]);
+    let admin = Admin::new(&[format!("http://{gone}"), there], None, None, Duration::from_secs(10));
+    let name = TopicName::new("a/b", "c", true);
+    assert_eq!(admin.create(&name, 1).await, Ok((0, true)));
+    assert_eq!(admin.entrance.load(Ordering::Relaxed), 1, "the next question goes to the one that answered");
+    assert_eq!(admin.delete(&name, false).await, Ok(()));
+    assert_eq!(asked.join().unwrap().len(), 2);
+    let error = Admin::new(&[format!("http://{gone}")], None, None, Duration::from_secs(10)).create(&name, 1).await;
+    assert!(error.unwrap_err().to_string().contains(&format!("http://{gone} (`broker.pulsar.admin`)")));
+}
+
+#[test]
+fn publish_rate_of_a_namespace_is_told_in_words() {
+    let told = |rates: &str| {
+        let policies: Policies = serde_json::from_str(&format!("{{\"publishMaxMessageRate\":{rates}}}")).unwrap();
+        policies.publish_max_message_rate.values().find_map(PublishRate::told)
+    };
+    let rate = |messages, bytes| {
+        told(&format!(
+            r#"{{"standalone":{{"publishThrottlingRateInMsg":{messages},"publishThrottlingRateInByte":{bytes}}}}}"#
+        ))
+    };
+    assert_eq!(rate(100, -1).as_deref(), Some("100 messages/s"));
+    assert_eq!(rate(100, 5000).as_deref(), Some("100 messages/s and 5000 bytes/s"));
+    assert_eq!((rate(0, 0), told("{}")), (None, None));
 }

@@ -65,6 +65,7 @@ fn client(addresses: &[&str]) -> Client {
         keep_alive: Duration::from_secs(60),
         send_timeout: Duration::from_secs(60),
         conditions: Conditions::default(),
+        publish_rate: None,
     };
     let acks = Acks::new(Clock::start(), 1, false);
     Client {
