@@ -42,6 +42,12 @@ pub struct Pool {
 /// A connection, once it is open. It is replaced when it is lost.
 type Slot = tokio::sync::Mutex<Option<Arc<Connection>>>;
 
+/// Why a publisher could not be declared.
+enum Undeclared {
+    Unconnected(ConnectError),
+    Refused(ConnectError),
+}
+
 /// A publisher's way to its stream. Producers of the same stream and number share it.
 pub struct Route {
     stream: String,
@@ -124,28 +130,45 @@ impl Pool {
         for limit in [hurried, self.connector.timeout()] {
             let mut is_late = false;
             for address in &addresses {
-                let connection = match self.connection(address, number, limit).await {
-                    Ok(connection) => connection,
-                    Err(error) => {
+                let within = (limit, self.connector.timeout());
+                match self.declare(address, number, (&location.stream, counted_in), None, within).await {
+                    Ok(publisher) => return Ok(publisher),
+                    Err(Undeclared::Unconnected(error)) => {
                         is_late |= matches!(error, ConnectError::Timeout(_));
                         failure = error.into_broker_error(address);
-                        continue;
                     }
-                };
-                let declared =
-                    connection.publisher((&location.stream, counted_in), None, self.connector.timeout()).await;
-                let publisher = declared.map_err(|error| BrokerError::Topic {
-                    topic: location.stream.clone(),
-                    action: "published to",
-                    reason: error.to_string(),
-                })?;
-                return Ok(StreamPublisher { connection, publisher });
+                    Err(Undeclared::Refused(error)) => {
+                        let (topic, reason) = (location.stream.clone(), error.to_string());
+                        return Err(BrokerError::Topic { topic, action: "published to", reason });
+                    }
+                }
             }
             if !is_late {
                 break;
             }
         }
         Err(failure)
+    }
+
+    /// Declares the publisher of a stream over the connection of that number to a node. One that has as many publishers as it can is followed by
+    /// another one, whose number is larger by the connections to each node. `within`: the limits of connecting and of declaring.
+    async fn declare(
+        &self,
+        address: &str,
+        number: usize,
+        (stream, counted_in): (&str, PartitionIndex),
+        old: Option<&StreamPublisher>,
+        (connecting, declaring): (Duration, Duration),
+    ) -> Result<StreamPublisher, Undeclared> {
+        let mut number = number;
+        loop {
+            let connection = self.connection(address, number, connecting).await.map_err(Undeclared::Unconnected)?;
+            let declared = connection.publisher((stream, counted_in), old, declaring).await;
+            if let Some(publisher) = declared.map_err(Undeclared::Refused)? {
+                return Ok(StreamPublisher { connection, publisher });
+            }
+            number += self.count;
+        }
     }
 
     /// The connection of that number to a node, opened within `limit` if it is not open.
@@ -161,7 +184,8 @@ impl Pool {
         }
         let reference = self.connector.options().publisher.as_ref().map(|name| match self.count {
             1 => name.clone(),
-            _ => format!("{name}-{number}"),
+            // A stream may get to another connection that follows, where its name must be the same.
+            count => format!("{name}-{}", number % count),
         });
         let publishing = Publishing {
             address: address.to_owned(),
@@ -205,7 +229,8 @@ impl Pool {
         let locations = self.admin.locations_within(limit, &names).await.unwrap_or_default();
         let (mut failed, mut unreachable) = (Vec::new(), BTreeSet::new());
         for stream in streams {
-            let Some(route) = self.routes.lock().await.get(&(stream.clone(), number)).cloned() else { continue };
+            let key = (stream.clone(), number % self.count);
+            let Some(route) = self.routes.lock().await.get(&key).cloned() else { continue };
             let StreamPublisher { connection, publisher } = route.current();
             connection.give_up(publisher, self.connector.options().reconnect);
             let location = locations.iter().find(|location| location.stream == stream);
@@ -248,9 +273,10 @@ impl Pool {
         if old.connection.has_publisher(old.publisher) {
             return Ok(());
         }
-        let connection = self.connection(address, route.number, limit).await?;
-        let publisher = connection.publisher((&route.stream, route.counted_in), Some(&old), limit).await?;
-        *route.current.lock() = StreamPublisher { connection, publisher };
+        let of = (route.stream.as_str(), route.counted_in);
+        let declared = self.declare(address, route.number, of, Some(&old), (limit, limit)).await;
+        *route.current.lock() =
+            declared.map_err(|(Undeclared::Unconnected(error) | Undeclared::Refused(error))| error)?;
         // Producers that wait there look for the new one.
         old.connection.session().notify_capacity();
         Ok(())

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{BATCHES, broker, confirmed, refused};
+use super::{BATCHES, broker, confirmed, real, refused};
 use crate::harness::scripted_rabbitmq::frames::close;
 use crate::harness::scripted_rabbitmq::{CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning};
-use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, record_of};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"polite\"\nkeep = true\n";
 
@@ -96,4 +96,14 @@ fn a_server_whose_frames_have_no_room_for_a_message_is_refused() {
     let server = Scripted::tuned(Tuning { frame_max: 20, ..Tuning::default() }, confirmed);
     let error = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker(server.address(), "")));
     assert!(error.contains("stream.frame_max"), "{error}");
+}
+
+/// The protocol numbers the publishers and the subscriptions of a connection in one byte.
+#[test]
+fn real_super_stream_of_300_partitions_is_written_and_read() {
+    let load = "[topology]\npartitions = 300\n[producers]\ncount = 3\nbatch = 10\n[consumers]\nmembers = 1\n[run]\nmessages = 9000\n";
+    let record = record_of(&format!("{}{load}", real("")));
+    assert_delivered(&record, 9000, 1);
+    let found = record.partitions.as_ref().unwrap();
+    assert!(found.partitions == 300 && found.acknowledged.smallest > 0, "{found:?}");
 }

@@ -131,9 +131,19 @@ pub struct Refusal {
     pub code: u16,
 }
 
+/// What a declaration of a publisher is called.
+pub const PUBLISHER: &str = "the publisher";
+
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.what, code::name(self.code))
+        write!(formatter, "{}: {}", self.what, code::name(self.code))?;
+        // `rabbit_stream_reader.erl`: as while an alarm is set, or where the name is too long.
+        match (self.what, self.code) {
+            (PUBLISHER, code::PRECONDITION_FAILED) => formatter.write_str(
+                ", as while an alarm of memory or disk is set on the node: `rabbitmq-diagnostics alarms` lists them",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A publishing connection, and the publishers that are declared on it.
 //!
 //! Producers that write to the same stream over the same connection share one publisher: their messages have ids from one
-//! sequence. So a connection is limited to 256 streams, and not to 256 producers.
+//! sequence. So a connection is limited to 256 streams, and not to 256 producers; more streams have further connections.
 //!
 //! A connection that is lost stays lost. It reports its publishers, which are then declared on another one.
 
@@ -20,7 +20,7 @@ use self::pending::Pending;
 pub use self::pending::Settled;
 use super::codec::command::Request;
 use super::codec::publish::publish_again;
-use super::codec::{ConnectError, Reader, Refusal, class_of, code};
+use super::codec::{ConnectError, PUBLISHER, Reader, Refusal, class_of, code};
 use super::connect::{FAREWELL, LEAVE};
 use crate::broker::{FailureClass, SubmitError};
 use crate::measure::{AckRecorder, Clock, ConditionKind, PartitionIndex, Subject};
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Declares the publisher of a stream, whose messages are counted in this partition, within `limit`, in the place of the `old` one: its ids go on after those of the old one
-    /// and those that the server has, and it publishes again what the old one has kept.
+    /// and those that the server has, and it publishes again what the old one has kept. `None`: the connection has as many publishers as it can.
     ///
     /// # Errors
     /// When the server refuses, or the connection is lost.
@@ -184,15 +184,13 @@ impl Connection {
         (stream, counted_in): (&str, PartitionIndex),
         old: Option<&StreamPublisher>,
         limit: Duration,
-    ) -> Result<u8, ConnectError> {
+    ) -> Result<Option<u8>, ConnectError> {
         let session = self.session();
         let known = {
             let publishers = &mut session.state().protocol.publishers;
             let known = publishers.iter().position(|publisher| publisher.stream == stream);
             if known.is_none() && publishers.len() == MAX_PUBLISHERS {
-                return Err(ConnectError::Incompatible(format!(
-                    "a connection can publish to {MAX_PUBLISHERS} streams at most: set `broker.connections` higher"
-                )));
+                return Ok(None);
             }
             known.ok_or_else(|| {
                 publishers.push(Publisher::undeclared(stream, counted_in, session.protocol.resend));
@@ -209,7 +207,7 @@ impl Connection {
         let old = old.filter(|old| !Arc::ptr_eq(old.connection.session(), session));
         let kept = old.and_then(|old| old.connection.take_kept(old.publisher));
         session.declared(number as u8, stored.max(last), kept);
-        Ok(number as u8)
+        Ok(Some(number as u8))
     }
 
     /// Abandons the messages in flight, takes leave of the server, and closes the connection.
@@ -334,7 +332,7 @@ impl Session<Publishing> {
     async fn declare(&self, number: u8) -> Result<u64, ConnectError> {
         let stream = self.state().protocol.publishers[usize::from(number)].stream.clone();
         let reference = self.protocol.reference.as_deref().unwrap_or_default();
-        self.request(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;
+        self.request(&Request::declare_publisher(number, reference, &stream), PUBLISHER).await?;
         match reference {
             "" => Ok(0),
             reference => {
