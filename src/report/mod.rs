@@ -22,8 +22,8 @@ use tiles::Tile;
 
 use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
 use crate::present::comparison::Side;
-use crate::present::conditions::{conditions, trial_conditions};
 use crate::present::search::probe_of_the_answer;
+use crate::present::setup::{setup, trial_setup};
 use crate::present::{self, Summary, account, trial, verdict};
 use crate::record::{
     DirectoryError, Record, SCENARIO_FILE, SearchRecord, Status, current_records, current_series, directory_of,
@@ -167,7 +167,7 @@ impl Report {
         let mut report = report.ok_or(ReportError::NoSuchTrial)?;
         let both: Vec<&Record> = others.iter().flat_map(Run::records).chain(a.records()).collect();
         report.sections.extend(judged(&both));
-        report.sections.extend(conditions_and_scenario(a, &a.records()));
+        report.sections.extend(setup_and_scenario(a, &a.records()));
         Ok(report.named())
     }
 
@@ -203,7 +203,7 @@ fn trial_report(run: &Run, index: usize) -> Report {
     let record = &run.trials[index].record;
     let mut sections: Vec<Section> = judged(&[record]).into_iter().collect();
     sections.extend(trial_sections(run, index));
-    sections.extend(conditions_and_scenario(run, &[record]));
+    sections.extend(setup_and_scenario(run, &[record]));
     Report { title: title(run), summary: trial::summary(record), tiles: tiles::trial_tiles(record), sections }
 }
 
@@ -241,17 +241,17 @@ fn account_of_all(records: &[&Record]) -> Option<Section> {
 }
 
 /// What is needed to repeat the run, and the scenario as it was run, to copy.
-fn conditions_and_scenario(run: &Run, records: &[&Record]) -> impl Iterator<Item = Section> {
+fn setup_and_scenario(run: &Run, records: &[&Record]) -> impl Iterator<Item = Section> {
     let facts = match records {
-        [record] => trial_conditions(record),
-        several => conditions(several),
+        [record] => trial_setup(record),
+        several => setup(several),
     };
     let json = || serde_json::to_string_pretty(&records.first()?.scenario).ok();
     let text = run.scenario.clone().or_else(json).unwrap_or_default();
     let scenario =
         format!("<pre id=\"scenario-text\" tabindex=\"0\"><code>{}</code></pre>", svg::escape(text.trim_end()));
-    let conditions = Section::text("conditions", "Conditions", html::facts(&facts));
-    conditions.into_iter().chain(Section::text("scenario", "The scenario", scenario))
+    let setup = Section::text("setup", "Setup", html::facts(&facts));
+    setup.into_iter().chain(Section::text("scenario", "The scenario", scenario))
 }
 
 /// The probes, and of all trials only the one that the answer rests on.
@@ -267,7 +267,7 @@ fn search_report(run: &Run, found: &SearchRecord) -> Report {
             .extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
     }
     sections.extend(account_of_all(&records));
-    sections.extend(conditions_and_scenario(run, &records));
+    sections.extend(setup_and_scenario(run, &records));
     let summary = present::search::summary(found, &records);
     Report { title: title(run), summary, tiles: tiles::search_tiles(found), sections }
 }
@@ -281,7 +281,7 @@ fn sweep_report(run: &Run, chosen: &[usize]) -> Report {
         sections.extend(trial_sections(run, index).into_iter().map(|section| section.named_as_of(&whose)));
     }
     sections.extend(account_of_all(&records));
-    sections.extend(conditions_and_scenario(run, &records));
+    sections.extend(setup_and_scenario(run, &records));
     let summary = present::sweep::summary(&records);
     Report { title: title(run), summary, tiles: tiles::sweep_tiles(&records), sections }
 }

@@ -14,7 +14,7 @@ pub use page::{Charts, View};
 
 use page::Page;
 
-use crate::present::{Align, Column, Tone, account, conditions, pipeline, search, sweep, trial, verdict};
+use crate::present::{Align, Column, Tone, account, pipeline, search, setup, sweep, trial, verdict};
 use crate::printable::printable;
 use crate::record::export::{ExportError, Format};
 use crate::record::{
@@ -298,7 +298,7 @@ fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     charts::each_second(page, record, series);
     charts::percentile_curve(page, record);
     page.blank();
-    page.facts(&conditions::trial_conditions(record));
+    page.facts(&setup::trial_setup(record));
 }
 
 /// The verdict of a trial; and its figures, unless it failed before its first message.

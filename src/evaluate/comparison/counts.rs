@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::conditions::Design;
+use super::settings::Design;
 use super::side::{Fault, Outcome, Side, by_run, consumer_groups, fault};
 use crate::record::readable::{count, percent};
 use crate::record::{Record, Verification};

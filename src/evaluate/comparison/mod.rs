@@ -1,19 +1,19 @@
 //! Compares two sets of records point by point. Pure: it reads records and returns what can be said.
 //!
-//! - `conditions`: how both sets' trials ran, and what differs between the sets beside their figures.
+//! - `settings`: how both sets' trials ran, and what differs between the sets beside their figures.
 //! - `side`: one set's trials of a point, the figures that are compared, and a figure's centre.
 //! - `counts`: what went wrong.
 
-mod conditions;
 mod counts;
+mod settings;
 mod side;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use conditions::{Design, Difference};
 pub use counts::{Count, CountComparison, CountKind};
+pub use settings::{Design, Difference};
 use side::SideTrials;
 pub use side::{Centre, FigureKind, Outcome, Side};
 
@@ -131,8 +131,8 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
     if matched.pairs.is_empty() {
         return Err(ComparisonError::NoCommonPoint);
     }
-    let design = conditions::design(&mut matched.pairs);
-    let differences = conditions::differences(&matched.pairs);
+    let design = settings::design(&mut matched.pairs);
+    let differences = settings::differences(&matched.pairs);
     let mut points: Vec<PointComparison> =
         matched.pairs.iter().map(|(a, b)| compare_point(a, b, design, bounds)).collect();
     adjust(&mut points, bounds.tolerance);

@@ -97,7 +97,7 @@ fn neighbours<'a>(a: &Side<'a>, b: &Side<'a>) -> Option<Vec<(&'a KeptTrial, &'a 
     (!complete.is_empty()).then_some(complete)
 }
 
-/// Sides whose machines were busy with other work by shares that differ by more than this had other conditions.
+/// Sides whose machines were busy with other work by shares that differ by more than this were not alike.
 const MAX_LOAD_DIFFERENCE: f64 = 0.1;
 
 /// Keys of a scenario that do not change what is measured.

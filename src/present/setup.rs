@@ -8,23 +8,23 @@ use super::{Fact, known, several};
 use crate::record::readable::{bytes, count, duration, percent, plain};
 use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Record, SinkRecord};
 
-/// Different texts of one condition that are told.
+/// Different texts of one fact that are told.
 const MAX_TEXTS: usize = 4;
 
-/// How a trial's client and machine fared; then [`conditions`].
-pub fn trial_conditions(record: &Record) -> Vec<Fact> {
+/// How a trial's client and machine fared; then [`setup`].
+pub fn trial_setup(record: &Record) -> Vec<Fact> {
     let load = record.host_load.as_ref().map(|load| machine(load, &record.client, record.environment.cores));
     let mut facts = known([
         Fact::new("client", client(&record.client)),
         Fact::new("machine", load.unwrap_or_default()),
         Fact::list("broker uses", record.broker_usage.as_ref().map(broker_usage).unwrap_or_default()),
     ]);
-    facts.extend(conditions(&[record]));
+    facts.extend(setup(&[record]));
     facts
 }
 
 /// Where trials differ, all of their texts.
-pub fn conditions(records: &[&Record]) -> Vec<Fact> {
+pub fn setup(records: &[&Record]) -> Vec<Fact> {
     let all = |label: &str, text: &dyn Fn(&Record) -> Option<String>| {
         let texts: BTreeSet<String> = records.iter().filter_map(|record| text(record)).collect();
         Fact::new(label, texts.into_iter().take(MAX_TEXTS).collect::<Vec<_>>().join("; "))
