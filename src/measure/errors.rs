@@ -28,6 +28,8 @@ pub enum FailureClass {
     Aborted,
     /// The server has no room left.
     Full,
+    /// The server answers, and serves no such request for now: it loads its data, is busy, or is a replica.
+    Unavailable,
     /// Failed on purpose, by the null broker's script.
     Injected,
     /// A consumer crashed and received nothing more.
@@ -37,7 +39,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    pub const ALL: [FailureClass; 13] = [
+    pub const ALL: [FailureClass; 14] = [
         FailureClass::Timeout,
         FailureClass::QueueFull,
         FailureClass::TooLarge,
@@ -48,6 +50,7 @@ impl FailureClass {
         FailureClass::Fenced,
         FailureClass::Aborted,
         FailureClass::Full,
+        FailureClass::Unavailable,
         FailureClass::Injected,
         FailureClass::Crashed,
         FailureClass::Other,

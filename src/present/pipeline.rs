@@ -15,7 +15,8 @@ pub fn facts(pipeline: &Pipeline) -> Vec<Fact> {
     );
     let cpu = pipeline.cpu_ns_per_message.map(|cpu| format!("{} CPU a message", duration(cpu)));
     let worked = std::iter::once(worked).chain(cpu).collect::<Vec<_>>().join(", ");
-    let mut facts = vec![Fact::new("pipeline", worked), Fact::new("received", took(pipeline.receipt.as_ref()))];
+    let mut facts =
+        vec![Fact::new("pipeline", worked), Fact::new("received", took(pipeline.receipt.as_ref(), pipeline.consumed))];
     for sink in &pipeline.sinks {
         facts.push(Fact::list(&sink.name, std::iter::once(self::sink(sink)).chain(errors(&sink.errors)).collect()));
         facts.push(Fact::list("refused", errors(&sink.refused_by_class)));
@@ -68,8 +69,10 @@ fn as_published(published: &PublishedFigures) -> String {
     )
 }
 
-fn took(latency: Option<&Latency>) -> String {
+/// The latency of so many messages, in words.
+fn took(latency: Option<&Latency>, messages: u64) -> String {
     match latency {
+        None if messages == 0 => "none was timed".to_owned(),
         Some(latency) => format!(
             "p50 {}, p99 {}, max {} after it was due",
             stated(latency, 0.5, latency.p50_ns),
@@ -98,6 +101,6 @@ fn sink(sink: &SinkRecord) -> String {
         let (found, keys) = (count(sample.found), count(sample.keys));
         held += &format!("; {found} of {keys} keys read back hold what was written to them last");
     }
-    let latency = took(sink.latency.as_ref());
+    let latency = took(sink.latency.as_ref(), sink.written);
     format!("{} rows, {}/s{more}; {latency}{held}", count(sink.written), rate(sink.written_per_second))
 }

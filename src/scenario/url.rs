@@ -80,6 +80,14 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let Some(descriptor) = kinds.broker(written) else {
         return Err(Refusal::new(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
+    let is_scheme =
+        |text: &&str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || "+-_".contains(one));
+    if let Some((inner, address)) = rest.split_once("://").filter(|(inner, _)| is_scheme(inner)) {
+        let ending = if tls.is_some() || inner.ends_with(['s', 'S']) || inner.contains("SSL") { "+tls" } else { "" };
+        let host = address.split(['/', '?']).next().unwrap_or_default();
+        let advice = format!("write `{}{ending}://{}`", descriptor.kind, host.rsplit('@').next().unwrap_or_default());
+        return Err(Refusal::new(format!("its address has a scheme of its own, `{inner}`"), advice));
+    }
     let (user, rest) = user_and_rest(rest)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));

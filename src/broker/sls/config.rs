@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::{BrokerError, BrokerOptions};
 use crate::emulator::sls::EmulatorOptions;
+use crate::net::address;
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 use crate::scenario::{BrokerConfig, Secret};
 
@@ -174,6 +175,22 @@ impl BrokerOptions for SlsOptions {
 }
 
 impl SlsOptions {
+    /// Why the service itself cannot be used with these settings, in words that name the key.
+    pub fn contradiction(&self, addresses: &[String]) -> Option<String> {
+        if self.access_key_id.is_none() || self.access_key_secret.is_none() {
+            return Some("requests are signed: give `broker.sls.access_key_id` and `broker.sls.access_key_secret`, best as { env = \"NAME\" }".to_owned());
+        }
+        let hosts = addresses.iter().chain(&self.endpoint).map(|address| address::host(address));
+        let doubled = |host: &&str| {
+            host.strip_prefix(&self.project).is_some_and(|rest| rest.starts_with('.') && rest.contains(".log."))
+        };
+        let host = hosts.into_iter().find(doubled)?;
+        let rest = &host[self.project.len() + 1..];
+        Some(format!(
+            "the project is put in front of the host: `broker.address` is {rest}, without the `broker.sls.project`"
+        ))
+    }
+
     /// The credentials, read now.
     ///
     /// # Errors
@@ -241,6 +258,20 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.message().contains(word), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn project_in_the_host_and_a_missing_key_are_refused() {
+        let contradiction = |address: &str, keys: &str| {
+            let options = read(&format!("project = 'logs'\n{keys}")).unwrap();
+            options.contradiction(&[address.to_owned()])
+        };
+        let keys = "access_key_id = 'id'\naccess_key_secret = 'hush'";
+        assert_eq!(contradiction("cn-hangzhou.log.aliyuncs.com:443", keys), None);
+        assert_eq!(contradiction("logs.example:80", keys), None);
+        let doubled = contradiction("logs.cn-hangzhou.log.aliyuncs.com:443", keys).unwrap();
+        assert!(doubled.contains("`broker.address` is cn-hangzhou.log.aliyuncs.com,"), "{doubled}");
+        assert!(contradiction("cn-hangzhou.log.aliyuncs.com:443", "").unwrap().contains("`broker.sls.access_key_id`"));
     }
 
     #[test]

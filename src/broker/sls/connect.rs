@@ -228,6 +228,11 @@ impl ServiceError {
         self.is(&["unauthorized"]) && self.message.contains("denied by sts or ram")
     }
 
+    /// Whether the service refuses the time that a request carries: it is more than 15 minutes off.
+    pub fn is_of_the_clock(&self) -> bool {
+        self.is(&["requesttimeexpired", "requesttimetooskewed"])
+    }
+
     /// Whether the service refuses the credentials.
     pub fn is_authorisation(&self) -> bool {
         self.is(&["unauthorized", "signaturenotmatch"])

@@ -105,8 +105,11 @@ impl Broker for SlsBroker {
     type Producer = SlsProducer;
     type Consumer = SlsConsumer;
 
-    fn refusal(config: &BrokerConfig, _: &SlsOptions) -> Option<String> {
-        (config.is_embedded() && cfg!(not(feature = "sls-emulator"))).then(|| NO_SLS.to_owned())
+    fn refusal(config: &BrokerConfig, options: &SlsOptions) -> Option<String> {
+        if config.is_embedded() {
+            return cfg!(not(feature = "sls-emulator")).then(|| NO_SLS.to_owned());
+        }
+        options.contradiction(&config.addresses)
     }
 
     async fn connect(setup: Setup<SlsOptions>) -> Result<Self, BrokerError> {
@@ -333,9 +336,15 @@ fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emu
     Emulator::start(&options.emulator, ListenOptions { listen, key: Some(key), ..ListenOptions::default() })
 }
 
+/// What helps where the service refuses the time of requests.
+const CLOCK: &str = "The clock of this machine differs from the service's by more than 15 minutes: set it right (`timedatectl set-ntp true`)";
+
 /// The error of a trial that cannot use the project.
 fn unusable(error: &ServiceError, address: &str) -> BrokerError {
     let (address, reason) = (address.to_owned(), error.to_string());
+    if error.is_of_the_clock() {
+        return BrokerError::Client(format!("{address} refuses the time of a request ({reason}). {CLOCK}"));
+    }
     if error.is_authorisation() {
         BrokerError::Authorisation { address, reason }
     } else if error.is_unknown_store() {

@@ -193,8 +193,12 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     let missing = pipeline.sinks.iter().filter(|sink| sink.not_written + sink.refused > 0);
     let mut found: Vec<String> = missing
         .map(|sink| {
-            let (missing, refused) = (count(sink.not_written), count(sink.refused));
-            format!("{} has not written {missing} rows and refused {refused}", sink.name)
+            let lacking = match (sink.not_written, sink.refused) {
+                (0, refused) => format!("has refused {} rows", count(refused)),
+                (missing, 0) => format!("has not written {} rows", count(missing)),
+                (missing, refused) => format!("has not written {} rows and refused {}", count(missing), count(refused)),
+            };
+            format!("{} {lacking}", sink.name)
         })
         .collect();
     let produced = pipeline.reconciliation.produced.unwrap_or(pipeline.consumed);

@@ -20,6 +20,9 @@ fn hosts_are_read_as_people_write_them() {
     assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
     assert!(refused("SASL_SSL://h:9093").contains("kafka+tls://USER:PASSWORD@HOST:9093"));
     assert!(refused("PLAINTEXT://h:9093").contains("kafka://HOST:9092"));
+    let doubled = refused("sls://https://cn-hangzhou.log.aliyuncs.com/store");
+    assert!(doubled.contains("`sls+tls://cn-hangzhou.log.aliyuncs.com`"), "{doubled}");
+    assert!(refused("nsq://http://h:4150").contains("`nsq://h:4150`"));
     assert!(!refused("kafka://me:hunter2/a/b").contains("hunter2"));
     // Whether this is a password or a query cannot be told.
     assert!(

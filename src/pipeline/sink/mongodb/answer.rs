@@ -100,6 +100,7 @@ fn number(value: Option<&Bson>) -> i64 {
     }
 }
 
+/// An error of the driver, in its words. It shows the labels and the source of an error beside them.
 pub(super) fn failure(error: &Error) -> SinkError {
     match error.kind.as_ref() {
         ErrorKind::Command(command) => {
@@ -108,11 +109,13 @@ pub(super) fn failure(error: &Error) -> SinkError {
             // Errors of a whole command are mostly temporary; errors of its rows are in the answer.
             SinkError { retriable: error.retriable || !NEVER.contains(&code), ..error }
         }
-        ErrorKind::Authentication { .. } => SinkError::disconnected(FailureClass::Authorisation, error.to_string()),
-        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::ServerSelection { .. } => {
-            SinkError::disconnected(FailureClass::ConnectionLost, error.to_string())
+        ErrorKind::Authentication { .. } => {
+            SinkError::disconnected(FailureClass::Authorisation, error.kind.to_string())
         }
-        _ => SinkError::disconnected(FailureClass::Other, error.to_string()),
+        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::ServerSelection { .. } => {
+            SinkError::disconnected(FailureClass::ConnectionLost, error.kind.to_string())
+        }
+        _ => SinkError::disconnected(FailureClass::Other, error.kind.to_string()),
     }
 }
 

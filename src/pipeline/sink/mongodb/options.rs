@@ -75,6 +75,14 @@ impl Options {
         if hosts.is_empty() || hosts.iter().any(|host| ServerAddress::parse(host).is_err() || host.contains('@')) {
             return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
         }
+        // Servers take `a.b` for a field within another one, refuse `$a`, and have one `_id`.
+        if let Some(field) =
+            options.fields.iter().find(|field| field.contains('.') || field.starts_with('$') || *field == "_id")
+        {
+            return Err(Error::custom(format!(
+                "`fields` cannot hold \"{field}\": a document's field has no `.`, does not begin with `$`, and its `_id` is `document_id`"
+            )));
+        }
         if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
             return Err(Error::custom(
                 "with a `write_concern` of 0 the server does not report whether a row was written",
@@ -150,6 +158,11 @@ mod tests {
             Options::read(text.parse().unwrap()).unwrap_err().message().to_owned()
         };
         assert!(refused("").contains("address"));
+        for field in ["a.b", "$a", "_id"] {
+            let text = format!("address = 'h:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['{field}']");
+            let refused = Options::read(text.parse().unwrap()).unwrap_err();
+            assert!(refused.message().contains(&format!("\"{field}\"")), "{refused}");
+        }
         assert!(refused("address = 'u:p@h:1'").contains("host:port"));
         assert!(refused("address = 'h:1'\nwrite_concern = 0").contains("write_concern"));
         assert!(refused("address = 'h:1'\nusername = 'u'").contains("password"));

@@ -66,7 +66,7 @@ impl ReplyError {
             () if contains("NOAUTH") || contains("WRONGPASS") || contains("NOPERM") => {
                 (FailureClass::Authorisation, true)
             }
-            () if AWAY.into_iter().any(contains) => (FailureClass::Refused, true),
+            () if AWAY.into_iter().any(contains) => (FailureClass::Unavailable, true),
             () => (FailureClass::Refused, false),
         };
         SinkError { class, message: self.0.clone(), retriable, disconnected: false }

@@ -64,6 +64,8 @@ fn temporary_refusal_differs_from_a_refused_row() {
     for word in ["LOADING", "READONLY", "MASTERDOWN", "NOPERM", "OOM", "NOAUTH", "BUSY"] {
         for error in refused(word).map(Result::unwrap_err) {
             assert!(error.retriable && error.message.contains(word), "{error:?}");
+            let is_away = ["LOADING", "READONLY", "MASTERDOWN", "BUSY"].contains(&word);
+            assert_eq!(error.class == FailureClass::Unavailable, is_away, "{error:?}");
         }
     }
     let [_, in_transaction] = refused("MOVED 1 127.0.0.1:2");
