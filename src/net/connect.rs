@@ -53,12 +53,16 @@ pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream
     TlsConnector::from(config).connect(name, stream).await
 }
 
+/// Findings of [`protocol_of_size`].
+pub const ANSWERS_LIKE_HTTP: &str = "this port answers like HTTP: name the port of the broker's own protocol";
+pub const SPEAKS_TLS: &str = "this port speaks TLS: set `[broker.security.tls]`";
+
 /// What a frame's size says of the port, if it is the beginning of another protocol.
 pub fn protocol_of_size(size: u32) -> Option<&'static str> {
     match size.to_be_bytes() {
-        [b'H', b'T', b'T', b'P'] => Some("this port answers like HTTP: name the port of the broker's own protocol"),
+        [b'H', b'T', b'T', b'P'] => Some(ANSWERS_LIKE_HTTP),
         // An alert or a handshake (RFC 8446, section 5.1).
-        [0x15 | 0x16, 3, ..] => Some("this port speaks TLS: set `[broker.security.tls]`"),
+        [0x15 | 0x16, 3, ..] => Some(SPEAKS_TLS),
         _ => None,
     }
 }

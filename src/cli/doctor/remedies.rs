@@ -2,16 +2,35 @@
 
 use crate::engine::{self, Opened};
 use crate::net::address;
+use crate::net::connect::{ANSWERS_LIKE_HTTP, SPEAKS_TLS};
 use crate::scenario::{BrokerConfig, Descriptor, Need, Scenario};
 
-/// What helps where a server cannot be reached though an address of the scenario accepts connections. `place` is an address, or
+/// Words with which brokers refuse what a user has no right to.
+const RIGHTS: [&str; 6] = ["authori", "denied", "permission", "forbidden", "access refused", "may not"];
+
+/// What helps where a server cannot be reached for this `reason` though an address of the scenario accepts connections. `place` is an address, or
 /// names the key that has it.
-pub(super) fn connection(config: &BrokerConfig, place: &str) -> String {
+pub(super) fn connection(config: &BrokerConfig, place: &str, reason: &str) -> String {
+    let says = |words: &str| reason.contains(words);
+    if says(ANSWERS_LIKE_HTTP) {
+        let port = engine::kinds().broker(&config.kind).and_then(|kind| kind.default_port);
+        let port = port.map_or("PORT".to_owned(), |port| port.to_string());
+        return format!("--set broker.address={}:{port}, or where else {} listens", address::host(place), config.kind);
+    }
+    if says(SPEAKS_TLS) {
+        return "--set broker.security.tls=true".to_owned();
+    }
     if let Some(key) = place.split('`').nth(1) {
         return format!("--set {key}=… with an address that answers");
     }
     if let Some((host, port)) = address::split(place).filter(|_| !config.addresses.iter().any(|one| one == place)) {
         return format!("nc -vz {host} {port}: the cluster names this address itself (Kafka: `advertised.listeners`)");
+    }
+    if ["no answer within", "no response within", "did not respond within"].into_iter().any(says) {
+        return format!(
+            "it accepts connections and says nothing: see {}'s log, and what stands before it",
+            config.kind
+        );
     }
     match config.security.tls {
         Some(_) => concat!(
@@ -70,6 +89,12 @@ pub(super) fn topics(scenario: &Scenario, reason: &str) -> String {
     }
     if scenario.topology.name.is_some() {
         return format!("--set topology.name=A-NEW-NAME{}", or_existing(config, ""));
+    }
+    if !RIGHTS.into_iter().any(|word| reason.to_lowercase().contains(word)) {
+        return format!(
+            "change [topology] to what the broker takes, or have its administrator allow it{}",
+            or_existing(config, "--set topology.name=NAME ")
+        );
     }
     let page = || format!("let the user make topics: docs/brokers/{}.md", config.kind);
     let grant = remedy(config, Need::CreateRight).unwrap_or_else(page);

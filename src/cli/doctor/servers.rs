@@ -121,8 +121,8 @@ fn in_brackets(settings: String) -> String {
 fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
     let text = error.to_string();
     match error {
-        EngineError::Broker { error: BrokerError::Unreachable { address: at, .. }, .. } => {
-            bad("broker", text, remedies::connection(&scenario.broker, at))
+        EngineError::Broker { error: BrokerError::Unreachable { address: at, reason }, .. } => {
+            bad("broker", text, remedies::connection(&scenario.broker, at, reason))
         }
         EngineError::Broker { error: BrokerError::Authorisation { .. }, .. } => {
             let kind = engine::kinds().broker(&scenario.broker.kind);

@@ -24,9 +24,10 @@ fn a_right_is_given_by_the_brokers_own_tool() {
             format!("{acls} --operation DescribeConfigs --topic brokermark- {prefixed}")
         );
         assert!(
-            topics(&kafka, "").contains("--operation Create")
-                && topics(&kafka, "").ends_with("--set topology.existing=true")
+            topics(&kafka, "TopicAuthorizationFailed").contains("--operation Create")
+                && topics(&kafka, "TopicAuthorizationFailed").ends_with("--set topology.existing=true")
         );
+        assert!(!topics(&kafka, "PolicyViolation").contains("kafka-acls"), "a policy is no right");
         assert!(removal(&kafka.broker).starts_with(acls) && removal(&kafka.broker).contains("topology.keep"));
         assert!(users(&kafka.broker, "orders").ends_with("--all-groups lists the readers of orders"));
     }
@@ -36,7 +37,7 @@ fn a_right_is_given_by_the_brokers_own_tool() {
             removal(&pulsar.broker).split(';').next(),
             Some("pulsar-admin tenants update shop --admin-roles NAME")
         );
-        assert!(!topics(&pulsar, "").contains("existing"), "it does not say what its topics look like");
+        assert!(!topics(&pulsar, "forbidden").contains("existing"), "it does not say what its topics look like");
     }
     if let Some(rabbitmq) = scenario("rabbitmq-stream", "") {
         assert_eq!(remedy(&rabbitmq, "producer"), "rabbitmqctl set_permissions NAME '.*' '.*' '.*'");
@@ -56,4 +57,14 @@ fn a_topic_that_is_there_in_another_shape_is_left_alone_or_taken_as_it_is() {
     assert!(topics(&existing, "it does not exist").starts_with(create));
     let too_many = "cannot be created: is `topology.replication` more than the brokers?";
     assert_eq!(topics(&kafka, too_many), "--set topology.replication=… with what the broker can do");
+}
+
+#[test]
+fn what_the_port_is_decides_what_helps() {
+    let Some(nsq) = scenario("nsq", "") else { return };
+    let helps = |reason: &str| connection(&nsq.broker, "h:1", reason);
+    assert_eq!(helps(ANSWERS_LIKE_HTTP), "--set broker.address=h:4150, or where else nsq listens");
+    assert_eq!(helps(SPEAKS_TLS), "--set broker.security.tls=true");
+    assert!(helps("no response within 20s").contains("says nothing"));
+    assert!(helps("unexpected end of file").contains("if the port wants TLS"));
 }
