@@ -16,6 +16,7 @@ use crate::harness::{
 };
 use brokermark::broker::FailureClass;
 use brokermark::emulator::sls::{Emulator, EmulatorOptions, ListenOptions};
+use brokermark::measure::ConditionKind;
 use brokermark::record::{Limiter, Record, Status, Verification};
 
 /// A scenario at the embedded endpoint; `own` are keys of `[broker.sls]`.
@@ -95,6 +96,8 @@ fn a_quota_is_named_as_the_limit() {
     let (wire, limit) = (record.wire.unwrap(), &record.verdict.limited_by);
     assert_eq!(limit.limiter, Limiter::Broker, "{wire:?} {limit:?}");
     assert!(limit.evidence.contains("quota"), "{wire:?} {limit:?}");
+    let throttled = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Throttled).unwrap();
+    assert!(throttled.lasted_ns > 1_000_000_000 && throttled.words.contains("Quota"), "{throttled:?}");
     // A second's worth was saved up, and each shard takes one more request on credit.
     let seconds = record.throughput.completion_ns() as f64 / 1e9;
     let [least, most] = [0.5 * seconds, seconds + 2.5].map(|seconds| 10.0 * 50_000.0 * seconds);

@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::sign::{Signer, Unsigned};
 use crate::broker::FailureClass;
+use crate::measure::ConditionKind;
 use crate::net::http::{handshake, percent_encoded, read_body, sentence};
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, tcp};
@@ -247,6 +248,13 @@ impl ServiceError {
             () if self.is(&["postbodytoolarge", "invalidlogsize"]) => FailureClass::TooLarge,
             () => FailureClass::Refused,
         }
+    }
+}
+
+impl ServiceError {
+    /// The condition that it shows.
+    pub fn condition(&self) -> ConditionKind {
+        if self.is_quota() { ConditionKind::Throttled } else { ConditionKind::from_failure(self.class()) }
     }
 }
 

@@ -42,6 +42,7 @@ use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::NO_SLS;
 use crate::emulator::sls::{Emulator, Key, ListenOptions};
+use crate::measure::{Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
 
@@ -132,6 +133,7 @@ impl Broker for SlsBroker {
                 compression: options.compression,
                 retries: options.retries,
                 backoff: Backoff::new(options.backoff, options.max_backoff),
+                held_up: Subject::new(&setup.conditions, SubjectKind::Node, &endpoint.address),
                 stop: stopped.clone(),
             };
             worker

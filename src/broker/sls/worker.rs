@@ -14,7 +14,7 @@ use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
 use super::connect::{Client, HttpRequest, ServiceError, accepted};
 use crate::broker::Wire;
-use crate::measure::{AckRecorder, SendTag};
+use crate::measure::{AckRecorder, SendTag, Subject};
 use crate::net::backoff::Backoff;
 
 /// Most bytes of a response to logs, which holds an error at most.
@@ -56,6 +56,8 @@ pub struct Worker {
     /// How often a batch is sent again after a failure, and the pauses before that.
     pub retries: u32,
     pub backoff: Backoff,
+    /// The endpoint, as what can be held up.
+    pub held_up: Subject,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -128,6 +130,7 @@ impl Worker {
     async fn send(&mut self, mut sealed: Sealed) {
         match self.post(&sealed).await {
             Ok(()) => {
+                self.held_up.end();
                 let count = |counter: &AtomicU64, bytes: usize| counter.fetch_add(bytes as u64, Ordering::Relaxed);
                 count(&self.traffic.raw_bytes, sealed.raw_bytes);
                 count(&self.traffic.body_bytes, sealed.body_bytes);
@@ -140,6 +143,7 @@ impl Worker {
                 self.accumulator.settle(sealed.logs, sealed.taken_bytes);
             }
             Err(error) if error.is_retriable() && sealed.retries < self.retries => {
+                self.held_up.begin(error.condition(), &error.to_string());
                 let pause = sealed.backoff.failed();
                 sealed.retries += 1;
                 self.traffic.retried.fetch_add(1, Ordering::Relaxed);
