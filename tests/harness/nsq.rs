@@ -58,8 +58,13 @@ impl Nsqlookupd {
 
     /// An nsqd that registers here, and is known by now.
     pub fn nsqd(&self) -> Nsqd {
+        self.nsqd_at("127.0.0.1")
+    }
+
+    /// As [`Nsqlookupd::nsqd`], with another host than its own.
+    pub fn nsqd_at(&self, host: &str) -> Nsqd {
         let lookup = format!("-lookupd-tcp-address=127.0.0.1:{}", self.tcp);
-        let nsqd = Nsqd::start(&[&lookup, "-broadcast-address=127.0.0.1"]);
+        let nsqd = Nsqd::start(&[&lookup, &format!("-broadcast-address={host}")]);
         let port = format!("\"tcp_port\":{}", nsqd.port());
         super::eventually("nsqlookupd knows nsqd", || ask(&self.http_address(), "GET", "/nodes").contains(&port));
         nsqd

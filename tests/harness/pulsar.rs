@@ -46,8 +46,11 @@ impl Namespace {
         assert!(request("POST", &format!("namespaces/{self}/{policy}"), value).is_some(), "{policy} = {value}");
     }
 
+    /// Its topics may still be on their way out.
     pub fn remove(self) {
-        assert!(request("DELETE", &format!("namespaces/{self}"), "").is_some(), "{self} cannot be removed");
+        super::eventually("the namespace is removed", || {
+            request("DELETE", &format!("namespaces/{self}"), "").is_some()
+        });
     }
 }
 
