@@ -39,7 +39,8 @@ pub enum BrokerError {
 
 /// Why something failed at a client, and whether trying again may help. Clients turn their own errors into it, and it becomes each of the
 /// above.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct ClientError {
     pub class: FailureClass,
     pub message: String,

@@ -15,6 +15,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::address;
 use super::tls::server_name;
+#[cfg(feature = "session")]
+use super::transport::Transport;
 
 /// Why there is no connection, or no response. `R` is the protocol's refusal.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,19 @@ pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream
 /// Findings of [`protocol_of_size`].
 pub const ANSWERS_LIKE_HTTP: &str = "this port answers like HTTP: name the port of the broker's own protocol";
 pub const SPEAKS_TLS: &str = "this port speaks TLS: set `[broker.security.tls]`";
+
+/// As [`encrypt`], as a transport: a task encrypts at the other end of a pair of sockets.
+///
+/// # Errors
+/// As [`encrypt`].
+#[cfg(feature = "session")]
+pub async fn encrypted(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<Transport> {
+    let mut stream = encrypt(config, address, stream).await?;
+    let (near, mut far) = tokio::net::UnixStream::pair()?;
+    // The end of either stream ends the task.
+    tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut far).await });
+    Ok(Transport::Upgraded(near))
+}
 
 /// What a frame's size says of the port, if it is the beginning of another protocol.
 pub fn protocol_of_size(size: u32) -> Option<&'static str> {

@@ -5,12 +5,12 @@ pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
 pub mod http;
-#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
+#[cfg(feature = "session")]
 pub mod session;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
-#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
+#[cfg(feature = "session")]
 pub mod transport;
 
 use std::path::PathBuf;

@@ -48,7 +48,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     fn read(session: &Arc<Session<Self>>, served: &mut Served, scratch: &mut Self::Scratch) -> io::Result<()>;
 
     /// Appends a heartbeat, where the client sends any.
-    fn heartbeat(_out: &mut Vec<u8>) {}
+    fn heartbeat(_state: &mut Self::State, _out: &mut Vec<u8>) {}
 
     /// Opens the connection again and installs it.
     fn reconnect(session: &Arc<Session<Self>>) -> impl Future<Output = Option<Served>> + Send;
@@ -412,7 +412,8 @@ async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> i
                     let message = format!("no sign of life for {:?}", heard.elapsed());
                     return io::Error::new(io::ErrorKind::TimedOut, message);
                 }
-                P::heartbeat(&mut session.state().write_buffer.bytes);
+                let state = &mut *session.state();
+                P::heartbeat(&mut state.protocol, &mut state.write_buffer.bytes);
             }
         }
     }

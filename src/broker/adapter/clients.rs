@@ -29,6 +29,11 @@ impl<C> Clients<C> {
         Ok(Clients { producing: connect_all(setup, connect).await?, consuming: OnceCell::new() })
     }
 
+    /// For a broker whose producers use no client of the crate.
+    pub fn for_consumers() -> Self {
+        Clients { producing: Vec::new(), consuming: OnceCell::new() }
+    }
+
     /// The client of the producer of this number.
     pub fn producing(&self, number: usize) -> &C {
         &self.producing[number % self.producing.len()]

@@ -39,6 +39,8 @@ pub struct NatsOptions {
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "Option<DurationText>")]
     pub duplicate_window: Option<Duration>,
+    /// How batches of a producer are stored.
+    pub batches: Batches,
     /// Time without an acknowledgement after which a message fails. Default: 30 s.
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "DurationText")]
@@ -73,6 +75,7 @@ impl Default for NatsOptions {
             max_bytes: None,
             discard: Discard::Old,
             duplicate_window: None,
+            batches: Batches::Single,
             ack_timeout: Duration::from_secs(30),
             ack_policy: Acknowledge::Explicit,
             ack_wait: None,
@@ -95,6 +98,9 @@ impl BrokerOptions for NatsOptions {
         if self.ack_timeout.is_zero() {
             return Err("`ack_timeout` must be longer than 0".to_owned());
         }
+        if self.batches == Batches::Atomic && self.mode != Mode::Jetstream {
+            return Err("`batches = \"atomic\"` needs `mode = \"jetstream\"`".to_owned());
+        }
         // nats-server refuses the consumer, with error 10098.
         if self.retention == Retention::WorkQueue && self.ack_policy != Acknowledge::Explicit {
             return Err("`retention = \"work_queue\"` needs `ack_policy = \"explicit\"`".to_owned());
@@ -113,6 +119,16 @@ pub enum Mode {
     Core,
     /// Subjects: a consumer's reply is the acknowledgement of a message.
     Request,
+}
+
+/// What JetStream does with the messages of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Batches {
+    /// Stores and acknowledges each by itself.
+    Single,
+    /// Stores all or none of them, with one acknowledgement (nats-server 2.12 and later). A batch is at most 1,000 messages.
+    Atomic,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,52 +1,56 @@
-//! NATS, by its official crate `async-nats`: JetStream, core NATS, and requests.
+//! NATS: JetStream, core NATS, and requests. Messages are published by a protocol module of our own, because its official crate
+//! `async-nats` costs more than the server does; streams are created and messages consumed by the crate.
 //!
 //! - `config`: the `[broker.nats]` table.
-//! - `client`: what is sent and received by the crate, and its errors.
+//! - `connect`, `codec`, `publish`: publishing connections.
+//! - `consume`: what is received by the crate, and its errors.
 //!
 //! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members pull from, so a
 //! group's messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
 
-mod client;
+mod codec;
 mod config;
+mod connect;
+mod consume;
+mod publish;
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ConnectOptions, ServerAddr};
-use parking_lot::Mutex;
+use async_nats::{Client, ServerAddr};
+use parking_lot::{Mutex, RwLock};
 
-use self::client::{NatsDeliveries, NatsSender, Source, in_full};
 pub use self::config::NatsOptions;
-use self::config::{Acknowledge, Mode};
-use super::adapter::{Clients, ProducerQueues, QueuedProducer, StreamConsumer, within};
+use self::config::{Acknowledge, Batches, Mode};
+use self::connect::{Connector, Login};
+use self::consume::{NatsDeliveries, Source, in_full};
+use self::publish::{Connection, InFlight, NatsProducer, Publishing};
+use super::adapter::{Clients, StreamConsumer, within};
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
     RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
+use crate::measure::{Subject, SubjectKind};
 use crate::net::tls;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
 /// The crate and its version, for the record. A test compares it with Cargo.lock.
 const CRATE: &str = "async-nats 0.51.0";
 
-/// Room in a client's queue beside messages in flight, for flushes and acknowledgements: the crate's own default.
-const QUEUE_MARGIN: usize = 2048;
-
-/// Most messages in flight that a client's queue has room for.
-const MAX_QUEUE: usize = 1 << 20;
-
-/// NATS, reached over connections of the crate.
+/// NATS, reached over publishing connections and over clients of the crate.
 pub struct NatsBroker {
     setup: Setup<NatsOptions>,
     admin: jetstream::Context,
-    clients: Clients<Client>,
-    queues: Arc<ProducerQueues>,
+    version: String,
+    connections: Vec<Arc<Connection>>,
+    consumers: Clients<Client>,
     /// The subject of each stream that was created or found.
     subjects: Mutex<HashMap<String, String>>,
     /// Streams and durable consumers that end with the trial.
@@ -59,7 +63,7 @@ impl Broker for NatsBroker {
         aliases: &["jetstream"],
         default_port: Some(4222),
         example: include_str!("example.toml"),
-        summary: "NATS: JetStream, core NATS and requests, by the crate async-nats",
+        summary: "NATS: JetStream, core NATS and requests, with consumers by the crate async-nats",
         capabilities: Capabilities {
             addresses: true,
             replication: true,
@@ -77,7 +81,7 @@ impl Broker for NatsBroker {
     };
 
     type Options = NatsOptions;
-    type Producer = QueuedProducer;
+    type Producer = NatsProducer;
     type Consumer = StreamConsumer<NatsDeliveries>;
 
     fn remedy(need: Need<'_>, _: &BrokerConfig, _: &NatsOptions) -> Option<String> {
@@ -89,11 +93,38 @@ impl Broker for NatsBroker {
     }
 
     async fn connect(setup: Setup<NatsOptions>) -> Result<Self, BrokerError> {
-        let queues = ProducerQueues::new(&setup);
-        let clients = Clients::connect(&setup, |address| client(&setup, "producer", address)).await?;
-        let admin = ContextBuilder::new().timeout(setup.timeout).build(clients.producing(0).clone());
-        let (subjects, joined) = Default::default();
-        Ok(NatsBroker { setup, admin, clients, queues, subjects, joined })
+        let Setup { config, options, run_id, timeout, conditions, .. } = &setup;
+        let refused = BrokerError::Configuration;
+        let login = Login::read(config, options).map_err(refused)?;
+        let connector = Connector::new(config, login, format!("{run_id}-producer"), *timeout, conditions);
+        let connector = Arc::new(connector.map_err(refused)?);
+        let mut version = String::new();
+        let mut connections = Vec::with_capacity(config.connections);
+        for number in 0..config.connections {
+            let inbox = format!("_INBOX.{:032x}.", rand::random::<u128>()).into_bytes();
+            let opened =
+                connector.connect(number, &inbox).await.map_err(|error| error.at(&config.addresses.join(", ")))?;
+            version.clone_from(&opened.info.version);
+            let publishing = Publishing {
+                mode: options.mode,
+                atomic: options.batches == Batches::Atomic,
+                connector: connector.clone(),
+                number,
+                inbox,
+                ack_timeout: options.ack_timeout,
+                recorder: setup.acks.recorder(),
+                header_sets: setup.header_sets.iter().map(|headers| header_lines(headers)).collect(),
+                routes: RwLock::default(),
+                address: Mutex::default(),
+                max_payload: AtomicU64::default(),
+                lame_duck: AtomicBool::default(),
+            };
+            connections.push(Arc::new(publishing.start(opened)));
+        }
+        let admin = client(&setup, "admin", config.addresses[0].clone()).await?;
+        let admin = ContextBuilder::new().timeout(*timeout).build(admin);
+        let (consumers, subjects, joined) = (Clients::for_consumers(), Mutex::default(), Mutex::default());
+        Ok(NatsBroker { setup, admin, version, connections, consumers, subjects, joined })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -151,30 +182,18 @@ impl Broker for NatsBroker {
         }
     }
 
-    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
-        let Setup { options, in_flight, run_id, .. } = &self.setup;
-        let client = self.clients.producing(producer_number).clone();
-        let jetstream = ContextBuilder::new()
-            .timeout(options.ack_timeout)
-            .ack_timeout(options.ack_timeout)
-            .max_ack_inflight(*in_flight)
-            .backpressure_on_inflight(true)
-            .build(client.clone());
-        let sender = NatsSender {
-            mode: options.mode,
-            client,
-            jetstream,
-            subject: self.subject(&topic.name).into(),
-            message_ids: options.duplicate_window.map(|_| (format!("{run_id}-{producer_number}"), 0)),
-            written: None,
-        };
-        Ok(self.queues.start(producer_number, &topic.name, vec![sender]))
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<NatsProducer, BrokerError> {
+        let Setup { options, run_id, conditions, .. } = &self.setup;
+        let connection = self.connections[producer_number % self.connections.len()].clone();
+        let message_ids = options.duplicate_window.map(|_| format!("{run_id}-{producer_number}"));
+        let held_up = Subject::new(conditions, SubjectKind::Topic, &topic.name);
+        Ok(NatsProducer::new(connection, self.subject(&topic.name), message_ids, held_up))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         let options = &self.setup.options;
         let connect = |address| client(&self.setup, "consumer", address);
-        let client = self.clients.consuming(subscription.member, &self.setup, connect).await?.clone();
+        let client = self.consumers.consuming(subscription.member, &self.setup, connect).await?.clone();
         let topic = &subscription.topic.name;
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
@@ -208,8 +227,11 @@ impl Broker for NatsBroker {
     }
 
     fn identity(&self) -> BrokerInfo {
-        let version = self.clients.producing(0).server_info().version;
-        BrokerInfo { client: CRATE.to_owned(), broker: Some(format!("nats-server {version}")), embedded: false }
+        BrokerInfo {
+            client: format!("brokermark {}, NATS protocol; consumers by {CRATE}", env!("CARGO_PKG_VERSION")),
+            broker: Some(format!("nats-server {}", self.version)),
+            embedded: false,
+        }
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
@@ -253,7 +275,18 @@ impl Broker for NatsBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        self.queues.telemetry()
+        let mut telemetry = Telemetry::default();
+        for connection in &self.connections {
+            let (queue_full_ns, messages) = connection.take_telemetry();
+            telemetry.queue_full_ns += queue_full_ns;
+            *telemetry.queue_messages.get_or_insert(0) += messages;
+            telemetry.unmatched_answers += connection.with_state(InFlight::take_unmatched);
+        }
+        telemetry
+    }
+
+    async fn stop(&self) {
+        self.connections.iter().for_each(|connection| connection.end());
     }
 
     async fn close(self) -> Result<(), BrokerError> {
@@ -288,6 +321,7 @@ impl NatsBroker {
             max_bytes: options.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
             duplicate_window: options.duplicate_window.unwrap_or_default(),
             num_replicas: topic.replication as usize,
+            allow_atomic_publish: options.batches == Batches::Atomic,
             ..stream::Config::default()
         }
     }
@@ -354,13 +388,12 @@ async fn client(setup: &Setup<NatsOptions>, role: &str, address: String) -> Resu
     let servers = iter::once(&address).chain(others).map(|address| format!("{scheme}://{address}").parse());
     let servers: Result<Vec<ServerAddr>, _> = servers.collect();
     let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
-    let mut connecting = login(config, options)
-        .await
+    let login = Login::read(config, options).map_err(refused)?;
+    let mut connecting = login
+        .options()
         .map_err(refused)?
         .name(format!("{}-{role}", setup.run_id))
         .connection_timeout(*timeout)
-        .request_timeout(Some(options.ack_timeout))
-        .client_capacity(setup.in_flight.min(MAX_QUEUE) + QUEUE_MARGIN)
         .subscription_capacity(options.pending_messages.get() as usize)
         .retain_servers_order();
     if let Some(tls) = tls::client_config(config.security.tls.as_ref()).map_err(refused)? {
@@ -370,20 +403,9 @@ async fn client(setup: &Setup<NatsOptions>, role: &str, address: String) -> Resu
     within(*timeout, connecting.connect(servers)).await.map_err(|failure| failure.at(&config.addresses.join(", ")))
 }
 
-async fn login(config: &BrokerConfig, options: &NatsOptions) -> Result<ConnectOptions, String> {
-    let mut connecting = ConnectOptions::new();
-    if let Some(sasl) = &config.security.sasl {
-        connecting = connecting.user_and_password(sasl.username.clone(), sasl.password.reveal()?);
-    }
-    if let Some(token) = &options.token {
-        connecting = connecting.token(token.reveal()?);
-    }
-    if let Some(nkey) = &options.nkey {
-        connecting = connecting.nkey(nkey.reveal()?);
-    }
-    let Some(path) = &options.credentials else { return Ok(connecting) };
-    let with_file = connecting.credentials_file(path).await;
-    with_file.map_err(|error| format!("`broker.nats.credentials`: {} cannot be read: {error}", path.display()))
+/// Headers as they are sent, without the first line.
+fn header_lines(headers: &[(String, String)]) -> Vec<u8> {
+    headers.iter().flat_map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect()
 }
 
 /// Resolves when the server has handled what this connection has sent: it answers in order.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::io::copy_bidirectional;
-use tokio::net::UnixStream;
 use tokio::time::sleep;
 
 use super::codec::command::{self, Request};
@@ -16,7 +14,7 @@ use super::config::{ConnectTo, MIN_FRAME_BYTES, RabbitmqStreamOptions};
 use crate::broker::BrokerError;
 use crate::measure::host::tasks::polling;
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
-use crate::net::connect::{encrypt, within};
+use crate::net::connect::{encrypted, within};
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
 use crate::net::{address, tcp, tls};
 use crate::scenario::{BrokerConfig, Sasl, SaslMechanism};
@@ -266,11 +264,7 @@ impl Connector {
                 false => Transport::Plain(stream),
             });
         };
-        let mut encrypted = encrypt(tls.clone(), address, stream).await?;
-        let (near, mut far) = UnixStream::pair()?;
-        // The end of either stream ends the task.
-        tokio::spawn(async move { copy_bidirectional(&mut encrypted, &mut far).await });
-        Ok(Transport::Upgraded(near))
+        Ok(encrypted(tls.clone(), address, stream).await?)
     }
 
     /// Agrees on the smaller of both sides' values, where 0 means no limit and no heartbeat.

@@ -69,7 +69,7 @@ impl Protocol for Publishing {
         end.and(filled.map(drop))
     }
 
-    fn heartbeat(out: &mut Vec<u8>) {
+    fn heartbeat(_: &mut Self::State, out: &mut Vec<u8>) {
         command::heartbeat(out);
     }
 

@@ -1,0 +1,159 @@
+//! The lines of the NATS client protocol that a publisher reads and writes (docs.nats.io, "NATS client protocol").
+
+use crate::net::connect::protocol_of_size;
+
+/// Longest line that is read: a server sends its information in one.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// What begins the headers of a message, also of one from the server.
+pub const HEADERS: &[u8] = b"NATS/1.0";
+
+/// What the server sent, decoded in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// The server itself, as JSON.
+    Info(&'a [u8]),
+    Message(Answer<'a>),
+    Ping,
+    Pong,
+    Ok,
+    /// Its text, without quotes.
+    Error(&'a [u8]),
+}
+
+/// A message to the inbox of this connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer<'a> {
+    pub subject: &'a [u8],
+    /// Empty: it has none.
+    pub headers: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+/// Bytes that are not NATS.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub String);
+
+/// The frame at the beginning of `bytes`, and its length. `None`: it has not arrived completely.
+///
+/// # Errors
+/// When the bytes are another protocol, or a message is larger than `most`.
+#[inline]
+pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+    let Some(end) = memchr::memchr(b'\n', bytes) else {
+        if let Some(first) = bytes.first_chunk()
+            && let Some(protocol) = protocol_of_size(u32::from_be_bytes(*first))
+        {
+            return Err(Malformed(protocol.to_owned()));
+        }
+        return if bytes.len() > MAX_LINE_BYTES { Err(unknown(bytes)) } else { Ok(None) };
+    };
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let begin = end + 1;
+    if let Some(fields) = line.strip_prefix(b"MSG ") {
+        return message(bytes, fields, begin, most, false);
+    }
+    let frame = match line {
+        b"PONG" => Frame::Pong,
+        b"PING" => Frame::Ping,
+        b"+OK" => Frame::Ok,
+        _ => {
+            if let Some(fields) = line.strip_prefix(b"HMSG ") {
+                return message(bytes, fields, begin, most, true);
+            }
+            if let Some(text) = line.strip_prefix(b"-ERR ") {
+                Frame::Error(text.strip_prefix(b"'").and_then(|text| text.strip_suffix(b"'")).unwrap_or(text))
+            } else if let Some(json) = line.strip_prefix(b"INFO ") {
+                Frame::Info(json)
+            } else {
+                return Err(unknown(line));
+            }
+        }
+    };
+    Ok(Some((frame, begin)))
+}
+
+/// `subject sid [reply] [header bytes] bytes`, and behind the line the headers and the payload.
+#[inline]
+fn message<'a>(
+    bytes: &'a [u8],
+    fields: &'a [u8],
+    begin: usize,
+    most: usize,
+    has_headers: bool,
+) -> Result<Option<(Frame<'a>, usize)>, Malformed> {
+    let mut from_end = fields.rsplit(|byte| *byte == b' ');
+    let size = from_end.next().and_then(number).ok_or_else(|| unknown(fields))? as usize;
+    let header_bytes = match has_headers {
+        true => from_end.next().and_then(number).filter(|bytes| *bytes as usize <= size),
+        false => Some(0),
+    };
+    let header_bytes = header_bytes.ok_or_else(|| unknown(fields))? as usize;
+    if size > most {
+        return Err(Malformed(format!("a message of {size} bytes: at most {most} are expected")));
+    }
+    let Some(body) = bytes.get(begin..begin + size + 2) else { return Ok(None) };
+    let subject = fields.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let (headers, payload) = body[..size].split_at(header_bytes);
+    Ok(Some((Frame::Message(Answer { subject, headers, payload }), begin + size + 2)))
+}
+
+/// A number in decimal digits.
+#[inline]
+pub fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
+}
+
+fn unknown(bytes: &[u8]) -> Malformed {
+    let text: String = String::from_utf8_lossy(bytes).chars().take(80).collect();
+    Malformed(format!("this is not NATS: {}", crate::printable::printable(&text)))
+}
+
+/// What a message is written with.
+#[derive(Debug, Clone, Copy)]
+pub struct Publish<'a> {
+    pub subject: &'a [u8],
+    /// The inbox with a dot behind it, and the number of the message in it.
+    pub reply: Option<(&'a [u8], u64)>,
+    /// Lines of headers, the first and the last included; empty: none.
+    pub headers: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+impl Publish<'_> {
+    /// What the server compares with its `max_payload`.
+    pub fn size(&self) -> usize {
+        self.headers.len() + self.payload.len()
+    }
+
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        let mut decimal = itoa::Buffer::new();
+        out.reserve(64 + self.subject.len() + self.size());
+        out.extend_from_slice(if self.headers.is_empty() { b"PUB " } else { b"HPUB " });
+        out.extend_from_slice(self.subject);
+        if let Some((inbox, number)) = self.reply {
+            out.push(b' ');
+            out.extend_from_slice(inbox);
+            out.extend_from_slice(decimal.format(number).as_bytes());
+        }
+        if !self.headers.is_empty() {
+            out.push(b' ');
+            out.extend_from_slice(decimal.format(self.headers.len()).as_bytes());
+        }
+        out.push(b' ');
+        out.extend_from_slice(decimal.format(self.size()).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(self.headers);
+        out.extend_from_slice(self.payload);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/nats/codec.rs"]
+mod tests;

@@ -1,0 +1,547 @@
+//! A publishing connection to nats-server, and its producers: each message, and what tells of its outcome.
+//!
+//! A message of JetStream and a request have a reply subject of their own, which is the connection's inbox and the message's number: the
+//! acknowledgement of the stream, or the reply of a consumer, is a message to it. Core NATS answers no message. There a `PING` follows each
+//! batch, and its `PONG` says that the server has taken what was before it: servers handle a connection in order.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use parking_lot::{Mutex, RwLock};
+
+use super::codec::{Answer, Frame, HEADERS, Publish, decode, number};
+use super::config::Mode;
+use super::connect::{Connector, Opened, parse, refusal, text};
+use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
+use crate::measure::host::tasks;
+use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, SendTag, Subject};
+use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
+use crate::net::transport::WriteBuffer;
+
+pub type Connection = PublishingConnection<Publishing>;
+
+/// A silent connection is asked for a sign of life in half of this time, and given up after twice of it.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// Messages of one atomic batch (nats-server, `JSMaxBatchSize`).
+const MAX_ATOMIC_BATCH: usize = 1000;
+
+/// What a publishing connection needs to know.
+pub struct Publishing {
+    pub mode: Mode,
+    /// Each batch is stored as a whole, or not at all.
+    pub atomic: bool,
+    pub connector: Arc<Connector>,
+    /// The number of the connection: it begins at the server of this number.
+    pub number: usize,
+    /// Subject of the answers, with a dot at its end.
+    pub inbox: Vec<u8>,
+    pub ack_timeout: Duration,
+    pub recorder: AckRecorder,
+    /// The lines of each of the scenario's lists of headers.
+    pub header_sets: Vec<Vec<u8>>,
+    pub routes: RwLock<Vec<Arc<Route>>>,
+    /// The server that it is connected to, or was.
+    pub address: Mutex<String>,
+    pub max_payload: AtomicU64,
+    pub lame_duck: AtomicBool,
+}
+
+/// Where a producer's messages go.
+pub struct Route {
+    /// Its place among the routes of its connection.
+    index: u32,
+    subject: String,
+    /// What the `Nats-Msg-Id` of its messages begins with, and the number of the next one.
+    message_ids: Option<(String, AtomicU64)>,
+    partition: PartitionIndex,
+    held_up: Subject,
+}
+
+/// Messages without an outcome.
+#[derive(Default)]
+pub struct InFlight {
+    /// The number of the first of `sent`.
+    first: u64,
+    /// In the order of their numbers; `None`: its outcome is known already.
+    sent: VecDeque<Option<Sent>>,
+    pending: usize,
+    /// For each `PING` without a `PONG`, the number behind the last message before it.
+    pings: VecDeque<u64>,
+    /// Headers of the message that is written.
+    headers: Vec<u8>,
+    /// Batches that were begun: part of their names.
+    batches: u64,
+    /// Answers to messages whose outcome was known.
+    unmatched: u64,
+}
+
+/// A message without an outcome.
+#[derive(Clone, Copy)]
+pub struct Sent {
+    send_tag: SendTag,
+    bytes: u32,
+    route: u32,
+    /// How many messages have the answer to this one, which is the last of them; 0: it has that of a later one.
+    answered: u32,
+}
+
+/// What was read, until it is recorded.
+#[derive(Default)]
+pub struct Outcomes {
+    /// Numbers of messages with their answers.
+    answers: Vec<(u64, Option<Box<ClientError>>)>,
+    pongs: usize,
+    settled: Vec<(Sent, Option<Box<ClientError>>)>,
+}
+
+impl Publishing {
+    /// Takes over a new connection.
+    pub fn start(self, opened: Opened) -> Connection {
+        let served = self.serve(opened);
+        PublishingConnection::start(self, InFlight::default(), served, WriteBuffer::default())
+    }
+
+    fn serve(&self, opened: Opened) -> Served {
+        *self.address.lock() = opened.address;
+        self.max_payload.store(opened.info.max_payload as u64, Ordering::Relaxed);
+        self.lame_duck.store(opened.info.lame_duck, Ordering::Relaxed);
+        Served { transport: Arc::new(opened.transport), read_buffer: opened.read_buffer, heartbeat: Some(HEARTBEAT) }
+    }
+
+    /// Appends the batch up to the first message that is too large.
+    #[inline]
+    fn publish(
+        &self,
+        route: &Route,
+        batch: &[Outgoing<'_>],
+        in_flight: &mut InFlight,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, SubmitError> {
+        let max_payload = self.max_payload.load(Ordering::Relaxed) as usize;
+        let batch = if self.atomic { &batch[..batch.len().min(MAX_ATOMIC_BATCH)] } else { batch };
+        let begin = in_flight.next();
+        let (last, unwritten) = (begin + batch.len() as u64 - 1, out.len());
+        if self.atomic {
+            in_flight.batches += 1;
+        }
+        for (index, outgoing) in batch.iter().enumerate() {
+            self.write_headers(route, outgoing, in_flight, (index, batch.len()));
+            let reply = match self.mode {
+                Mode::Core => None,
+                // The first message of a batch is answered if the batch cannot begin.
+                _ if self.atomic => (index == 0 || index + 1 == batch.len()).then_some(last),
+                _ => Some(begin + index as u64),
+            };
+            let publish = Publish {
+                subject: route.subject.as_bytes(),
+                reply: reply.map(|number| (&self.inbox[..], number)),
+                headers: &in_flight.headers,
+                payload: outgoing.payload,
+            };
+            if publish.size() > max_payload {
+                let size = publish.size();
+                return match index {
+                    0 => Err(SubmitError {
+                        class: FailureClass::TooLarge,
+                        message: format!(
+                            "{size} bytes with headers: the server takes {max_payload} (`max_payload` of its configuration)"
+                        ),
+                    }),
+                    // A batch without its end is not stored: a shorter one has one.
+                    fitting if self.atomic => {
+                        out.truncate(unwritten);
+                        in_flight.sent.truncate(in_flight.sent.len() - fitting);
+                        in_flight.pending -= fitting;
+                        self.publish(route, &batch[..fitting], in_flight, out)
+                    }
+                    fitting => {
+                        self.end_batch(in_flight, out);
+                        Ok(fitting)
+                    }
+                };
+            }
+            publish.append_to(out);
+            let answered = match self.atomic {
+                true if index + 1 == batch.len() => batch.len() as u32,
+                true => 0,
+                false => 1,
+            };
+            let bytes = outgoing.payload.len() as u32;
+            in_flight.sent.push_back(Some(Sent { send_tag: outgoing.send_tag, bytes, route: route.index, answered }));
+            in_flight.pending += 1;
+        }
+        self.end_batch(in_flight, out);
+        Ok(batch.len())
+    }
+
+    fn end_batch(&self, in_flight: &mut InFlight, out: &mut Vec<u8>) {
+        if self.mode == Mode::Core {
+            out.extend_from_slice(b"PING\r\n");
+            in_flight.pings.push_back(in_flight.next());
+        }
+    }
+
+    /// The headers of a message, of which `(index, of)` is the place in its batch.
+    #[inline]
+    fn write_headers(
+        &self,
+        route: &Route,
+        outgoing: &Outgoing<'_>,
+        in_flight: &mut InFlight,
+        (index, of): (usize, usize),
+    ) {
+        let InFlight { headers, batches, .. } = in_flight;
+        headers.clear();
+        let own = &self.header_sets[outgoing.attributes.map_or(0, |attributes| attributes.header_set as usize)];
+        if own.is_empty() && outgoing.trace_header.is_none() && route.message_ids.is_none() && !self.atomic {
+            return;
+        }
+        headers.extend_from_slice(HEADERS);
+        headers.extend_from_slice(b"\r\n");
+        headers.extend_from_slice(own);
+        let mut line = |name: &str, value: &[u8]| {
+            headers.extend_from_slice(name.as_bytes());
+            headers.extend_from_slice(b": ");
+            headers.extend_from_slice(value);
+            headers.extend_from_slice(b"\r\n");
+        };
+        if let Some(trace_header) = outgoing.trace_header {
+            line(TRACE_HEADER_NAME, BASE64.encode(trace_header).as_bytes());
+        }
+        if let Some((prefix, next)) = &route.message_ids {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            line("Nats-Msg-Id", format!("{prefix}-{number}").as_bytes());
+        }
+        if self.atomic {
+            // nats-io/nats-architecture-and-design, ADR-50.
+            line("Nats-Batch-Id", format!("{}{batches}", String::from_utf8_lossy(&self.inbox)).as_bytes());
+            line("Nats-Batch-Sequence", (index + 1).to_string().as_bytes());
+            if index + 1 == of {
+                line("Nats-Batch-Commit", b"1");
+            }
+        }
+        headers.extend_from_slice(b"\r\n");
+    }
+
+    /// The outcome that an answer to a message tells, with the message's number; `None`: it tells none.
+    #[inline]
+    fn outcome(&self, answer: &Answer<'_>) -> Option<(u64, Option<Box<ClientError>>)> {
+        let number = answer.subject.get(self.inbox.len()..).and_then(number)?;
+        if !answer.headers.is_empty() && answer.headers[HEADERS.len()..].starts_with(b" 503") {
+            let message = match self.mode {
+                Mode::Jetstream => "no stream has the subject of this message",
+                _ => "no consumer is there to reply",
+            };
+            return Some((number, Some(Box::new(ClientError::passing(FailureClass::UnknownTopic, message)))));
+        }
+        match self.mode {
+            Mode::Jetstream => {
+                // A batch was begun: its commit is answered, too.
+                (!answer.payload.is_empty()).then(|| (number, stored(answer.payload).err().map(Box::new)))
+            }
+            Mode::Core | Mode::Request => Some((number, None)),
+        }
+    }
+
+    /// Records outcomes, and empties them.
+    fn record(&self, settled: &mut Vec<(Sent, Option<Box<ClientError>>)>) {
+        let routes = self.routes.read();
+        let mut acks = self.recorder.batch();
+        for (sent, failure) in settled.drain(..) {
+            let route = &routes[sent.route as usize];
+            match failure {
+                None => {
+                    acks.to_partition(route.partition);
+                    acks.acknowledged(sent.send_tag, sent.bytes as usize);
+                    route.held_up.end();
+                }
+                Some(failure) => {
+                    acks.failed(sent.send_tag, failure.class, || failure.message.clone());
+                    route.held_up.begin(ConditionKind::from_failure(failure.class), &failure.message);
+                }
+            }
+        }
+    }
+}
+
+/// An answer of JetStream, as in `{"stream":"S", "seq":1}` (nats-server, `JSPubAckResponse`).
+#[inline]
+fn stored(answer: &[u8]) -> Result<(), ClientError> {
+    // An acknowledgement without anything unusual ends with its number.
+    if answer.starts_with(b"{\"stream\":") && matches!(answer, [.., b'0'..=b'9', b'}']) {
+        return Ok(());
+    }
+    #[derive(serde::Deserialize)]
+    struct PubAck {
+        error: Option<ApiError>,
+        #[serde(default)]
+        duplicate: bool,
+    }
+    #[derive(serde::Deserialize)]
+    struct ApiError {
+        #[serde(default)]
+        err_code: u64,
+        #[serde(default)]
+        description: String,
+    }
+    let ack: PubAck = serde_json::from_slice(answer).map_err(|_| {
+        ClientError::passing(FailureClass::Other, format!("an answer that is no acknowledgement: {}", text(answer)))
+    })?;
+    match ack.error {
+        Some(ApiError { err_code, description }) => {
+            // As in `maximum bytes exceeded`: server/errors.json, 10077 and 10047.
+            let full = description.contains("exceeded") || description.contains("insufficient");
+            let class = if full { FailureClass::Full } else { FailureClass::Refused };
+            Err(ClientError::passing(class, format!("{description} (error {err_code})")))
+        }
+        None if ack.duplicate => {
+            Err(ClientError::passing(FailureClass::Refused, "the stream has a message of this Nats-Msg-Id already"))
+        }
+        None => Ok(()),
+    }
+}
+
+impl InFlight {
+    /// The number of the next message.
+    fn next(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    /// Takes the messages that have the answer to this one.
+    fn settle(
+        &mut self,
+        number: u64,
+        outcome: Option<Box<ClientError>>,
+        into: &mut Vec<(Sent, Option<Box<ClientError>>)>,
+    ) {
+        let index = number.checked_sub(self.first).map(|index| index as usize);
+        let sent = index.and_then(|index| self.sent.get_mut(index)?.take());
+        let (Some(index), Some(sent)) = (index, sent) else {
+            self.unmatched += 1;
+            return;
+        };
+        let taken = into.len();
+        for before in self.sent.range_mut((index + 1).saturating_sub(sent.answered.max(1) as usize)..index) {
+            into.extend(before.take().map(|before| (before, outcome.clone())));
+        }
+        into.push((sent, outcome));
+        self.pending -= into.len() - taken;
+        self.forget();
+    }
+
+    /// Takes the messages before this number.
+    fn settle_before(&mut self, end: u64, into: &mut Vec<(Sent, Option<Box<ClientError>>)>) {
+        let count = end.saturating_sub(self.first).min(self.sent.len() as u64) as usize;
+        let taken = into.len();
+        into.extend(self.sent.drain(..count).flatten().map(|sent| (sent, None)));
+        self.pending -= into.len() - taken;
+        self.first += count as u64;
+        self.forget();
+    }
+
+    /// Answers to messages whose outcome was known, since the last call.
+    pub fn take_unmatched(&mut self) -> u64 {
+        std::mem::take(&mut self.unmatched)
+    }
+
+    /// Removes what is settled from the front.
+    #[inline]
+    fn forget(&mut self) {
+        while let Some(None) = self.sent.front() {
+            self.sent.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+impl Protocol for Publishing {
+    type State = InFlight;
+    type Message = Sent;
+    type Error = SubmitError;
+    type Scratch = Outcomes;
+
+    const MAX_UNWRITTEN: usize = 4 << 20;
+
+    fn pending(in_flight: &InFlight) -> usize {
+        in_flight.pending
+    }
+
+    fn watched(task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+        tasks::watched("connection", 0, task)
+    }
+
+    fn read(session: &Arc<Session<Self>>, served: &mut Served, outcomes: &mut Outcomes) -> io::Result<()> {
+        // What has arrived is read before an error of the socket is returned: the server says why it closes a connection.
+        let filled = served.read_buffer.fill(&served.transport);
+        loop {
+            match served.read_buffer.next(decode).map_err(io::Error::other)? {
+                Some(Frame::Message(answer)) => outcomes.answers.extend(session.protocol.outcome(&answer)),
+                Some(Frame::Pong) => outcomes.pongs += 1,
+                Some(Frame::Ping) => {
+                    session.state().write_buffer.bytes.extend_from_slice(b"PONG\r\n");
+                    session.notify_work();
+                }
+                Some(Frame::Error(error)) => {
+                    session.settle(outcomes);
+                    session.refuse(error, outcomes)?;
+                }
+                Some(Frame::Info(json)) => {
+                    let info = parse(json).map_err(io::Error::other)?;
+                    session.protocol.lame_duck.store(info.lame_duck, Ordering::Relaxed);
+                    session.protocol.connector.learn(&info);
+                }
+                Some(Frame::Ok) => {}
+                None => break,
+            }
+        }
+        session.settle(outcomes);
+        filled.map(drop)
+    }
+
+    fn heartbeat(in_flight: &mut InFlight, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"PING\r\n");
+        // Its answer is the outcome of no message.
+        in_flight.pings.push_back(0);
+    }
+
+    async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
+        let publishing = &session.protocol;
+        let opened = publishing.connector.connect(publishing.number, &publishing.inbox).await.ok()?;
+        let served = publishing.serve(opened);
+        session.install(served.transport.clone(), WriteBuffer::default());
+        Some(served)
+    }
+
+    fn lost(&self, reason: &str) -> SubmitError {
+        let announced = match self.lame_duck.load(Ordering::Relaxed) {
+            true => ", as it had announced (lame duck mode)",
+            false => "",
+        };
+        let message = format!("the connection to nats-server at {} was lost{announced}: {reason}", self.address.lock());
+        SubmitError { class: FailureClass::ConnectionLost, message }
+    }
+
+    fn take_pending(in_flight: &mut InFlight) -> Vec<Sent> {
+        in_flight.pings.clear();
+        in_flight.first = in_flight.next();
+        in_flight.pending = 0;
+        std::mem::take(&mut in_flight.sent).into_iter().flatten().collect()
+    }
+
+    fn fail(&self, messages: Vec<Sent>, error: &SubmitError) {
+        let failure = ClientError::passing(error.class, error.message.clone());
+        self.record(&mut messages.into_iter().map(|sent| (sent, Some(Box::new(failure.clone())))).collect());
+    }
+
+    fn check_interval(&self) -> Option<Duration> {
+        Some((self.ack_timeout / 10).min(Duration::from_secs(1)))
+    }
+
+    fn fail_overdue(session: &Session<Self>) {
+        let publishing = &session.protocol;
+        let mut settled = Vec::new();
+        let now_ns = publishing.recorder.now_ns();
+        let limit_ns = publishing.ack_timeout.as_nanos() as u64;
+        let mut state = session.state();
+        let in_flight = &mut state.protocol;
+        while let Some(Some(first)) = in_flight.sent.front()
+            && first.send_tag.service_ns(now_ns) > limit_ns
+        {
+            let late = ClientError::late(format!("no acknowledgement within {:?}", publishing.ack_timeout));
+            settled.push((*first, Some(Box::new(late))));
+            in_flight.sent.pop_front();
+            in_flight.first += 1;
+            in_flight.pending -= 1;
+            in_flight.forget();
+        }
+        drop(state);
+        publishing.record(&mut settled);
+    }
+}
+
+impl Session<Publishing> {
+    /// Records what was read.
+    fn settle(&self, outcomes: &mut Outcomes) {
+        let Outcomes { answers, pongs, settled } = outcomes;
+        if answers.is_empty() && *pongs == 0 {
+            return;
+        }
+        let mut state = self.state();
+        let in_flight = &mut state.protocol;
+        for (number, outcome) in answers.drain(..) {
+            in_flight.settle(number, outcome, settled);
+        }
+        for _ in 0..std::mem::take(pongs) {
+            if let Some(end) = in_flight.pings.pop_front() {
+                in_flight.settle_before(end, settled);
+            }
+        }
+        drop(state);
+        self.protocol.record(settled);
+    }
+
+    /// The server refused something. It refuses each message of a subject that is not allowed by itself, and closes the connection after
+    /// everything else.
+    fn refuse(&self, error: &[u8], outcomes: &mut Outcomes) -> io::Result<()> {
+        let refusal = refusal(error);
+        let subject = refusal.message.split_once("for Publish to ").map(|(_, subject)| subject.trim_matches('"'));
+        let Some(subject) = subject else {
+            return Err(io::Error::other(format!("the server closed it: {}", refusal.message)));
+        };
+        let mut state = self.state();
+        let routes = self.protocol.routes.read();
+        let in_flight = &mut state.protocol;
+        let first = in_flight.first;
+        let refused = in_flight.sent.iter().position(|sent| {
+            sent.is_some_and(|sent| sent.answered > 0 && routes[sent.route as usize].subject == subject)
+        });
+        drop(routes);
+        if let Some(index) = refused {
+            in_flight.settle(first + index as u64, Some(Box::new(refusal)), &mut outcomes.settled);
+        }
+        drop(state);
+        self.protocol.record(&mut outcomes.settled);
+        Ok(())
+    }
+}
+
+/// A producer of one subject, over a connection that it shares with others.
+pub struct NatsProducer {
+    connection: Arc<Connection>,
+    route: Arc<Route>,
+}
+
+impl NatsProducer {
+    /// `message_ids`: what the `Nats-Msg-Id` of its messages begins with, if they have one.
+    pub fn new(connection: Arc<Connection>, subject: String, message_ids: Option<String>, held_up: Subject) -> Self {
+        let publishing = &connection.session().protocol;
+        let partition = publishing.recorder.partition(&subject, None);
+        let message_ids = message_ids.map(|prefix| (prefix, AtomicU64::new(0)));
+        let mut routes = publishing.routes.write();
+        let index = routes.len() as u32;
+        let route = Arc::new(Route { index, subject, message_ids, partition, held_up });
+        routes.push(route.clone());
+        drop(routes);
+        NatsProducer { connection, route }
+    }
+}
+
+impl Producer for NatsProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        let (route, publishing) = (&self.route, &self.connection.session().protocol);
+        let write = |publishing: &Publishing, in_flight: &mut InFlight, out: &mut Vec<u8>| {
+            Offer::Taken(publishing.publish(route, batch, in_flight, out))
+        };
+        self.connection.submit(|| false, publishing.ack_timeout, write).await?
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/nats/publish.rs"]
+mod tests;
