@@ -20,6 +20,10 @@ impl Cluster {
         Cluster::take("kafka-cluster")
     }
 
+    pub fn nats() -> Self {
+        Cluster::take("nats-cluster")
+    }
+
     pub fn rabbitmq() -> Self {
         Cluster::take("rabbitmq-cluster")
     }

@@ -62,6 +62,17 @@ impl Server {
         self.control("thaw");
     }
 
+    /// Sends its process a signal.
+    pub fn signal(&self, signal: libc::c_int) {
+        let status = self.command("status").output().unwrap();
+        let status = String::from_utf8(status.stdout).unwrap();
+        let process = status.split("pid ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let process: libc::pid_t =
+            process.and_then(|process| process.parse().ok()).unwrap_or_else(|| panic!("{status}"));
+        // SAFETY: sends a signal to a process that this test has started.
+        assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+    }
+
     fn control(&self, command: &str) {
         let output = self.command(command).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -74,6 +85,20 @@ impl Server {
         process.args([command, self.kind]).envs(environment);
         process
     }
+}
+
+/// Makes `cert.pem` for `localhost` and 127.0.0.1, and its `key.pem`.
+pub fn certify(folder: &Path) {
+    let made = Command::new("openssl")
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost".split(' '),
+        )
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
 }
 
 impl Drop for Server {

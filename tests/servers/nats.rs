@@ -1,11 +1,12 @@
 //! NATS as brokermark meets it: the nats-server of `scripts/test`, and some that refuse, stand still or die.
 #![cfg(feature = "nats")]
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::nats;
-use crate::harness::server::Server;
+use crate::harness::server::{Server, certify};
 use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, record_of};
 use brokermark::record::{Record, Status};
 
@@ -129,4 +130,94 @@ fn real_frozen_server_shows_in_the_response_time() {
     // A quarter of the messages were due while it stood still, or waited behind those: the 99th percentile is near the whole pause.
     let p99_ns = record.latency.response.as_ref().and_then(|latency| latency.p99_ns).unwrap();
     assert!(p99_ns > 1_000_000_000, "{p99_ns}");
+}
+
+#[test]
+fn real_atomic_batches_are_acknowledged_as_a_whole() {
+    let keys = "broker.nats = { batches = \"atomic\", storage = \"memory\" }\n";
+    let record = record_of(&format!("{}{keys}{LOAD}consumers.members = 1\n", broker(&nats::address())));
+    assert_delivered(&record, 30_000, 1);
+}
+
+#[test]
+fn real_message_above_the_server_limit_is_too_large() {
+    for batches in ["single", "atomic"] {
+        let keys = format!(
+            "broker.nats.batches = \"{batches}\"\npayload.size = {{ choices = [[\"100B\", 1], [\"2MiB\", 1]] }}\n"
+        );
+        let record = record_of(&format!("{}{keys}run.messages = 40\nproducers.batch = 4\n", broker(&nats::address())));
+        assert_balanced(&record);
+        assert!((5..35).contains(&record.counts.acknowledged), "{batches}: {:?}", record.errors);
+        let errors = serde_json::to_string(&record.errors).unwrap();
+        assert!(errors.contains("too-large") && errors.contains("max_payload"), "{errors}");
+    }
+}
+
+/// A server whose users and certificates are of this configuration.
+fn configured(instance: &str, port: u16, folder: &Path, configuration: &str) -> Server {
+    let file = folder.join("nats.conf");
+    std::fs::write(&file, configuration).unwrap();
+    Server::start("nats", instance, port, &[("BROKERMARK_NATS_OPTIONS", &format!("-c {}", file.display()))])
+}
+
+#[test]
+fn real_subject_that_is_not_allowed_fails_each_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let users =
+        "authorization { users = [{ user: me, password: right, permissions: { publish: { deny: \"denied-0\" } } }] }";
+    let server = configured("nats-denied", 14262, folder.path(), users);
+    let sasl = "broker.security.sasl = { mechanism = \"PLAIN\", username = \"me\", password = \"right\" }\n";
+    let topics = "topology = { name = \"denied\", topics = 2 }\nproducers = { count = 2, batch = 10 }\nrun.messages = 200\n";
+    for mode in ["core", "jetstream"] {
+        let keys = format!("broker.nats = {{ mode = \"{mode}\", storage = \"memory\", ack_timeout = \"5s\" }}\n");
+        let record = record_of(&format!("{}{sasl}{keys}{topics}", broker(&server.address())));
+        assert_eq!((record.counts.acknowledged, record.counts.failed), (100, 100), "{mode}: {:?}", record.errors);
+        let errors = serde_json::to_string(&record.errors).unwrap();
+        assert!(errors.contains("Permissions Violation") && errors.contains("denied-0"), "{errors}");
+        let conditions = serde_json::to_string(&record.conditions).unwrap();
+        assert!(conditions.contains("denied"), "{conditions}");
+    }
+}
+
+#[test]
+fn real_nkey_over_tls_publishes_and_consumes() {
+    // Those of the documentation of NATS.
+    const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+    const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    certify(folder.path());
+    let configuration = format!(
+        "authorization {{ users = [{{ nkey: {PUBLIC} }}] }}\ntls {{ cert_file: \"{}\", key_file: \"{}\" }}\n",
+        path("cert.pem"),
+        path("key.pem")
+    );
+    let server = configured("nats-tls", 14272, folder.path(), &configuration);
+    std::fs::write(path("user.nk"), SEED).unwrap();
+    let address = format!("localhost:{}", server.port());
+    let keys = format!("broker.nats.nkey = {{ file = {:?} }}\n", path("user.nk"));
+    let tls = format!("broker.security.tls.ca = {:?}\n", path("cert.pem"));
+    let record = record_of(&format!("{}{keys}{tls}{LOAD}consumers.members = 1\n", broker(&address)));
+    assert_delivered(&record, 30_000, 1);
+    let error = refused(&format!("{}{keys}{LOAD}", broker(&address)));
+    assert!(error.contains("broker.security.tls"), "{error}");
+}
+
+#[test]
+fn real_server_that_shuts_down_says_so_before() {
+    let server = Server::start("nats", "nats-lame-duck", 14282, &[]);
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"500/s\"\nrun = {{ duration = \"300s\", drain_deadline = \"1s\" }}\n",
+        broker(&server.address())
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    // nats-server takes it for `--signal ldm`.
+    server.signal(libc::SIGUSR2);
+    running.await_stderr("connecting");
+    running.signal(libc::SIGINT);
+    let record = running.finish(PATIENCE).expect(130).record();
+    assert_balanced(&record);
+    let conditions = serde_json::to_string(&record.conditions).unwrap();
+    assert!(conditions.contains("lame duck"), "{conditions}");
 }

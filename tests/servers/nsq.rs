@@ -3,11 +3,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::nsq::{self, Nsqd};
+use crate::harness::server::certify;
 use crate::harness::{
     Bench, PATIENCE, assert_acknowledged, assert_balanced, assert_delivered, eventually, execute, record_of,
 };
@@ -217,15 +217,7 @@ fn real_compression_is_negotiated_and_carries_everything() {
 fn real_tls_is_verified_and_compression_goes_inside_it() {
     let folder = tempfile::tempdir().unwrap();
     let in_folder = |name: &str| folder.path().join(name).display().to_string();
-    let made = Command::new("openssl")
-        .args(
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost".split(' '),
-        )
-        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &in_folder("key.pem"), "-out", &in_folder("cert.pem")])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    certify(folder.path());
     let (key, cert) = (format!("-tls-key={}", in_folder("key.pem")), format!("-tls-cert={}", in_folder("cert.pem")));
     let nsqd = Nsqd::start(&[&key, &cert]);
     let trusted = format!("broker.security.tls = {{ ca = {:?} }}\n", in_folder("cert.pem"));

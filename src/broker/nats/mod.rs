@@ -2,7 +2,7 @@
 //! `async-nats` costs more than the server does; streams are created and messages consumed by the crate.
 //!
 //! - `config`: the `[broker.nats]` table.
-//! - `connect`, `codec`, `publish`: publishing connections.
+//! - `connect`, `codec`, `publish`, `in_flight`: publishing connections.
 //! - `consume`: what is received by the crate, and its errors.
 //!
 //! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members pull from, so a
@@ -12,13 +12,14 @@ mod codec;
 mod config;
 mod connect;
 mod consume;
+mod in_flight;
 mod publish;
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
@@ -31,7 +32,8 @@ pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Batches, Mode};
 use self::connect::{Connector, Login};
 use self::consume::{NatsDeliveries, Source, in_full};
-use self::publish::{Connection, InFlight, NatsProducer, Publishing};
+use self::in_flight::InFlight;
+use self::publish::{Connection, NatsProducer, Publishing};
 use super::adapter::{Clients, StreamConsumer, within};
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
@@ -115,6 +117,8 @@ impl Broker for NatsBroker {
                 recorder: setup.acks.recorder(),
                 header_sets: setup.header_sets.iter().map(|headers| header_lines(headers)).collect(),
                 routes: RwLock::default(),
+                node: Subject::new(conditions, SubjectKind::Node, &opened.address),
+                reconnects: AtomicUsize::default(),
                 address: Mutex::default(),
                 max_payload: AtomicU64::default(),
                 lame_duck: AtomicBool::default(),

@@ -4,10 +4,9 @@
 //! acknowledgement of the stream, or the reply of a consumer, is a message to it. Core NATS answers no message. There a `PING` follows each
 //! batch, and its `PONG` says that the server has taken what was before it: servers handle a connection in order.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -16,10 +15,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::codec::{Answer, Frame, HEADERS, Publish, decode, number};
 use super::config::Mode;
-use super::connect::{Connector, Opened, parse, refusal, text};
+use super::connect::{Connector, Opened, parse, refusal};
+use super::in_flight::{InFlight, Sent, Settled, stored};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 use crate::measure::host::tasks;
-use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, SendTag, Subject};
+use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
 use crate::net::transport::WriteBuffer;
 
@@ -46,6 +46,10 @@ pub struct Publishing {
     /// The lines of each of the scenario's lists of headers.
     pub header_sets: Vec<Vec<u8>>,
     pub routes: RwLock<Vec<Arc<Route>>>,
+    /// The server at which it begins, as what can be held up.
+    pub node: Subject,
+    /// How often it was opened again: each time at the next server.
+    pub reconnects: AtomicUsize,
     /// The server that it is connected to, or was.
     pub address: Mutex<String>,
     pub max_payload: AtomicU64,
@@ -63,41 +67,13 @@ pub struct Route {
     held_up: Subject,
 }
 
-/// Messages without an outcome.
-#[derive(Default)]
-pub struct InFlight {
-    /// The number of the first of `sent`.
-    first: u64,
-    /// In the order of their numbers; `None`: its outcome is known already.
-    sent: VecDeque<Option<Sent>>,
-    pending: usize,
-    /// For each `PING` without a `PONG`, the number behind the last message before it.
-    pings: VecDeque<u64>,
-    /// Headers of the message that is written.
-    headers: Vec<u8>,
-    /// Batches that were begun: part of their names.
-    batches: u64,
-    /// Answers to messages whose outcome was known.
-    unmatched: u64,
-}
-
-/// A message without an outcome.
-#[derive(Clone, Copy)]
-pub struct Sent {
-    send_tag: SendTag,
-    bytes: u32,
-    route: u32,
-    /// How many messages have the answer to this one, which is the last of them; 0: it has that of a later one.
-    answered: u32,
-}
-
 /// What was read, until it is recorded.
 #[derive(Default)]
 pub struct Outcomes {
     /// Numbers of messages with their answers.
     answers: Vec<(u64, Option<Box<ClientError>>)>,
     pongs: usize,
-    settled: Vec<(Sent, Option<Box<ClientError>>)>,
+    settled: Vec<Settled>,
 }
 
 impl Publishing {
@@ -156,8 +132,7 @@ impl Publishing {
                     // A batch without its end is not stored: a shorter one has one.
                     fitting if self.atomic => {
                         out.truncate(unwritten);
-                        in_flight.sent.truncate(in_flight.sent.len() - fitting);
-                        in_flight.pending -= fitting;
+                        in_flight.withdraw(fitting);
                         self.publish(route, &batch[..fitting], in_flight, out)
                     }
                     fitting => {
@@ -173,8 +148,7 @@ impl Publishing {
                 false => 1,
             };
             let bytes = outgoing.payload.len() as u32;
-            in_flight.sent.push_back(Some(Sent { send_tag: outgoing.send_tag, bytes, route: route.index, answered }));
-            in_flight.pending += 1;
+            in_flight.push(Sent { send_tag: outgoing.send_tag, bytes, route: route.index, answered });
         }
         self.end_batch(in_flight, out);
         Ok(batch.len())
@@ -183,7 +157,7 @@ impl Publishing {
     fn end_batch(&self, in_flight: &mut InFlight, out: &mut Vec<u8>) {
         if self.mode == Mode::Core {
             out.extend_from_slice(b"PING\r\n");
-            in_flight.pings.push_back(in_flight.next());
+            in_flight.ping();
         }
     }
 
@@ -250,7 +224,7 @@ impl Publishing {
     }
 
     /// Records outcomes, and empties them.
-    fn record(&self, settled: &mut Vec<(Sent, Option<Box<ClientError>>)>) {
+    fn record(&self, settled: &mut Vec<Settled>) {
         let routes = self.routes.read();
         let mut acks = self.recorder.batch();
         for (sent, failure) in settled.drain(..) {
@@ -270,96 +244,6 @@ impl Publishing {
     }
 }
 
-/// An answer of JetStream, as in `{"stream":"S", "seq":1}` (nats-server, `JSPubAckResponse`).
-#[inline]
-fn stored(answer: &[u8]) -> Result<(), ClientError> {
-    // An acknowledgement without anything unusual ends with its number.
-    if answer.starts_with(b"{\"stream\":") && matches!(answer, [.., b'0'..=b'9', b'}']) {
-        return Ok(());
-    }
-    #[derive(serde::Deserialize)]
-    struct PubAck {
-        error: Option<ApiError>,
-        #[serde(default)]
-        duplicate: bool,
-    }
-    #[derive(serde::Deserialize)]
-    struct ApiError {
-        #[serde(default)]
-        err_code: u64,
-        #[serde(default)]
-        description: String,
-    }
-    let ack: PubAck = serde_json::from_slice(answer).map_err(|_| {
-        ClientError::passing(FailureClass::Other, format!("an answer that is no acknowledgement: {}", text(answer)))
-    })?;
-    match ack.error {
-        Some(ApiError { err_code, description }) => {
-            // As in `maximum bytes exceeded`: server/errors.json, 10077 and 10047.
-            let full = description.contains("exceeded") || description.contains("insufficient");
-            let class = if full { FailureClass::Full } else { FailureClass::Refused };
-            Err(ClientError::passing(class, format!("{description} (error {err_code})")))
-        }
-        None if ack.duplicate => {
-            Err(ClientError::passing(FailureClass::Refused, "the stream has a message of this Nats-Msg-Id already"))
-        }
-        None => Ok(()),
-    }
-}
-
-impl InFlight {
-    /// The number of the next message.
-    fn next(&self) -> u64 {
-        self.first + self.sent.len() as u64
-    }
-
-    /// Takes the messages that have the answer to this one.
-    fn settle(
-        &mut self,
-        number: u64,
-        outcome: Option<Box<ClientError>>,
-        into: &mut Vec<(Sent, Option<Box<ClientError>>)>,
-    ) {
-        let index = number.checked_sub(self.first).map(|index| index as usize);
-        let sent = index.and_then(|index| self.sent.get_mut(index)?.take());
-        let (Some(index), Some(sent)) = (index, sent) else {
-            self.unmatched += 1;
-            return;
-        };
-        let taken = into.len();
-        for before in self.sent.range_mut((index + 1).saturating_sub(sent.answered.max(1) as usize)..index) {
-            into.extend(before.take().map(|before| (before, outcome.clone())));
-        }
-        into.push((sent, outcome));
-        self.pending -= into.len() - taken;
-        self.forget();
-    }
-
-    /// Takes the messages before this number.
-    fn settle_before(&mut self, end: u64, into: &mut Vec<(Sent, Option<Box<ClientError>>)>) {
-        let count = end.saturating_sub(self.first).min(self.sent.len() as u64) as usize;
-        let taken = into.len();
-        into.extend(self.sent.drain(..count).flatten().map(|sent| (sent, None)));
-        self.pending -= into.len() - taken;
-        self.first += count as u64;
-        self.forget();
-    }
-
-    /// Answers to messages whose outcome was known, since the last call.
-    pub fn take_unmatched(&mut self) -> u64 {
-        std::mem::take(&mut self.unmatched)
-    }
-
-    /// Removes what is settled from the front.
-    #[inline]
-    fn forget(&mut self) {
-        while let Some(None) = self.sent.front() {
-            self.sent.pop_front();
-            self.first += 1;
-        }
-    }
-}
-
 impl Protocol for Publishing {
     type State = InFlight;
     type Message = Sent;
@@ -369,7 +253,7 @@ impl Protocol for Publishing {
     const MAX_UNWRITTEN: usize = 4 << 20;
 
     fn pending(in_flight: &InFlight) -> usize {
-        in_flight.pending
+        in_flight.pending()
     }
 
     fn watched(task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
@@ -406,13 +290,14 @@ impl Protocol for Publishing {
 
     fn heartbeat(in_flight: &mut InFlight, out: &mut Vec<u8>) {
         out.extend_from_slice(b"PING\r\n");
-        // Its answer is the outcome of no message.
-        in_flight.pings.push_back(0);
+        in_flight.heartbeat();
     }
 
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let publishing = &session.protocol;
-        let opened = publishing.connector.connect(publishing.number, &publishing.inbox).await.ok()?;
+        let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
+        let opened = publishing.connector.connect(first, &publishing.inbox).await.ok()?;
+        publishing.node.end();
         let served = publishing.serve(opened);
         session.install(served.transport.clone(), WriteBuffer::default());
         Some(served)
@@ -424,14 +309,12 @@ impl Protocol for Publishing {
             false => "",
         };
         let message = format!("the connection to nats-server at {} was lost{announced}: {reason}", self.address.lock());
+        self.node.begin(ConditionKind::Connecting, &message);
         SubmitError { class: FailureClass::ConnectionLost, message }
     }
 
     fn take_pending(in_flight: &mut InFlight) -> Vec<Sent> {
-        in_flight.pings.clear();
-        in_flight.first = in_flight.next();
-        in_flight.pending = 0;
-        std::mem::take(&mut in_flight.sent).into_iter().flatten().collect()
+        in_flight.take_all()
     }
 
     fn fail(&self, messages: Vec<Sent>, error: &SubmitError) {
@@ -448,19 +331,11 @@ impl Protocol for Publishing {
         let mut settled = Vec::new();
         let now_ns = publishing.recorder.now_ns();
         let limit_ns = publishing.ack_timeout.as_nanos() as u64;
-        let mut state = session.state();
-        let in_flight = &mut state.protocol;
-        while let Some(Some(first)) = in_flight.sent.front()
-            && first.send_tag.service_ns(now_ns) > limit_ns
-        {
-            let late = ClientError::late(format!("no acknowledgement within {:?}", publishing.ack_timeout));
-            settled.push((*first, Some(Box::new(late))));
-            in_flight.sent.pop_front();
-            in_flight.first += 1;
-            in_flight.pending -= 1;
-            in_flight.forget();
-        }
-        drop(state);
+        session.state().protocol.settle_overdue(
+            |sent| sent.send_tag.service_ns(now_ns) > limit_ns,
+            || ClientError::late(format!("no acknowledgement within {:?}", publishing.ack_timeout)),
+            &mut settled,
+        );
         publishing.record(&mut settled);
     }
 }
@@ -478,9 +353,7 @@ impl Session<Publishing> {
             in_flight.settle(number, outcome, settled);
         }
         for _ in 0..std::mem::take(pongs) {
-            if let Some(end) = in_flight.pings.pop_front() {
-                in_flight.settle_before(end, settled);
-            }
+            in_flight.pong(settled);
         }
         drop(state);
         self.protocol.record(settled);
@@ -494,18 +367,10 @@ impl Session<Publishing> {
         let Some(subject) = subject else {
             return Err(io::Error::other(format!("the server closed it: {}", refusal.message)));
         };
-        let mut state = self.state();
         let routes = self.protocol.routes.read();
-        let in_flight = &mut state.protocol;
-        let first = in_flight.first;
-        let refused = in_flight.sent.iter().position(|sent| {
-            sent.is_some_and(|sent| sent.answered > 0 && routes[sent.route as usize].subject == subject)
-        });
+        let is_refused = |sent: &Sent| routes[sent.route as usize].subject == subject;
+        self.state().protocol.settle_first(is_refused, refusal.clone(), &mut outcomes.settled);
         drop(routes);
-        if let Some(index) = refused {
-            in_flight.settle(first + index as u64, Some(Box::new(refusal)), &mut outcomes.settled);
-        }
-        drop(state);
         self.protocol.record(&mut outcomes.settled);
         Ok(())
     }
@@ -541,7 +406,3 @@ impl Producer for NatsProducer {
         self.connection.submit(|| false, publishing.ack_timeout, write).await?
     }
 }
-
-#[cfg(test)]
-#[path = "../../../tests/unit/broker/nats/publish.rs"]
-mod tests;

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
 mod rabbitmq;
 #[cfg(all(feature = "mpi", feature = "kafka-native"))]
 mod ranks;

@@ -6,8 +6,9 @@ const MOST: usize = 1 << 20;
 
 /// What nats-server 2.15.2 sent to a publisher, from its socket: the information is shortened.
 const CAPTURED: &[u8] = b"INFO {\"server_id\":\"NB\",\"version\":\"2.15.2\",\"max_payload\":1048576} \r\nPONG\r\n\
-    MSG _INBOX.a.0 1 27\r\n{\"stream\":\"S\", \"seq\":10001}\r\n\
-    HMSG _INBOX.a.1 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n\
+    HMSG _INBOX.a.0 1 40 40\r\nNATS/1.0 503\r\nNats-Subject: nostream\r\n\r\n\r\n\
+    MSG _INBOX.a.1 1 22\r\n{\"stream\":\"S\",\"seq\":1}\r\n\
+    MSG _INBOX.a.5 1 0\r\n\r\n\
     -ERR 'Permissions Violation for Publish to \"b\"'\r\nPING\r\n+OK\r\n";
 
 fn all(mut bytes: &[u8]) -> Vec<Frame<'_>> {
@@ -26,10 +27,11 @@ fn decode_captured_bytes_frames() {
     let answer = |subject, headers, payload| Frame::Message(Answer { subject, headers, payload });
     assert!(matches!(frames[0], Frame::Info(json) if json.starts_with(b"{\"server_id\"")));
     assert_eq!(frames[1], Frame::Pong);
-    assert_eq!(frames[2], answer(b"_INBOX.a.0", b"", b"{\"stream\":\"S\", \"seq\":10001}"));
-    assert_eq!(frames[3], answer(b"_INBOX.a.1", b"NATS/1.0 503\r\n\r\n", b""));
-    assert_eq!(frames[4], Frame::Error(b"Permissions Violation for Publish to \"b\""));
-    assert_eq!(frames[5..], [Frame::Ping, Frame::Ok]);
+    assert_eq!(frames[2], answer(b"_INBOX.a.0", b"NATS/1.0 503\r\nNats-Subject: nostream\r\n\r\n", b""));
+    assert_eq!(frames[3], answer(b"_INBOX.a.1", b"", b"{\"stream\":\"S\",\"seq\":1}"));
+    assert_eq!(frames[4], answer(b"_INBOX.a.5", b"", b""));
+    assert_eq!(frames[5], Frame::Error(b"Permissions Violation for Publish to \"b\""));
+    assert_eq!(frames[6..], [Frame::Ping, Frame::Ok]);
 }
 
 #[test]

@@ -7,13 +7,12 @@ fn in_flight(messages: u64, batch: u32) -> InFlight {
         let is_last = (sequence + 1) % u64::from(batch) == 0;
         let send_tag = SendTag::new(0, sequence, 0, 0, true);
         let answered = if is_last { batch } else { 0 };
-        in_flight.sent.push_back(Some(Sent { send_tag, bytes: 1, route: 0, answered }));
+        in_flight.push(Sent { send_tag, bytes: 1, route: 0, answered });
     }
-    in_flight.pending = messages as usize;
     in_flight
 }
 
-fn sequences(settled: &[(Sent, Option<Box<ClientError>>)]) -> Vec<u64> {
+fn sequences(settled: &[Settled]) -> Vec<u64> {
     settled.iter().map(|(sent, _)| sent.send_tag.sequence()).collect()
 }
 
@@ -45,22 +44,26 @@ fn answer_to_a_batch_settles_all_of_it() {
 
 #[test]
 fn pong_settles_what_was_before_its_ping() {
-    let (mut in_flight, mut settled) = (in_flight(5, 1), Vec::new());
-    in_flight.settle_before(3, &mut settled);
+    let (mut in_flight, mut settled) = (in_flight(3, 1), Vec::new());
+    in_flight.ping();
+    in_flight.heartbeat();
+    in_flight.push(Sent { send_tag: SendTag::new(0, 3, 0, 0, true), bytes: 1, route: 0, answered: 1 });
+    in_flight.pong(&mut settled);
     assert_eq!(sequences(&settled), [0, 1, 2]);
-    // That of a heartbeat.
-    in_flight.settle_before(0, &mut settled);
-    assert_eq!((settled.len(), in_flight.pending), (3, 2));
+    in_flight.pong(&mut settled);
+    assert_eq!((settled.len(), in_flight.pending()), (3, 1), "a heartbeat settles nothing");
 }
 
 #[test]
 fn jetstream_answers_have_outcomes() {
     // Of nats-server 2.15.2.
-    assert_eq!(stored(b"{\"stream\":\"S\", \"seq\":1}"), Ok(()));
-    assert_eq!(stored(b"{\"stream\":\"S\", \"domain\":\"hub\", \"seq\":7}"), Ok(()));
-    assert_eq!(stored(b"{\"stream\":\"S\",\"seq\":2,\"batch\":\"a\",\"count\":2}"), Ok(()));
+    assert_eq!(stored(b"{\"stream\":\"S\",\"seq\":1}"), Ok(()));
+    assert_eq!(stored(b"{\"stream\":\"S\",\"seq\":4,\"batch\":\"b\",\"count\":2}"), Ok(()));
     let class = |answer: &[u8]| stored(answer).unwrap_err().class;
-    assert_eq!(class(b"{\"stream\":\"S\", \"seq\":1,\"duplicate\": true}"), FailureClass::Refused);
+    assert_eq!(class(b"{\"stream\":\"S\",\"seq\":2,\"duplicate\": true}"), FailureClass::Refused);
+    let incomplete = b"{\"error\":{\"code\":400,\"err_code\":10176,\"description\":\"atomic publish batch is incomplete\"},\"stream\":\"S\",\"seq\":0}";
+    assert!(stored(incomplete).unwrap_err().message.contains("incomplete (error 10176)"));
+    // As server/errors.json has it.
     let full = b"{\"error\":{\"code\":503,\"err_code\":10077,\"description\":\"maximum bytes exceeded\"},\"stream\":\"S\",\"seq\":0}";
     assert_eq!(class(full), FailureClass::Full);
     assert_eq!(class(b"hello"), FailureClass::Other);
