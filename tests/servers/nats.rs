@@ -164,16 +164,16 @@ fn configured(instance: &str, port: u16, folder: &Path, configuration: &str) -> 
 fn real_subject_that_is_not_allowed_fails_each_message() {
     let folder = tempfile::tempdir().unwrap();
     let users =
-        "authorization { users = [{ user: me, password: right, permissions: { publish: { deny: \"denied-0\" } } }] }";
+        "authorization { users = [{ user: me, password: right, permissions: { publish: { deny: \"denied0\" } } }] }";
     let server = configured("nats-denied", 14262, folder.path(), users);
     let sasl = "broker.security.sasl = { mechanism = \"PLAIN\", username = \"me\", password = \"right\" }\n";
-    let topics = "topology = { name = \"denied\", topics = 2 }\nproducers = { count = 2, batch = 10 }\nrun.messages = 200\n";
+    let topics = "topology = { name = \"denied\", topics = 2 }\nproducers = { count = 2, batch = 10 }\nload.rate = \"2k/s\"\nrun.messages = 200\n";
     for mode in ["core", "jetstream"] {
         let keys = format!("broker.nats = {{ mode = \"{mode}\", storage = \"memory\", ack_timeout = \"5s\" }}\n");
         let record = record_of(&format!("{}{sasl}{keys}{topics}", broker(&server.address())));
         assert_eq!((record.counts.acknowledged, record.counts.failed), (100, 100), "{mode}: {:?}", record.errors);
         let errors = serde_json::to_string(&record.errors).unwrap();
-        assert!(errors.contains("Permissions Violation") && errors.contains("denied-0"), "{errors}");
+        assert!(errors.contains("Permissions Violation") && errors.contains("denied0"), "{errors}");
         let conditions = serde_json::to_string(&record.conditions).unwrap();
         assert!(conditions.contains("denied"), "{conditions}");
     }
