@@ -354,6 +354,8 @@ pub struct Setup<Options> {
     pub first_producer: usize,
     /// For each producer of this process, which of the producers on its topic it is, from 0, those of other processes included.
     pub places_on_topics: Vec<usize>,
+    /// Consumer groups of the trial. Each of several receives every message.
+    pub groups: usize,
     /// Most messages that all producers together may have in flight.
     pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.
@@ -396,6 +398,8 @@ pub struct Unready {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub group: String,
+    /// Which of the trial's groups it is, from 0.
+    pub number: usize,
     pub topic: Topic,
     pub from: StartFrom,
     /// Members of this group on this topic, and which of them this is.

@@ -1,6 +1,6 @@
 //! The brokers: what the engine asks of one, one module for each kind, and the list of kinds.
 
-#[cfg(any(feature = "nats", feature = "pulsar-rs"))]
+#[cfg(any(feature = "nats", feature = "pulsar-rs", feature = "rabbitmq"))]
 mod adapter;
 mod api;
 #[cfg(any(feature = "kafka", feature = "kafka-native", feature = "rabbitmq-stream"))]
@@ -25,6 +25,8 @@ pub mod nsq;
 mod null;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 #[cfg(feature = "rabbitmq-stream")]
 pub mod rabbitmq_stream;
 pub mod registry;

@@ -86,6 +86,7 @@ brokers! {
     ["pulsar" "pulsar" Some("native")] super::pulsar::PulsarBroker,
     ["pulsar-rs" "pulsar" Some("pulsar-rs")] super::pulsar::PulsarCrateBroker,
     ["sls" "sls" None] super::sls::SlsBroker,
+    ["rabbitmq" "rabbitmq" None] super::rabbitmq::RabbitmqBroker,
     ["rabbitmq-stream" "rabbitmq-stream" None] super::rabbitmq_stream::RabbitmqStreamBroker,
     [] super::null::NullBroker
 }

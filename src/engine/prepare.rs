@@ -259,6 +259,7 @@ pub(super) fn setup<B: Broker>(
         producers: scenario.producers.count,
         first_producer,
         places_on_topics: producers.map(|number| place_of(scenario, scenario.topology.topics, number)).collect(),
+        groups: scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len()),
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,
     })

@@ -47,6 +47,8 @@ pub enum ConditionKind {
     Throttled,
     /// The broker is connected and answers no message, as where an alarm blocks publishers.
     Unanswered,
+    /// The broker says that it reads no messages from this connection, as where an alarm blocks publishers.
+    Blocked,
     /// The backlog quota of the topic is used up: the broker holds producers back.
     BacklogQuota,
     /// There is no connection, and one is being opened.
@@ -125,6 +127,7 @@ impl ConditionKind {
             ConditionKind::Denied => "access denied",
             ConditionKind::Throttled => "throttled by a quota",
             ConditionKind::Unanswered => "connected, and nothing is answered",
+            ConditionKind::Blocked => "blocked by the broker",
             ConditionKind::BacklogQuota => "held by a backlog quota",
             ConditionKind::Connecting => "connecting",
             ConditionKind::GroupHasOthers => "other members have partitions",
@@ -373,13 +376,14 @@ impl ConditionKind {
         ConditionKind::ALL.into_iter().find(|kind| kind.to_string() == name)
     }
 
-    pub const ALL: [ConditionKind; 14] = [
+    pub const ALL: [ConditionKind; 15] = [
         ConditionKind::WaitingForLeader,
         ConditionKind::NotEnoughReplicas,
         ConditionKind::TopicGone,
         ConditionKind::Denied,
         ConditionKind::Throttled,
         ConditionKind::Unanswered,
+        ConditionKind::Blocked,
         ConditionKind::BacklogQuota,
         ConditionKind::Connecting,
         ConditionKind::GroupHasOthers,

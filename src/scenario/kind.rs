@@ -8,7 +8,6 @@ use super::tables::{BrokerConfig, SaslMechanism, Scenario, SinkNeeds};
 
 /// Protocols of brokers that brokermark does not speak, with what comes nearest.
 const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
-    (&["amqp", "amqps"], "brokermark loads RabbitMQ's streams, not its queues: `rabbitmq-stream://HOST:5552`"),
     (
         &["PLAINTEXT", "plaintext", "SASL_PLAINTEXT", "sasl_plaintext"],
         "this is the name of a listener of Kafka: write `kafka://HOST:9092`, with SASL `kafka://USER:PASSWORD@HOST:9092`",
@@ -71,6 +70,8 @@ pub struct Descriptor {
     pub kind: &'static str,
     /// Other words by which users call it: products that speak its protocol, shorter names. A URL's scheme may be one of them.
     pub aliases: &'static [&'static str],
+    /// The scheme of a URL that asks for TLS, and its port, beside the kind and aliases with `+tls`.
+    pub tls_scheme: Option<(&'static str, u16)>,
     /// The port of a URL without one.
     pub default_port: Option<u16>,
     /// The `[broker]` table of a scenario to start from, with comments.
@@ -148,6 +149,7 @@ impl Descriptor {
     pub const NONE: Descriptor = Descriptor {
         kind: "",
         aliases: &[],
+        tls_scheme: None,
         default_port: None,
         example: "",
         client: None,

@@ -1,7 +1,7 @@
 //! A broker's URL in place of a scenario file: `kafka://10.0.0.5:9092/orders?acks=all` becomes the text of a scenario.
 //!
 //! ```text
-//! kind[+tls]://[user:password@]host[:port][,host[:port]…][/topic][?key=value[&key=value…]]
+//! kind[+tls]://[user:password@]host[:port][,host[:port]…][/[virtual-host/]topic][?key=value[&key=value…]]
 //! ```
 //!
 //! A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
@@ -22,6 +22,9 @@ const TLS_ENDINGS: [&str; 2] = ["+ssl", "+tls"];
 
 /// The key of a broker's own table for what comes before a topic's name.
 const NAMESPACE: &str = "namespace";
+
+/// The key of a broker's own table for what its users write before a topic's name, and alone where it is `/`.
+const VIRTUAL_HOST: &str = "virtual_host";
 
 /// What a URL says.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,7 +80,8 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let tls = TLS_ENDINGS.iter().find_map(|ending| scheme.strip_suffix(ending));
     let written = tls.unwrap_or(scheme);
-    let Some(descriptor) = kinds.broker(written) else {
+    let of_tls = kinds.brokers.iter().find(|one| one.tls_scheme.is_some_and(|(name, _)| name == scheme));
+    let Some(descriptor) = of_tls.or_else(|| kinds.broker(written)) else {
         return Err(Refusal::new(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
     let is_scheme =
@@ -98,8 +102,9 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     document["name"] = value(descriptor.kind);
     document["broker"] = Item::Table(Table::new());
     document["broker"]["kind"] = value(descriptor.kind);
+    let port = of_tls.and_then(|descriptor| descriptor.tls_scheme).map(|(_, port)| port).or(descriptor.default_port);
     let addresses: Array =
-        hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(|host| address(host, descriptor)).collect();
+        hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(|host| address(host, port)).collect();
     if addresses.is_empty() && descriptor.capabilities.addresses {
         let advice = format!("write its host, as in `{}://10.0.0.5`", descriptor.kind);
         return Err(Refusal::new("the URL names no broker", advice));
@@ -110,14 +115,18 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     if let Some(user) = user {
         document["broker"]["security"]["sasl"] = value(sasl(user, descriptor)?);
     }
-    if tls.is_some() {
+    if tls.is_some() || of_tls.is_some() {
         document["broker"]["security"]["tls"] = value(true);
     }
     let path = path.trim_end_matches('/');
+    let decode = |text: &str| decoded(text).map_err(|reason| Refusal::new(reason, "write other characters as %XX"));
+    let (virtual_host, path) = virtual_host_and_topic(path, descriptor, kinds);
+    if let Some(virtual_host) = virtual_host {
+        document["broker"][descriptor.kind][VIRTUAL_HOST] = value(decode(virtual_host)?);
+    }
     if !path.is_empty() {
         let name = topic(path, &masked(&format!("{scheme}://{hosts}")), descriptor, kinds)?;
-        let name = decoded(name).map_err(|reason| Refusal::new(reason, "write other characters as %XX"))?;
-        document["topology"]["name"] = value(name);
+        document["topology"]["name"] = value(decode(name)?);
     }
     let text = document.to_string();
     said_once(&settings, &text)?;
@@ -164,13 +173,27 @@ fn setting(pair: &str, descriptor: &Descriptor) -> Result<Setting, Refusal> {
     Ok(Setting { assignment: format!("{key}={value}"), typed: format!("?{}", mask_override(pair)) })
 }
 
+/// Whether the broker's own table has this key.
+fn has_own_key(key: &str, descriptor: &Descriptor, kinds: Kinds<'_>) -> bool {
+    let kind = Scenario::from_iter([("kind".to_owned(), descriptor.kind.into())]);
+    let own_keys = own_keys(&Scenario::from_iter([("broker".to_owned(), kind.into())]), kinds);
+    own_keys.iter().any(|(own, _)| own == key)
+}
+
+/// A virtual host before the topic, as in `amqp://host/%2F/orders`. `/` alone is no name of a topic.
+fn virtual_host_and_topic<'a>(path: &'a str, descriptor: &Descriptor, kinds: Kinds<'_>) -> (Option<&'a str>, &'a str) {
+    match path.split_once('/') {
+        Some((virtual_host, name)) if has_own_key(VIRTUAL_HOST, descriptor, kinds) => (Some(virtual_host), name),
+        None if path.eq_ignore_ascii_case("%2f") && has_own_key(VIRTUAL_HOST, descriptor, kinds) => (Some(path), ""),
+        _ => (None, path),
+    }
+}
+
 /// The name of the topic. A name with what comes before it, as Pulsar writes it, is refused with a URL that says the same.
 fn topic<'a>(path: &'a str, server: &str, descriptor: &Descriptor, kinds: Kinds<'_>) -> Result<&'a str, Refusal> {
     let Some((before, name)) = path.rsplit_once('/') else { return Ok(path) };
     let before = before.split_once("://").map_or(before, |(_, before)| before);
-    let kind = Scenario::from_iter([("kind".to_owned(), descriptor.kind.into())]);
-    let own_keys = own_keys(&Scenario::from_iter([("broker".to_owned(), kind.into())]), kinds);
-    let query = match own_keys.iter().any(|(key, _)| key == NAMESPACE) {
+    let query = match has_own_key(NAMESPACE, descriptor, kinds) {
         true if !before.is_empty() => format!("?{NAMESPACE}={before}"),
         _ => String::new(),
     };
@@ -199,10 +222,10 @@ fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, R
     Ok(sasl)
 }
 
-fn address(host: &str, descriptor: &Descriptor) -> String {
+fn address(host: &str, default_port: Option<u16>) -> String {
     let is_ipv6 = host.ends_with(']');
     let has_port = !is_ipv6 && host.contains(':');
-    match descriptor.default_port {
+    match default_port {
         Some(port) if !has_port && host != EMBEDDED => format!("{host}:{port}"),
         _ => host.to_owned(),
     }

@@ -16,7 +16,25 @@ pub fn address() -> String {
     variable("BROKERMARK_RABBITMQ")
 }
 
-/// A server of a test's own, which listens on `port` and the four after it.
+/// `host:port` of AMQP 0.9.1 at the server that `scripts/test` starts.
+pub fn amqp() -> String {
+    variable("BROKERMARK_RABBITMQ_AMQP")
+}
+
+/// `host:port` of AMQP 0.9.1 at a server of a test's own.
+pub fn amqp_of(server: &Server) -> String {
+    server.variable("BROKERMARK_RABBITMQ_AMQP")
+}
+
+/// What `rabbitmqctl` prints, by the command that `scripts/brokers env` names.
+pub fn rabbitmqctl(command: &str, arguments: &[&str]) -> String {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A server of a test's own, which listens on `port` and the five after it.
 pub fn server(instance: &str, port: u16) -> Server {
     Server::start("rabbitmq", instance, port, &[])
 }

@@ -14,6 +14,17 @@ pub fn variable(name: &str) -> String {
     })
 }
 
+/// What `scripts/brokers env` prints of a server as it runs now; a restart changes some of it.
+pub fn current_variable(kind: &str, name: &str, environment: &[(String, String)]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/brokers");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "eval \"$(\"$0\" env \"$1\")\" && printf %s \"${!2}\""]).arg(script).args([kind, name]);
+    let environment = environment.iter().map(|(name, value)| (name, value));
+    let output = shell.envs(environment).output().unwrap();
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// A server of a test's own, to be killed at will.
 pub struct Server {
     kind: &'static str,
@@ -43,6 +54,11 @@ impl Server {
 
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// One of the variables of `scripts/brokers env`.
+    pub fn variable(&self, name: &str) -> String {
+        current_variable(self.kind, name, &self.environment)
     }
 
     pub fn kill(&self) {

@@ -151,7 +151,14 @@ fn a_scenario_to_start_from_is_right_for_each_kind_of_broker() {
 
 /// Each mistake, as a command line or as a line of a scenario, and what brokermark says to it.
 #[test]
-#[cfg(all(feature = "kafka", feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+#[cfg(all(
+    feature = "kafka",
+    feature = "nsq",
+    feature = "pulsar",
+    feature = "rabbitmq",
+    feature = "rabbitmq-stream",
+    feature = "sls"
+))]
 fn typical_mistakes() {
     let commands: &[&[&str]] = &[
         &["check", "kafka://10.0.0.5:9092", "--rate", "10000"],
@@ -175,7 +182,7 @@ fn typical_mistakes() {
         &["check", "kafka"],
         &["check", "10.0.0.5:9092"],
         &["check", "kafka:10.0.0.5:9092"],
-        &["check", "amqp://10.0.0.5"],
+        &["check", "amqp://10.0.0.5:5552"],
         &["check", "https://10.0.0.5:9092"],
         &["check", "redis://10.0.0.5"],
         &["check", "kafka://10.0.0.5:9092", "--rate", "10k"],

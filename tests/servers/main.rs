@@ -58,6 +58,7 @@ mod pipeline;
 mod pulsar;
 mod pulsar_policies;
 mod pulsar_rs;
+mod rabbitmq_queues;
 mod rabbitmq_stream;
 mod ranks;
 mod rebalance;

@@ -52,6 +52,7 @@ async fn connected<B: Broker>(options: &str, acks: &Acks) -> B {
         producers: 1,
         first_producer: 0,
         places_on_topics: vec![0],
+        groups: 1,
         in_flight: MESSAGES,
         timeout: PATIENCE,
     };
@@ -107,6 +108,7 @@ async fn write(broker: &impl Broker, acks: &Acks, topic: &Topic) {
 
 async fn read(broker: &impl Broker, topic: &Topic) -> Vec<Seen> {
     let subscription = Subscription {
+        number: 0,
         group: "readers".to_owned(),
         topic: topic.clone(),
         from: StartFrom::Earliest,

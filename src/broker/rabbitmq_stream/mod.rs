@@ -75,7 +75,7 @@ pub struct RabbitmqStreamBroker {
 impl Broker for RabbitmqStreamBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: KIND,
-        aliases: &["rabbitmq", "rabbitmq-streams"],
+        aliases: &["rabbitmq-streams"],
         default_port: Some(5552),
         example: include_str!("example.toml"),
         summary: "RabbitMQ's streams and super streams, over their binary protocol",

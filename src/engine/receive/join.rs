@@ -174,6 +174,7 @@ pub(in crate::engine) fn subscription(
     Subscription {
         // A group of its own for each topic: its members share one topic's partitions and nothing else.
         group: named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id)),
+        number: group,
         topic: context.topics[place.topic].clone(),
         from: consumers.from,
         members: consumers.members,

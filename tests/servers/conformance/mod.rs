@@ -89,6 +89,18 @@ impl Broker {
         Broker { keys: format!("broker.kind = \"sls\"\nbroker.address = \"embedded\"\n{own}"), consumer_properties: "" }
     }
 
+    #[cfg(feature = "rabbitmq")]
+    fn real_rabbitmq_quorum() -> Self {
+        let keys = format!("broker.kind = \"rabbitmq\"\nbroker.address = \"{}\"", crate::harness::rabbitmq::amqp());
+        Broker { keys, consumer_properties: "" }
+    }
+
+    #[cfg(feature = "rabbitmq")]
+    fn real_rabbitmq_classic() -> Self {
+        let quorum = Broker::real_rabbitmq_quorum();
+        Broker { keys: format!("{}\nbroker.rabbitmq.queue = \"classic\"", quorum.keys), ..quorum }
+    }
+
     #[cfg(feature = "rabbitmq-stream")]
     fn real_rabbitmq_stream() -> Self {
         let address = crate::harness::rabbitmq::address();
@@ -195,6 +207,10 @@ conformance! {
     real_pulsar_rs,
     #[cfg(feature = "sls-emulator")]
     embedded_sls,
+    #[cfg(feature = "rabbitmq")]
+    real_rabbitmq_quorum,
+    #[cfg(feature = "rabbitmq")]
+    real_rabbitmq_classic,
     #[cfg(feature = "rabbitmq-stream")]
     real_rabbitmq_stream,
 }

@@ -141,6 +141,7 @@ impl Bench {
 pub fn subscription(partitions: u32, progress: Progress) -> Subscription {
     Subscription {
         group: "group".to_owned(),
+        number: 0,
         topic: Topic { name: TOPIC.to_owned(), partitions, replication: 1 },
         from: StartFrom::Earliest,
         members: 1,

@@ -74,3 +74,35 @@ fn a_url_is_shown_without_its_user_and_without_secrets() {
         assert_eq!(masked(url), shown);
     }
 }
+
+#[test]
+#[cfg(feature = "rabbitmq")]
+fn amqp_urls_name_tls_and_a_virtual_host() {
+    let read = |url: &str| {
+        let scenario = parse_url(url, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
+        scenario.text.parse::<toml::Table>().unwrap()
+    };
+    for (url, address, host, topic) in [
+        ("amqp://h/orders", "h:5672", None, Some("orders")),
+        ("rabbitmq://h/%2F/orders", "h:5672", Some("/"), Some("orders")),
+        ("amqps://me:secret@h/shop/orders", "h:5671", Some("shop"), Some("orders")),
+        ("amqp://h/%2f", "h:5672", Some("/"), None),
+        ("amqps://h:1", "h:1", None, None),
+    ] {
+        let table = read(url);
+        let broker = &table["broker"];
+        assert_eq!(broker["kind"].as_str(), Some("rabbitmq"), "{url}");
+        assert_eq!(broker["addresses"][0].as_str(), Some(address), "{url}");
+        let own = broker.get("rabbitmq").map(|own| own["virtual_host"].as_str().unwrap());
+        assert_eq!(own, host, "{url}");
+        assert_eq!(table.get("topology").map(|topology| topology["name"].as_str().unwrap()), topic, "{url}");
+        assert_eq!(
+            broker.get("security").is_some_and(|security| security.get("tls").is_some()),
+            url.starts_with("amqps")
+        );
+    }
+    let twice = parse_url("amqp://h/shop/orders?virtual_host=other", crate::engine::kinds()).unwrap_err().to_string();
+    assert!(twice.contains("virtual_host"), "{twice}");
+    let deeper = parse_url("amqp://h/a/b/c", crate::engine::kinds()).unwrap_err().to_string();
+    assert!(deeper.contains("cannot name a topic"), "{deeper}");
+}

@@ -12,6 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 fn subscription() -> Subscription {
     Subscription {
         group: "group".to_owned(),
+        number: 0,
         topic: Topic { name: "topic".to_owned(), partitions: 2, replication: 1 },
         from: StartFrom::Latest,
         members: 1,

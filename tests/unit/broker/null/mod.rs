@@ -17,6 +17,7 @@ fn topic(options: &str) -> Arc<TopicLog> {
 fn member(log: &Arc<TopicLog>, number: usize) -> Membership {
     log.join(&Subscription {
         group: "group".to_owned(),
+        number: 0,
         topic: Topic { name: "topic".to_owned(), partitions: 2, replication: 1 },
         from: StartFrom::Latest,
         members: 2,

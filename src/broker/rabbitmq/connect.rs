@@ -1,0 +1,268 @@
+//! Connections of the crate: opened, opened again when they are lost, and asked for channels.
+
+use std::io::{self, ErrorKind as IoErrorKind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_compat::CompatExt;
+use futures_util::StreamExt;
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+use lapin::tcp::RustlsConnector;
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
+use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, ErrorKind, Event};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::config::RabbitmqOptions;
+use crate::broker::adapter::within;
+use crate::broker::{BrokerError, ClientError, FailureClass, Setup};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
+use crate::net::backoff::Backoff;
+use crate::net::{address, connect, tcp, tls};
+use crate::scenario::SaslMechanism;
+
+/// A server's first frame is far smaller.
+const MAX_FIRST_FRAME_BYTES: u32 = 64 << 10;
+
+/// A connection for one purpose, which several producers or consumers share.
+pub struct Link {
+    setup: Arc<Setup<RabbitmqOptions>>,
+    /// What it is for, as in its name on the server.
+    role: &'static str,
+    current: Mutex<Open>,
+}
+
+struct Open {
+    connection: Arc<Connection>,
+    /// Where it goes to, as an index of the scenario's addresses, and what holds that node up.
+    address: usize,
+    node: Arc<Subject>,
+    lost_since: Option<Instant>,
+}
+
+impl Link {
+    /// Connects to `address`, or to another one of the scenario's if it does not answer.
+    ///
+    /// # Errors
+    /// When no address answers, or one refuses the login or does not have the virtual host.
+    pub async fn new(
+        setup: &Arc<Setup<RabbitmqOptions>>,
+        role: &'static str,
+        address: String,
+    ) -> Result<Arc<Self>, BrokerError> {
+        let addresses = &setup.config.addresses;
+        let first = addresses.iter().position(|one| *one == address).unwrap_or(0);
+        let opened = open_one_of(setup, role, first).await.map_err(|failure| failure.at(&addresses.join(", ")))?;
+        let current = Mutex::new(Open::new(setup, opened));
+        Ok(Arc::new(Link { setup: setup.clone(), role, current }))
+    }
+
+    /// A channel. A lost connection is opened again, at this node or another one.
+    ///
+    /// # Errors
+    /// When there is no connection, and none could be opened for `broker.rabbitmq.reconnect` since it was lost.
+    pub async fn channel(&self) -> Result<Channel, ClientError> {
+        let connection = self.connection().await?;
+        within(self.setup.timeout, connection.create_channel()).await
+    }
+
+    async fn connection(&self) -> Result<Arc<Connection>, ClientError> {
+        // Others who need it wait here until it is back.
+        let mut current = self.current.lock().await;
+        if current.connection.status().connected() {
+            return Ok(current.connection.clone());
+        }
+        let until = *current.lost_since.get_or_insert_with(Instant::now) + self.setup.options.reconnect;
+        let mut backoff = Backoff::RECONNECT;
+        loop {
+            // Its own node last: the others are there if it is not.
+            match open_one_of(&self.setup, self.role, current.address + 1).await {
+                Ok(opened) => {
+                    *current = Open::new(&self.setup, opened);
+                    return Ok(current.connection.clone());
+                }
+                Err(failure) if failure.lasting || Instant::now() >= until => return Err(failure),
+                Err(failure) => current.node.begin(ConditionKind::Connecting, &failure.message),
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// A blocked connection is not closed in order: the server does not read from it.
+    pub async fn close(&self) {
+        let current = self.current.lock().await;
+        if !current.connection.status().blocked() {
+            // One that was closed before is no error.
+            let closing = current.connection.close(200, "the trial has ended".into());
+            let _ = within(self.setup.timeout, closing).await;
+        }
+    }
+}
+
+impl Open {
+    fn new(setup: &Setup<RabbitmqOptions>, (connection, address): (Connection, usize)) -> Self {
+        let node = Arc::new(Subject::new(&setup.conditions, SubjectKind::Node, &setup.config.addresses[address]));
+        tokio::spawn(watch(node.clone(), Box::pin(connection.events_listener())));
+        Open { connection: Arc::new(connection), address, node, lost_since: None }
+    }
+}
+
+/// Reports alarms of the server, for which it blocks connections that publish, until the connection ends.
+async fn watch(node: Arc<Subject>, mut events: impl StreamExt<Item = Event> + Unpin) {
+    while let Some(event) = events.next().await {
+        match event {
+            Event::ConnectionBlocked(reason) => node.begin(ConditionKind::Blocked, &reason),
+            Event::ConnectionUnblocked => node.end_only(ConditionKind::Blocked),
+            Event::Error(_) => {
+                node.end_only(ConditionKind::Blocked);
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A connection to the first of the addresses that answers, beginning with the one of this number, and which one it is.
+async fn open_one_of(
+    setup: &Setup<RabbitmqOptions>,
+    role: &str,
+    first: usize,
+) -> Result<(Connection, usize), ClientError> {
+    let addresses = &setup.config.addresses;
+    let mut failure = ClientError::lost("there is no address");
+    for place in (first..first + addresses.len()).map(|place| place % addresses.len()) {
+        match open(setup, role, &addresses[place]).await {
+            Ok(connection) => return Ok((connection, place)),
+            Err(error) if addresses.len() == 1 || error.lasting => return Err(error),
+            Err(error) => {
+                failure = ClientError { message: format!("{}: {}", addresses[place], error.message), ..error }
+            }
+        }
+    }
+    Err(failure)
+}
+
+async fn open(setup: &Setup<RabbitmqOptions>, role: &str, address: &str) -> Result<Connection, ClientError> {
+    let refused = |reason: String| ClientError::lasting(FailureClass::Other, reason);
+    let tls = tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?;
+    let uri = uri(setup, address).map_err(refused)?;
+    let properties = ConnectionProperties::default().with_connection_name(format!("{}-{role}", setup.run_id).into());
+    let runtime = lapin::runtime::default_runtime()?;
+    let target = address.to_owned();
+    // Names with several addresses and certificates are handled as by every other client here.
+    let transport = async move |_, _| {
+        let stream = AsyncTcpStream::Plain(tcp::connect(&target).await?.compat());
+        match &tls {
+            Some(config) => {
+                let connector = RustlsConnector::from(config.clone());
+                Ok(stream.into_rustls(&connector, address::host(&target)).await?)
+            }
+            None => Ok(stream),
+        }
+    };
+    within(setup.timeout, Connection::connector(uri, runtime, transport, properties)).await
+}
+
+/// The server's name and version, which it sends before a login and the crate does not keep. `None`: it does not tell.
+pub async fn server(setup: &Setup<RabbitmqOptions>, address: &str) -> Option<String> {
+    let tls = tls::client_config(setup.config.security.tls.as_ref()).ok()?;
+    let mut stream = tcp::connect(address).await.ok()?;
+    let start = async {
+        match tls {
+            Some(config) => first_frame(&mut connect::encrypt(config, address, stream).await?).await,
+            None => first_frame(&mut stream).await,
+        }
+    };
+    version(&timeout(setup.timeout, start).await.ok()?.ok()?).map(|version| format!("RabbitMQ {version}"))
+}
+
+/// Sends the protocol header, and reads the frame that answers it (AMQP 0.9.1, section 2.3.5).
+async fn first_frame(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Vec<u8>> {
+    stream.write_all(b"AMQP\0\0\x09\x01").await?;
+    let mut head = [0; 7];
+    stream.read_exact(&mut head).await?;
+    let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]).min(MAX_FIRST_FRAME_BYTES);
+    let mut frame = vec![0; size as usize];
+    stream.read_exact(&mut frame).await?;
+    Ok(frame)
+}
+
+/// The value of the property `version`: a long string in the table of `connection.start`.
+fn version(frame: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"\x07versionS";
+    let place = frame.windows(NAME.len()).position(|bytes| bytes == NAME)?;
+    let (length, rest) = frame[place + NAME.len()..].split_first_chunk()?;
+    let text = rest.get(..u32::from_be_bytes(*length) as usize)?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// Who logs in, and where. The crate connects by our own means, so that its host and port are not used.
+fn uri(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<AMQPUri, String> {
+    let heartbeat = Some(setup.options.heartbeat.as_secs() as u16);
+    let mut query = AMQPQueryString { heartbeat, ..AMQPQueryString::default() };
+    // Without a login, the server's default user, which it lets in from its own machine.
+    let mut userinfo = AMQPUserInfo { username: "guest".to_owned(), password: "guest".to_owned() };
+    match &setup.config.security.sasl {
+        Some(sasl) if sasl.mechanism == SaslMechanism::External => {
+            query.auth_mechanism = Some(SASLMechanism::External);
+        }
+        Some(sasl) => {
+            userinfo = AMQPUserInfo { username: sasl.username.clone(), password: sasl.password.reveal()? };
+        }
+        None => {}
+    }
+    let authority = AMQPAuthority { userinfo, host: address::host(address).to_owned(), port: 0 };
+    Ok(AMQPUri { scheme: AMQPScheme::AMQP, authority, vhost: setup.options.virtual_host.clone(), query })
+}
+
+impl From<Error> for ClientError {
+    fn from(error: Error) -> Self {
+        let message = match error.kind() {
+            // As the server says it: "PRECONDITION_FAILED - inequivalent arg …".
+            ErrorKind::ProtocolError(error) => error.get_message().to_string(),
+            ErrorKind::IOError(cause) => cause.to_string(),
+            _ => error.to_string(),
+        };
+        let class = class(&error, &message);
+        ClientError { class, message, lasting: class == FailureClass::Authorisation }
+    }
+}
+
+fn class(error: &Error, message: &str) -> FailureClass {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => match error.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => FailureClass::UnknownTopic,
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => FailureClass::Authorisation,
+            // Also for a virtual host that does not exist.
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if message.contains("refused") => {
+                FailureClass::Authorisation
+            }
+            // rabbit_channel.erl, check_msg_size: "message size 20 is larger than configured max size 10".
+            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) if message.contains("larger than") => {
+                FailureClass::TooLarge
+            }
+            AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED) => FailureClass::ConnectionLost,
+            _ => FailureClass::Refused,
+        },
+        ErrorKind::IOError(cause) if cause.kind() == IoErrorKind::TimedOut => FailureClass::Timeout,
+        ErrorKind::MissingHeartbeatError
+        | ErrorKind::IOError(_)
+        | ErrorKind::InvalidChannelState(..)
+        | ErrorKind::InvalidConnectionState(_) => FailureClass::ConnectionLost,
+        _ => FailureClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_found_among_the_properties_of_a_server() {
+        let frame = b"\0\x0a\0\x0a\0\x09\0\0\0\x2f\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x054.0.5";
+        assert_eq!(version(frame).as_deref(), Some("4.0.5"));
+        assert_eq!(version(&frame[..frame.len() - 1]), None);
+        assert_eq!(version(b"HTTP/1.1"), None);
+    }
+}

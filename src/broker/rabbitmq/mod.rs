@@ -1,0 +1,315 @@
+//! RabbitMQ's queues over AMQP 0.9.1, by the crate `lapin`.
+//!
+//! - `config`: the `[broker.rabbitmq]` table.
+//! - `connect`: connections, which are opened again when they are lost, and the crate's errors.
+//! - `client`: what is sent and received by the crate.
+//!
+//! A topic is a queue of its name, which messages reach through the server's default exchange. With several groups or an exchange of the
+//! scenario's own, it is an exchange of its name that queues are bound to. Each producer and each consumer has a channel.
+
+mod client;
+mod config;
+mod connect;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lapin::options::{
+    BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions,
+    QueueDeleteOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Error, ExchangeKind};
+use parking_lot::Mutex;
+
+use self::client::{Consuming, RabbitmqDeliveries, RabbitmqSender, publishing_channel};
+pub use self::config::RabbitmqOptions;
+use self::config::{Acknowledge, QueueType};
+use self::connect::Link;
+use super::adapter::{Clients, ProducerQueues, QueuedProducer, StreamConsumer};
+use super::{
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Setup,
+    Subscription, Telemetry, Topic,
+};
+use crate::net::address;
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
+
+/// The crate and its version, for the record. A test compares it with Cargo.lock.
+const CRATE: &str = "lapin 4.12.3";
+
+/// The port of RabbitMQ's streams, which users take for that of its queues.
+const STREAM_PORT: u16 = 5552;
+
+/// Queues of a RabbitMQ node or cluster.
+pub struct RabbitmqBroker {
+    setup: Arc<Setup<RabbitmqOptions>>,
+    clients: Clients<Arc<Link>>,
+    /// For topics: the server reads nothing from a connection that publishes while an alarm lasts.
+    admin: Arc<Link>,
+    queues: Arc<ProducerQueues>,
+    server: Option<String>,
+    /// Queues of groups on exchanges that existed before.
+    joined: Mutex<BTreeSet<String>>,
+}
+
+impl Broker for RabbitmqBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "rabbitmq",
+        aliases: &["amqp"],
+        tls_scheme: Some(("amqps", 5671)),
+        default_port: Some(5672),
+        example: include_str!("example.toml"),
+        omb_driver: Some("RabbitMqBenchmarkDriver"),
+        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, by the crate lapin",
+        capabilities: Capabilities {
+            addresses: true,
+            replication: true,
+            headers: true,
+            own_headers: true,
+            consumers: true,
+            groups: true,
+            ordered: true,
+            tls: true,
+            sasl: &[SaslMechanism::Plain, SaslMechanism::External],
+            existing_topics: true,
+            ..Capabilities::NONE
+        },
+        ..Descriptor::NONE
+    };
+
+    type Options = RabbitmqOptions;
+    type Producer = QueuedProducer;
+    type Consumer = StreamConsumer<RabbitmqDeliveries>;
+
+    fn refusal(config: &BrokerConfig, _: &RabbitmqOptions) -> Option<String> {
+        let is_of_streams = |one: &String| address::split(one).is_some_and(|(_, port)| port == STREAM_PORT);
+        config.addresses.iter().any(is_of_streams).then(|| {
+            format!(
+                "port {STREAM_PORT} in `broker.addresses` is that of RabbitMQ's streams, and this kind is its queues: write \
+                 `rabbitmq-stream://` or `kind = \"rabbitmq-stream\"`, or the port of AMQP, 5672"
+            )
+        })
+    }
+
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &RabbitmqOptions) -> Option<String> {
+        let host = &options.virtual_host;
+        match need {
+            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
+                Some(format!("rabbitmqctl set_permissions -p {host} {} '.*' '.*' '.*'", config.user_name()))
+            }
+            Need::TopicUsers(_) => Some(format!("rabbitmqctl list_consumers -p {host} lists its readers")),
+            Need::Topic(_) | Need::Durability => None,
+        }
+    }
+
+    async fn connect(setup: Setup<RabbitmqOptions>) -> Result<Self, BrokerError> {
+        let setup = Arc::new(setup);
+        let first = setup.config.addresses[0].clone();
+        let admin = Link::new(&setup, "admin", first.clone()).await?;
+        let clients = Clients::connect(&setup, |address| Link::new(&setup, "producer", address)).await?;
+        let server = connect::server(&setup, &first).await;
+        let queues = ProducerQueues::new(&setup);
+        Ok(RabbitmqBroker { setup, clients, admin, queues, server, joined: Mutex::default() })
+    }
+
+    async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
+        let Setup { options, groups, .. } = &*self.setup;
+        if options.queue == QueueType::Classic && topic.replication > 1 {
+            return Err(BrokerError::Configuration(
+                "a classic queue has one copy: set `topology.replication = 1`, or `broker.rabbitmq.queue = \"quorum\"`"
+                    .to_owned(),
+            ));
+        }
+        let existing = self.find_topic(topic).await?;
+        let created = self.with_channel(async |channel| {
+            if let Some(kind) = options.exchange_kind(*groups) {
+                declare_exchange(channel, &topic.name, kind, false).await?;
+            }
+            // Those that exist must have these arguments: the server names what differs.
+            for queue in self.queues_of(topic) {
+                self.declare(channel, topic, &queue).await?;
+            }
+            Ok(())
+        });
+        created.await.map_err(|error| error.of_topic(&topic.name, "created"))?;
+        Ok(existing.map_or(Created::New, Created::Existing))
+    }
+
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        let Setup { options, groups, .. } = &*self.setup;
+        let found = self.with_channel(async |channel| match options.exchange_kind(*groups) {
+            Some(kind) => declare_exchange(channel, &topic.name, kind, true).await,
+            None => find_queue(channel, &topic.name).await,
+        });
+        match found.await {
+            Ok(()) => Ok(Some(topic.clone())),
+            Err(error) if error.class == FailureClass::UnknownTopic => Ok(None),
+            Err(error) => Err(error.of_topic(&topic.name, "looked up")),
+        }
+    }
+
+    async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let Setup { options, groups, .. } = &*self.setup;
+        let deleted = self.with_channel(async |channel| {
+            // What is gone already is no error for the server.
+            for queue in self.queues_of(topic) {
+                channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
+            }
+            if options.exchange_kind(*groups).is_some() {
+                channel.exchange_delete(topic.name.as_str().into(), ExchangeDeleteOptions::default()).await?;
+            }
+            Ok(())
+        });
+        deleted.await.map_err(|error| error.of_topic(&topic.name, "deleted"))
+    }
+
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
+        let Setup { options, groups, .. } = &*self.setup;
+        let link = self.clients.producing(producer_number).clone();
+        let channel = publishing_channel(&link, options.confirms).await;
+        // AMQP 0.9.1, `delivery-mode`: 1 is transient, 2 persistent.
+        let mut properties = BasicProperties::default().with_delivery_mode(if options.persistent { 2 } else { 1 });
+        if let Some(priority) = options.priority {
+            properties = properties.with_priority(priority.get());
+        }
+        let exchange = if options.exchange_kind(*groups).is_some() { topic.name.as_str() } else { "" };
+        let sender = RabbitmqSender {
+            link,
+            channel: channel.map_err(|error| error.of_topic(&topic.name, "written to"))?,
+            confirms: options.confirms,
+            exchange: exchange.into(),
+            routing_key: topic.name.as_str().into(),
+            options: BasicPublishOptions { mandatory: options.mandatory(), ..BasicPublishOptions::default() },
+            properties,
+        };
+        Ok(self.queues.start(producer_number, &topic.name, vec![sender]))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
+        let options = &self.setup.options;
+        self.register(subscription).await?;
+        let connect = |address| Link::new(&self.setup, "consumer", address);
+        let link = self.clients.consuming(subscription.member, &self.setup, connect).await?.clone();
+        let consuming = Consuming { link, queue: self.queue_of(subscription), options: options.clone() };
+        let opened = consuming.open().await.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))?;
+        // What goes back divides what is acknowledged at once.
+        let is_cumulative = options.acknowledge == Acknowledge::Multiple
+            && options.acknowledge_every.is_none()
+            && options.requeue == 0.0;
+        Ok(StreamConsumer::new(vec![RabbitmqDeliveries::new(consuming, opened)], is_cumulative))
+    }
+
+    /// A topic's queues were made with it, except for those of an exchange that existed.
+    async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        let (topic, queue) = (&subscription.topic, self.queue_of(subscription));
+        if self.setup.groups <= 1 {
+            return Ok(());
+        }
+        match self.with_channel(async |channel| find_queue(channel, &queue).await).await {
+            Err(error) if error.class == FailureClass::UnknownTopic => {
+                self.joined.lock().insert(queue.clone());
+                self.with_channel(async |channel| self.declare(channel, topic, &queue).await).await
+            }
+            found => found,
+        }
+        .map_err(|error| error.of_topic(&topic.name, "consumed"))
+    }
+
+    fn identity(&self) -> BrokerInfo {
+        BrokerInfo { client: CRATE.to_owned(), broker: self.server.clone(), embedded: false }
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        const SOURCE: &str = "broker.rabbitmq";
+        let RabbitmqOptions { queue, persistent, confirms, .. } = &self.setup.options;
+        if !confirms {
+            return Durability::new(DurabilityLevel::Nowhere, None, [("confirms", "false".to_owned())], SOURCE);
+        }
+        // rabbitmq.com/docs/confirms, "When Will Published Messages Be Confirmed by the Broker?": when a majority of a quorum queue's
+        // members have it on disk; when a classic queue has written a persistent message, which it does not synchronise.
+        let (level, copies) = match (queue, persistent) {
+            (QueueType::Quorum, _) => (DurabilityLevel::Disk, topics.first().map(|topic| topic.replication / 2 + 1)),
+            (QueueType::Classic, true) => (DurabilityLevel::PageCache, Some(1)),
+            (QueueType::Classic, false) => (DurabilityLevel::Memory, Some(1)),
+        };
+        let settings = [("queue", queue.name().to_owned()), ("persistent", persistent.to_string())];
+        Durability::new(level, copies, settings, SOURCE)
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        self.queues.telemetry()
+    }
+
+    async fn close(self) -> Result<(), BrokerError> {
+        let joined = self.joined.lock().clone();
+        for queue in joined {
+            let deleted = self.with_channel(async |channel| {
+                channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.map(drop)
+            });
+            deleted.await.map_err(|error| error.of_topic(&queue, "deleted"))?;
+        }
+        for link in self.clients.all().chain([&self.admin]) {
+            link.close().await;
+        }
+        Ok(())
+    }
+}
+
+impl RabbitmqBroker {
+    /// The queues of a topic: its own, or one for each group.
+    fn queues_of(&self, topic: &Topic) -> Vec<String> {
+        match self.setup.groups {
+            0 | 1 => vec![topic.name.clone()],
+            groups => (0..groups).map(|group| format!("{}.{group}", topic.name)).collect(),
+        }
+    }
+
+    fn queue_of(&self, subscription: &Subscription) -> String {
+        self.queues_of(&subscription.topic).swap_remove(if self.setup.groups > 1 { subscription.number } else { 0 })
+    }
+
+    /// Declares a queue, and binds it to the topic's exchange if there is one.
+    async fn declare(&self, channel: &Channel, topic: &Topic, queue: &str) -> Result<(), Error> {
+        let Setup { options, groups, .. } = &*self.setup;
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let arguments = options.queue_arguments(topic.replication);
+        channel.queue_declare(queue.into(), durable, arguments).await?;
+        if options.exchange_kind(*groups).is_some() {
+            let (exchange, key) = (topic.name.as_str().into(), topic.name.as_str().into());
+            let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
+            channel.queue_bind(queue.into(), exchange, key, options, arguments).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes requests on a channel of their own: one that the server refuses closes it.
+    async fn with_channel(&self, requests: impl AsyncFnOnce(&Channel) -> Result<(), Error>) -> Result<(), ClientError> {
+        let channel = self.admin.channel().await?;
+        requests(&channel).await?;
+        // It ends with the connection otherwise.
+        let _ = channel.close(200, "done".into()).await;
+        Ok(())
+    }
+}
+
+async fn find_queue(channel: &Channel, name: &str) -> Result<(), Error> {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(name.into(), passive, FieldTable::default()).await.map(drop)
+}
+
+async fn declare_exchange(channel: &Channel, name: &str, kind: ExchangeKind, passive: bool) -> Result<(), Error> {
+    let options = ExchangeDeclareOptions { durable: true, passive, ..ExchangeDeclareOptions::default() };
+    channel.exchange_declare(name.into(), kind, options, FieldTable::default()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_names_the_version_that_is_compiled() {
+        let lock = include_str!("../../../Cargo.lock");
+        let (name, version) = CRATE.split_once(' ').unwrap();
+        assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")));
+    }
+}

@@ -1,0 +1,267 @@
+//! RabbitMQ's queues as brokermark meets them: the server of `scripts/test`, and some that block, die or come back.
+#![cfg(feature = "rabbitmq")]
+
+use std::time::Duration;
+
+use crate::harness::rabbitmq::{self, rabbitmqctl};
+use crate::harness::server::variable;
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, record_of, sums};
+use brokermark::measure::ConditionKind;
+use brokermark::record::{Limiter, Record, Status};
+
+const LOAD: &str = "producers = { count = 2, batch = 20 }\npayload.size = \"100B\"\nrun.messages = \"10k\"\n";
+
+fn broker(address: &str) -> String {
+    format!("broker.kind = \"rabbitmq\"\nbroker.address = \"{address}\"\n")
+}
+
+/// With keys of `[broker.rabbitmq]` at the server that `scripts/test` starts.
+fn with(options: &str) -> String {
+    format!("{}broker.rabbitmq = {{ {options} }}\n", broker(&rabbitmq::amqp()))
+}
+
+/// Runs a scenario that cannot begin, and returns the error in its record.
+fn refused(scenario: &str) -> String {
+    let record = Bench::new(scenario).run(&[]).expect(1).record();
+    assert_eq!(record.status, Status::Failed);
+    record.error.unwrap()
+}
+
+fn control(arguments: &[&str]) -> String {
+    rabbitmqctl(&variable("BROKERMARK_RABBITMQ_CTL"), arguments)
+}
+
+fn errors(record: &Record) -> String {
+    serde_json::to_string(&record.errors).unwrap()
+}
+
+#[test]
+fn real_exchanges_of_every_kind_deliver_to_every_group() {
+    for (exchange, groups) in [("direct", 1), ("fanout", 2), ("topic", 2), ("headers", 2)] {
+        let options = format!("queue = \"classic\", exchange = \"{exchange}\", persistent = false");
+        let record = record_of(&format!("{}{LOAD}consumers.groups = {groups}\n", with(&options)));
+        assert_delivered(&record, 10_000, groups);
+        assert_eq!(serde_json::to_value(&record.durability).unwrap()["level"], "memory", "{exchange}");
+    }
+    let record = record_of(&format!("{}{LOAD}", with("queue = \"quorum\"")));
+    assert_eq!(serde_json::to_value(&record.durability).unwrap()["level"], "disk");
+    assert!(record.environment.broker.as_ref().unwrap().starts_with("RabbitMQ 4."), "{:?}", record.environment);
+}
+
+#[test]
+fn real_consumers_acknowledge_in_every_way() {
+    for options in [
+        "acknowledge = \"each\", prefetch = 50",
+        "acknowledge = \"multiple\", prefetch = 50",
+        "acknowledge_every = 25, prefetch = 50",
+        "acknowledge = \"automatic\"",
+        "single_active_consumer = true",
+    ] {
+        let record = record_of(&format!("{}{LOAD}consumers.members = 2\n", with(options)));
+        // Far more than may be without an acknowledgement has arrived, so acknowledgements have.
+        assert_delivered(&record, 10_000, 1);
+        let found = sums(&record);
+        assert_eq!(found.redelivered, 0, "{options}: {found:?}");
+    }
+}
+
+#[test]
+fn real_requeued_messages_are_redeliveries_and_no_duplicates() {
+    let record = record_of(&format!("{}{LOAD}consumers.members = 1\n", with("requeue = 0.1")));
+    assert_balanced(&record);
+    let found = sums(&record);
+    assert_eq!((found.lost, found.duplicated, found.unread), (0, 0, 0), "{found:?}");
+    // A tenth, except for those that come back after the last message was received for the first time.
+    assert!((200..=1_000).contains(&found.redelivered), "{found:?}");
+}
+
+#[test]
+fn real_messages_without_confirms_are_nowhere_when_acknowledged() {
+    let record = record_of(&format!("{}{LOAD}consumers.members = 1\n", with("confirms = false")));
+    assert_delivered(&record, 10_000, 1);
+    assert_eq!(serde_json::to_value(&record.durability).unwrap()["level"], "nowhere");
+}
+
+#[test]
+fn real_full_queue_refuses_what_is_too_much() {
+    let options = "length_limit = 100, overflow = \"reject-publish\"";
+    let record = record_of(&format!("{}load.rate = \"1k/s\"\nrun.messages = 2000\n", with(options)));
+    assert_balanced(&record);
+    // A quorum queue may be over its limit by what was on its way.
+    assert!((100..1_900).contains(&record.counts.acknowledged), "{:?}", record.counts);
+    assert!(errors(&record).contains("\"full\""), "{}", errors(&record));
+}
+
+#[test]
+fn real_messages_that_no_queue_takes_are_returned_and_fail() {
+    let name = format!("unbound-{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "{}topology.name = \"{name}\"\nload.rate = \"500/s\"\nrun.duration = \"300s\"\nrun.drain_deadline = \"2s\"\n",
+        with("reconnect = \"1s\"")
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    control(&["delete_queue", &name]);
+    running.await_stderr("failed");
+    running.signal(libc::SIGINT);
+    let record = running.finish(PATIENCE).expect(130).record();
+    assert_balanced(&record);
+    assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
+    assert!(errors(&record).contains("unknown-topic") && errors(&record).contains("NO_ROUTE"), "{}", errors(&record));
+    let gone = record.conditions.iter().any(|condition| condition.kind == ConditionKind::TopicGone);
+    assert!(gone, "{:?}", record.conditions);
+}
+
+#[test]
+fn real_queue_deleted_under_its_consumer_ends_the_run_in_time() {
+    let name = format!("deleted-{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "{}topology.name = \"{name}\"\nload.rate = \"500/s\"\nconsumers.members = 1\nrun.duration = \"4s\"\n\
+         run.drain_deadline = \"2s\"\nrun.catch_up_deadline = \"2s\"\n",
+        with("reconnect = \"1s\"")
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    control(&["delete_queue", &name]);
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    assert!(record.counts.failed > 0, "{:?}", record.counts);
+    assert!(serde_json::to_string(&record).unwrap().contains("cancelled the consumer"), "{:?}", record.verification);
+}
+
+#[test]
+fn real_declaration_that_differs_is_refused_with_both_values() {
+    let name = format!("declared-{}", std::process::id());
+    let topology = format!("topology = {{ name = \"{name}\", keep = true }}\n");
+    record_of(&format!("{}{topology}{LOAD}", with("queue = \"classic\"")));
+    let error = refused(&format!("{}{topology}{LOAD}", with("queue = \"quorum\"")));
+    control(&["delete_queue", &name]);
+    for word in [&*name, "x-queue-type", "quorum", "classic", "PRECONDITION_FAILED"] {
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn real_missing_server_wrong_login_and_virtual_host_are_told() {
+    let error = refused(&format!("{}{LOAD}", broker("127.0.0.1:1")));
+    assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
+    let sasl = "broker.security.sasl = { mechanism = \"PLAIN\", username = \"guest\", password = \"zebra\" }\n";
+    let error = refused(&format!("{}{sasl}{LOAD}", broker(&rabbitmq::amqp())));
+    assert!(error.contains("refused the credentials") && !error.contains("zebra"), "{error}");
+    let error = refused(&format!("{}{LOAD}", with("virtual_host = \"elsewhere\"")));
+    assert!(error.contains("elsewhere") && error.contains("not found"), "{error}");
+    // The port of streams.
+    let error = refused(&format!("{}{LOAD}", broker(&rabbitmq::address())));
+    assert!(error.contains(&rabbitmq::address()), "{error}");
+}
+
+#[test]
+fn real_tls_and_a_certificate_as_login_carry_messages() {
+    let file = |name: &str| format!("{:?}", variable(&format!("BROKERMARK_RABBITMQ_{name}")));
+    let ca = format!("ca = {}", file("CA"));
+    let own = format!("{ca}, certificate = {}, key = {}", file("CERTIFICATE"), file("KEY"));
+    let address = variable("BROKERMARK_RABBITMQ_AMQPS");
+    for (tls, sasl) in [(ca.as_str(), ""), (&own, "sasl = { mechanism = \"EXTERNAL\" }, ")] {
+        let security = format!("broker.security = {{ {sasl}tls = {{ {tls} }} }}\n");
+        let record = record_of(&format!("{}{security}{LOAD}consumers.members = 1\n", broker(&address)));
+        assert_delivered(&record, 10_000, 1);
+    }
+}
+
+#[test]
+fn real_alarm_is_told_as_a_blocked_connection() {
+    let server = rabbitmq::server("amqp-alarm", 16010);
+    let command = server.variable("BROKERMARK_RABBITMQ_CTL");
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"1k/s\"\nproducers.in_flight = 20_000\nrun.duration = \"12s\"\n",
+        broker(&rabbitmq::amqp_of(&server))
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    rabbitmqctl(&command, &["set_vm_memory_high_watermark", "0.000001"]);
+    running.await_stderr("blocked by the broker");
+    rabbitmqctl(&command, &["set_vm_memory_high_watermark", "0.8"]);
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    assert_eq!(record.counts.unresolved, 0, "{:?}", record.counts);
+    let blocked = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Blocked).unwrap();
+    assert!(blocked.words.contains("memory") && blocked.end_ns.is_some(), "{blocked:?}");
+    let limited_by = &record.verdict.limited_by;
+    assert_eq!(limited_by.limiter, Limiter::Broker, "{limited_by:?}");
+    assert!(limited_by.evidence.contains("blocked"), "{limited_by:?}");
+}
+
+#[test]
+fn real_alarm_to_the_end_leaves_messages_unresolved() {
+    let server = rabbitmq::server("amqp-blocked", 16020);
+    let command = server.variable("BROKERMARK_RABBITMQ_CTL");
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"1k/s\"\nproducers.in_flight = 20_000\nrun.duration = \"300s\"\nrun.drain_deadline = \"2s\"\n",
+        broker(&rabbitmq::amqp_of(&server))
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    rabbitmqctl(&command, &["set_vm_memory_high_watermark", "0.000001"]);
+    running.await_stderr("blocked by the broker");
+    running.signal(libc::SIGINT);
+    let record = running.finish(PATIENCE).expect(130).record();
+    assert_balanced(&record);
+    assert!(record.counts.unresolved > 0, "{:?}", record.counts);
+    let blocked = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Blocked).unwrap();
+    assert_eq!(blocked.end_ns, None, "{blocked:?}");
+}
+
+#[test]
+fn real_killed_server_loses_nothing_confirmed() {
+    let server = rabbitmq::server("amqp-killed", 16030);
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"2k/s\"\nproducers.in_flight = 50_000\nrun.duration = \"20s\"\nconsumers.members = 1\n",
+        broker(&rabbitmq::amqp_of(&server))
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    let found = sums(&record);
+    assert_eq!((found.lost, found.duplicated), (0, 0), "{found:?}");
+    // What was due while it was away waited for it. What was in flight when it died has failed.
+    assert!(record.counts.acknowledged > 30_000, "{:?}", record.counts);
+    let connecting = record.conditions.iter().any(|condition| condition.kind == ConditionKind::Connecting);
+    assert!(connecting, "{:?}", record.conditions);
+}
+
+#[test]
+fn real_server_that_falls_silent_is_left_by_its_heartbeat() {
+    let server = rabbitmq::server("amqp-silent", 16040);
+    let options = "broker.rabbitmq = { heartbeat = \"1s\", reconnect = \"1s\" }\n";
+    let bench = Bench::new(&format!(
+        "{}{options}load.rate = \"1k/s\"\nrun.duration = \"10s\"\nrun.drain_deadline = \"5s\"\n",
+        broker(&rabbitmq::amqp_of(&server))
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.stall(Duration::from_secs(6));
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    assert!(errors(&record).contains("no heartbeat"), "{}", errors(&record));
+    assert!(record.counts.acknowledged > 1_000, "{:?}", record.counts);
+}
+
+#[test]
+fn real_frozen_server_shows_in_the_response_time() {
+    let server = rabbitmq::server("amqp-frozen", 16050);
+    let bench = Bench::new(&format!(
+        "{}load.rate = \"1k/s\"\nproducers.in_flight = 10_000\nrun = {{ warm_up = \"1s\", duration = \"6s\" }}\n",
+        broker(&rabbitmq::amqp_of(&server))
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.stall(Duration::from_millis(1500));
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    // A quarter of the messages were due while it stood still: the 99th percentile is near the whole pause.
+    let p99_ns = record.latency.response.as_ref().and_then(|latency| latency.p99_ns).unwrap();
+    assert!(p99_ns > 1_000_000_000, "{p99_ns}");
+}
