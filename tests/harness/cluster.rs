@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::server::variable;
+use super::server::{current_variable, variable};
 
 /// One fault at a time on this machine, whichever cluster it is in: its cores are shared.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -38,8 +38,21 @@ impl Cluster {
 
     /// `host:port` of each node.
     pub fn addresses(&self) -> Vec<String> {
-        let name = format!("BROKERMARK_{}", self.name.to_uppercase().replace('-', "_"));
-        variable(&name).split(',').map(str::to_owned).collect()
+        self.addresses_of("")
+    }
+
+    /// As [`Cluster::addresses`], for another protocol of the nodes, as in `_AMQP`.
+    pub fn addresses_of(&self, protocol: &str) -> Vec<String> {
+        variable(&format!("{}{protocol}", self.prefix())).split(',').map(str::to_owned).collect()
+    }
+
+    /// What `scripts/brokers env` prints of a node as it runs now, as in `_CTL`.
+    pub fn of_node(&self, node: usize, name: &str) -> String {
+        current_variable(&format!("{}-{node}", self.name), &format!("{}{name}_{node}", self.prefix()), &[])
+    }
+
+    fn prefix(&self) -> String {
+        format!("BROKERMARK_{}", self.name.to_uppercase().replace('-', "_"))
     }
 
     /// `kill -9`. Nodes are counted from 1.

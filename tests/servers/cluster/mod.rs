@@ -9,6 +9,8 @@ mod kafka;
 #[cfg(feature = "nats")]
 mod nats;
 mod rabbitmq;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq_queues;
 #[cfg(all(feature = "mpi", feature = "kafka-native"))]
 mod ranks;
 
