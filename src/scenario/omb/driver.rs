@@ -1,5 +1,6 @@
 //! A driver's file: which broker, where, and its settings.
 
+use percent_encoding::percent_decode_str;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
@@ -14,10 +15,7 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
         (Some("kafka"), _) => kafka(keys, document, untranslated),
         (Some("pulsar"), _) => pulsar(keys, document, untranslated),
         (Some("nsq"), _) => nsq(keys, document, untranslated),
-        (_, "RabbitMqBenchmarkDriver") => untranslated.refuse(
-            "driverClass",
-            "this driver uses queues over AMQP 0.9.1, and brokermark RabbitMQ's streams: their figures cannot be compared",
-        ),
+        (Some("rabbitmq"), _) => rabbitmq(keys, document, untranslated),
         (_, "") => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
         _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
@@ -319,5 +317,97 @@ fn nsq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated)
     }
     if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
         untranslated.refuse("driverClass", "NSQ has no partitions, and the workload's topics have several");
+    }
+}
+
+pub(super) const RABBITMQ: [&str; 12] = [
+    "name",
+    "driverClass",
+    "amqpUris",
+    "brokerAddress",
+    "brokers",
+    "messagePersistence",
+    "queueType",
+    "exchangeType",
+    "producerCreationDelay",
+    "producerCreationBatchSize",
+    "consumerCreationDelay",
+    "consumerCreationBatchSize",
+];
+
+const RABBITMQ_PACE: &str = "clients are created here as fast as the server answers";
+
+const RABBITMQ_LEFT_OUT: [(&str, &str); 4] = [
+    ("producerCreationDelay", RABBITMQ_PACE),
+    ("producerCreationBatchSize", RABBITMQ_PACE),
+    ("consumerCreationDelay", RABBITMQ_PACE),
+    ("consumerCreationBatchSize", RABBITMQ_PACE),
+];
+
+/// Members of a quorum queue, where nothing else is asked for and there are as many nodes.
+const QUORUM_MEMBERS: usize = 3;
+
+fn rabbitmq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &RABBITMQ);
+    untranslated.leave_out_each(keys, &RABBITMQ_LEFT_OUT);
+    document["broker"]["kind"] = value("rabbitmq");
+    document["broker"]["rabbitmq"] = Item::Table(Table::new());
+    // Earlier versions of the driver, and forks of it, name hosts.
+    let uris: Vec<&str> =
+        ["amqpUris", "brokerAddress", "brokers"].into_iter().flat_map(|key| texts(keys.get(key))).collect();
+    rabbitmq_connection(&uris, document, untranslated);
+    let own = &mut document["broker"]["rabbitmq"];
+    let queue = text(keys, "queueType").filter(|queue| !queue.is_empty()).unwrap_or("CLASSIC").to_lowercase();
+    own["queue"] = value(&queue);
+    own["exchange"] = value(text(keys, "exchangeType").unwrap_or("FANOUT").to_lowercase());
+    own["persistent"] = value(is_true(keys, "messagePersistence", false, untranslated));
+    // Its consumers are given messages without acknowledging them.
+    own["acknowledge"] = value("automatic");
+    if queue == "quorum" {
+        document["topology"]["replication"] = value(uris.len().clamp(1, QUORUM_MEMBERS) as i64);
+    }
+    if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
+        untranslated.refuse("driverClass", "this driver has no partitions, and the workload's topics have several");
+    }
+}
+
+fn texts(of: Option<&Value>) -> Vec<&str> {
+    match of {
+        Some(Value::Text(text)) => vec![text],
+        Some(Value::List(values)) => values.iter().flat_map(|value| texts(Some(value))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Nodes, and what all of them have in common: the login, the virtual host, and whether they use TLS.
+fn rabbitmq_connection(uris: &[&str], document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    let parts = uris.iter().map(|uri| {
+        let (scheme, rest) = uri.split_once("://").unwrap_or(("amqp", uri));
+        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        (host, (scheme, login, path))
+    });
+    let (hosts, common): (Vec<&str>, Vec<_>) = parts.unzip();
+    let Some((scheme, login, path)) = common.first().copied() else {
+        return untranslated.refuse("amqpUris", "it is missing");
+    };
+    if common.iter().any(|other| *other != common[0]) {
+        untranslated.refuse("amqpUris", "its nodes must have one login, one virtual host and one scheme");
+    }
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let broker = &mut document["broker"];
+    broker["addresses"] = addresses(hosts.into_iter(), if scheme == "amqps" { 5671 } else { 5672 });
+    if !path.is_empty() {
+        broker["rabbitmq"]["virtual_host"] = value(decoded(path));
+    }
+    if scheme == "amqps" {
+        broker["security"]["tls"] = value(true);
+    }
+    if let Some((username, password)) = login.and_then(|login| login.split_once(':')) {
+        let mut sasl = InlineTable::new();
+        sasl.insert("mechanism", "PLAIN".into());
+        sasl.insert("username", decoded(username).into());
+        sasl.insert("password", decoded(password).into());
+        broker["security"]["sasl"] = value(sasl);
     }
 }

@@ -76,7 +76,7 @@ fn parse(text: &str) -> Result<Keys, String> {
 #[serde(from = "serde_json::Value")]
 enum Value {
     Text(String),
-    List,
+    List(Vec<Value>),
     Table(Keys),
 }
 
@@ -91,7 +91,7 @@ impl From<serde_json::Value> for Value {
                 None => number.to_string(),
             }),
             serde_json::Value::String(text) => Value::Text(text),
-            serde_json::Value::Array(_) => Value::List,
+            serde_json::Value::Array(values) => Value::List(values.into_iter().map(Value::from).collect()),
             serde_json::Value::Object(keys) => {
                 Value::Table(keys.into_iter().map(|(key, value)| (key, value.into())).collect())
             }

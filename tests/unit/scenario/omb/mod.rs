@@ -47,6 +47,10 @@ const PULSAR: &str = "name : Pulsar\ndriverClass: io.openmessaging.benchmark.dri
 const NSQ: &str = "name: Nsq\ndriverClass: io.openmessaging.benchmark.driver.nsq.NsqBenchmarkDriver\nnsqdHost: localhost\n\
     lookupHost: localhost";
 
+const RABBITMQ: &str = "name: RabbitMQ\ndriverClass: io.openmessaging.benchmark.driver.rabbitmq.RabbitMqBenchmarkDriver\n\
+    producerCreationDelay: 100\namqpUris:\n  - amqp://admin:p%40ss@a/%2F\n  - amqp://admin:p%40ss@b:5673/%2F\n\
+    messagePersistence: true\nqueueType: QUORUM\n";
+
 fn converted(workload: &str, driver: &str, has_rate: bool) -> Result<String, ScenarioError> {
     imported(workload, driver, has_rate).map(|imported| imported.text)
 }
@@ -88,6 +92,35 @@ fn a_driver_of_pulsar_as_a_scenario() {
     insta::assert_snapshot!(converted(&workload(&ACCEPTED[2]), PULSAR, false).unwrap());
 }
 
+#[test]
+#[cfg(feature = "rabbitmq")]
+fn a_driver_of_rabbitmq_as_a_scenario() {
+    let scenario = converted(&workload(&ACCEPTED[1]), RABBITMQ, false).unwrap();
+    check(&scenario);
+    let expected = "kind = 'rabbitmq'\naddresses = ['a:5672', 'b:5673']\n\
+        rabbitmq = { virtual_host = '/', queue = 'quorum', exchange = 'fanout', persistent = true, acknowledge = 'automatic' }\n\
+        security.sasl = { mechanism = 'PLAIN', username = 'admin', password = 'p@ss' }";
+    let scenario: toml::Table = scenario.parse().unwrap();
+    assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()));
+    assert_eq!(scenario["topology"]["replication"].as_integer(), Some(2));
+}
+
+/// Files of its earlier versions and of forks.
+#[test]
+#[cfg(feature = "rabbitmq")]
+fn drivers_of_rabbitmq_that_name_hosts_become_scenarios() {
+    let class = "driverClass: io.openmessaging.benchmark.driver.rabbitmq.RabbitMqBenchmarkDriver\n";
+    let one = converted(&workload(&ACCEPTED[1]), &format!("{class}brokerAddress: localhost"), false).unwrap();
+    assert!(one.contains("addresses = [\"localhost:5672\"]") && one.contains("queue = \"classic\""), "{one}");
+    check(&one);
+    let fork = format!("{class}brokers:\n  - a\n  - b\nexchangeType: DIRECT\nsingleNode: false");
+    let error = converted(&workload(&ACCEPTED[1]), &fork, false).unwrap_err().to_string();
+    assert!(error.contains("`singleNode`") && !error.contains("`brokers`"), "{error}");
+    let unlike = RABBITMQ.replace("@b:5673/%2F", "@b:5673/other");
+    let error = converted(&workload(&ACCEPTED[1]), &unlike, false).unwrap_err().to_string();
+    assert!(error.contains("`amqpUris`") && error.contains("one virtual host"), "{error}");
+}
+
 /// What was met in the benchmark's own files for these drivers and their forks.
 #[test]
 #[cfg(all(feature = "kafka", feature = "pulsar"))]
@@ -122,8 +155,6 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     refused(&format!("{simple}drainProducerRate: 5\n"), KAFKA, &["`drainProducerRate`", "no counterpart"]);
     let consumers = simple.replace("consumerPerSubscription: 1", "").replace("GB: 0", "GB: 100");
     refused(&consumers, KAFKA, &["consumerBacklogSizeGB", "needs consumers"]);
-    let rabbitmq = "driverClass: io.openmessaging.benchmark.driver.rabbitmq.RabbitMqBenchmarkDriver\namqpUris:\n  - amqp://localhost";
-    refused(&simple, rabbitmq, &["driver.yaml", "AMQP 0.9.1"]);
     refused(&simple, "driverClass: a.b.RedisBenchmarkDriver", &["RedisBenchmarkDriver"]);
     let selecting = "driverClass: a.b.JMSBenchmarkDriver\nproperties:\n  - name: foo\n    value: bar\nselector: x";
     refused(&simple, selecting, &["JMSBenchmarkDriver"]);
@@ -202,6 +233,20 @@ const PULSAR_CONSUMER_ROWS: [KeyRow; 3] = [
 
 const NSQ_ROWS: [KeyRow; 2] = [("nsqdHost", ["a", "b"]), ("lookupHost", ["a", "b"])];
 
+#[cfg(feature = "rabbitmq")]
+const RABBITMQ_ROWS: [KeyRow; 10] = [
+    ("amqpUris", ["\n  - amqp://a", "\n  - amqp://b"]),
+    ("brokerAddress", ["a", "b"]),
+    ("brokers", ["\n  - a", "\n  - b"]),
+    ("messagePersistence", ["false", "true"]),
+    ("queueType", ["CLASSIC", "QUORUM"]),
+    ("exchangeType", ["FANOUT", "DIRECT"]),
+    ("producerCreationDelay", ["1", "2"]),
+    ("producerCreationBatchSize", ["1", "2"]),
+    ("consumerCreationDelay", ["1", "2"]),
+    ("consumerCreationBatchSize", ["1", "2"]),
+];
+
 /// Keys of which both values give the same scenario, and neither is refused or said to be left out.
 fn silent(rows: &[KeyRow], files: impl Fn(&str, &str) -> (String, String)) -> Vec<&'static str> {
     let is_silent = |(key, values): &KeyRow| {
@@ -267,6 +312,16 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
         (workload(&ACCEPTED[1]), with_key(&base, key, value))
     };
     assert_eq!(silent(&NSQ_ROWS, nsq), [""; 0]);
+
+    #[cfg(feature = "rabbitmq")]
+    {
+        assert_eq!([&labels[..], &names(&RABBITMQ_ROWS)].concat(), driver::RABBITMQ);
+        let rabbitmq = |key: &str, value: &str| {
+            let base = [("driverClass", "a.RabbitMqBenchmarkDriver"), ("amqpUris", "\n  - amqp://a")];
+            (workload(&ACCEPTED[1]), with_key(&base, key, value))
+        };
+        assert_eq!(silent(&RABBITMQ_ROWS, rabbitmq), [""; 0]);
+    }
 
     assert_eq!([&labels[..], &["client", "producer", "consumer"]].concat(), driver::PULSAR);
     assert_eq!(names(&PULSAR_CLIENT_ROWS), driver::PULSAR_CLIENT);
@@ -339,7 +394,8 @@ fn yaml_of_the_files_is_read() {
     ] {
         assert_eq!(read[key], value(text), "{key}");
     }
-    assert_eq!(read["uris"], Value::List);
+    let Value::List(uris) = &read["uris"] else { panic!("{read:?}") };
+    assert_eq!(uris[..], [Value::Table([("name".to_owned(), value("amqp")), ("value".to_owned(), value("a"))].into())]);
     let Value::Table(client) = &read["client"] else { panic!("{read:?}") };
     assert_eq!(client["url"], value("pulsar://h:1"));
     assert_eq!(client["deeper"], Value::Table([("size".to_owned(), value("3"))].into()));
