@@ -237,7 +237,11 @@ impl Publishing {
                 }
                 Some(failure) => {
                     acks.failed(sent.send_tag, failure.class, || failure.message.clone());
-                    route.held_up.begin(ConditionKind::from_failure(failure.class), &failure.message);
+                    let kind = match failure.class {
+                        FailureClass::Timeout => ConditionKind::Unanswered,
+                        class => ConditionKind::from_failure(class),
+                    };
+                    route.held_up.begin(kind, &failure.message);
                 }
             }
         }
