@@ -130,7 +130,7 @@ impl ConditionKind {
             ConditionKind::Blocked => "blocked by the broker",
             ConditionKind::BacklogQuota => "held by a backlog quota",
             ConditionKind::Connecting => "connecting",
-            ConditionKind::GroupHasOthers => "other members have partitions",
+            ConditionKind::GroupHasOthers => "with other members of the group",
             ConditionKind::Rebalancing => "rebalancing",
             ConditionKind::Fenced => "fenced by another client",
             ConditionKind::Authentication => "credentials refused",

@@ -28,6 +28,7 @@ mod group {
     pub mod groups;
     pub mod membership;
     pub mod server_assigned;
+    pub mod shares;
 }
 mod net {
     pub mod admin;

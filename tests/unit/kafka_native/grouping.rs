@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
 use kafka_protocol::messages::offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
@@ -12,14 +13,16 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::asked::{Asked, name};
-use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
+use super::bench::{Bench, TIMEOUT, TOPIC, one_message_a_batch, subscription};
 use super::scripted::Scripted;
 use super::server_assigned::{BY_SERVER, with};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
+use crate::broker::kafka_native::group::assignors;
 use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::kafka_options::Assignment;
 use crate::broker::{Consumer, Offsets, Progress, Subscription};
+use crate::measure::ConditionKind;
 
 /// Codes of Kafka's protocol.
 const NOT_COORDINATOR: i16 = 16;
@@ -59,6 +62,11 @@ fn refuse_join(asked: &Asked, code: i16, member_id: &'static str) {
 
 /// Makes "m1" the only member, which assigns itself what it wants.
 async fn admit(broker: &mut Scripted) {
+    admit_with(broker, None).await;
+}
+
+/// The same, but it gets this assignment, if there is one.
+async fn admit_with(broker: &mut Scripted, other: Option<Bytes>) {
     let (asked, request) = next_join(broker).await;
     assert_eq!(request.member_id.as_str(), "m1");
     let metadata = request.protocols[0].metadata.clone();
@@ -72,7 +80,7 @@ async fn admit(broker: &mut Scripted) {
     asked.send(asked.frame::<JoinGroupRequest>(&response));
     let asked = broker.next_of(ApiKey::SyncGroup).await;
     let request = asked.request::<SyncGroupRequest>();
-    let assignment = request.assignments[0].assignment.clone();
+    let assignment = other.unwrap_or_else(|| request.assignments[0].assignment.clone());
     asked.send(asked.frame::<SyncGroupRequest>(&SyncGroupResponse::default().with_assignment(assignment)));
 }
 
@@ -133,6 +141,27 @@ async fn member_starts_at_committed_offsets_and_returns_partitions() {
     assert_eq!(request.member_id.as_str(), "m1");
     refuse_join(&asked, UNKNOWN_MEMBER_ID, "");
     assert_eq!(next_join(&mut broker).await.1.member_id.as_str(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn partitions_of_other_members_are_told_until_they_come_back() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let mut consumer = member(&bench, Assignment::Group).await;
+    let (asked, _) = next_join(&mut broker).await;
+    refuse_join(&asked, MEMBER_ID_REQUIRED, "m1");
+    let half = assignors::assignment(&[(TOPIC.to_owned(), vec![0])].into()).unwrap();
+    admit_with(&mut broker, Some(half)).await;
+    let lasting = bench.held_up(|lasting| lasting.iter().any(|one| one.kind == ConditionKind::GroupHasOthers)).await;
+    assert_eq!(lasting[0].told(), "consumed partition topic/1: with other members of the group");
+    assert!(lasting[0].words.contains("'group'"), "{}", lasting[0].words);
+    serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
+    broker.answer_heartbeats(REBALANCE_IN_PROGRESS);
+    serve(&mut consumer, |consumer| consumer.is_revocation_requested()).await;
+    consumer.revoke().await;
+    broker.answer_heartbeats(0);
+    admit(&mut broker).await;
+    bench.held_up(|lasting| lasting.iter().all(|one| one.kind != ConditionKind::GroupHasOthers)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -32,6 +32,9 @@ const SYNC_GROUP: i16 = 3;
 const HEARTBEAT: i16 = 3;
 const LEAVE_GROUP: i16 = 2;
 
+/// Members that keep partitions while they join again leave some to nobody in between.
+const SETTLED: Duration = Duration::from_secs(1);
+
 const MEMBER_ID_REQUIRED: i16 = 79;
 
 /// A member of a classic group.
@@ -196,6 +199,7 @@ impl Classic {
     /// Has what the group has assigned, until the member must join again.
     async fn take_part(&self, Joined { identity, partitions }: Joined, owned: &mut OwnedPartitions) -> MembershipEnd {
         self.config.identify(identity.clone());
+        self.config.hold(identity.generation, &partitions, SETTLED);
         if !self.keeps_partitions() {
             self.mailbox.assign(partitions);
             let ended = self.beat(&identity).await;
@@ -281,6 +285,7 @@ impl Classic {
     /// # Errors
     /// When the coordinator does not answer, or refuses.
     pub async fn leave(&self) -> Result<(), CallError> {
+        self.config.shares.leave(self.config.member);
         let member_id = self.member_id.lock().clone();
         if member_id.is_empty() || self.config.instance_id.is_some() {
             return Ok(());

@@ -20,6 +20,7 @@ use super::classic::Classic;
 use super::committed::{Committed, Positions, StartOffsets};
 use super::membership::{AssignmentMailbox, Member, MemberConfig};
 use super::server_assigned::ServerAssigned;
+use super::shares::MemberShares;
 use crate::broker::kafka_options::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::measure::{Subject, SubjectKind};
@@ -46,6 +47,8 @@ struct Group {
     left_off: Arc<Mutex<Positions>>,
     /// Whether it is known where the group begins, if that is at the latest message.
     begun: OnceCell<()>,
+    /// What its members have, by topic.
+    shares: Mutex<BTreeMap<String, Arc<MemberShares>>>,
 }
 
 impl Groups {
@@ -86,7 +89,13 @@ impl Groups {
             let begun = known.begin_at_latest(&start_offsets, topic.partitions, *progress == Progress::Kept).await;
             begun.map_err(cannot)?;
         }
+        let shares = || {
+            let conditions = self.admin.cluster.connector.conditions.clone();
+            Arc::new(MemberShares::new(group, &topic.name, topic.partitions, *members, conditions))
+        };
         let config = MemberConfig {
+            member: *member,
+            shares: known.shares.lock().entry(topic.name.clone()).or_insert_with(shares).clone(),
             cluster: self.admin.cluster.clone(),
             group: group.clone(),
             topic: topic.name.clone(),

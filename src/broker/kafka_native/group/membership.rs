@@ -17,6 +17,7 @@ use super::super::consume::buffer::wait_until;
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
+use super::shares::MemberShares;
 use crate::measure::{ConditionKind, Subject};
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
@@ -24,6 +25,9 @@ pub const REBALANCE: Duration = Duration::from_secs(300);
 
 /// What a member says of itself, whichever protocol its group has.
 pub struct MemberConfig {
+    /// Its number among the members of the run, and what they have.
+    pub member: usize,
+    pub shares: Arc<MemberShares>,
     pub cluster: Arc<Cluster>,
     pub group: String,
     pub topic: String,
@@ -51,6 +55,11 @@ impl MemberConfig {
         if let Some(committed) = &self.committed {
             committed.identify(identity);
         }
+    }
+
+    /// It has these partitions in that generation of the group, which may change for `settled` without anybody else having some.
+    pub fn hold(&self, generation: i32, partitions: &BTreeSet<u32>, settled: Duration) {
+        self.shares.hold(self.member, generation, partitions, settled);
     }
 
     /// Names the static member whose place another one has.

@@ -157,7 +157,10 @@ impl ServerAssigned {
         if let Some(assignment) = &response.assignment {
             state.target = partitions(assignment, topic);
         }
-        Ok(Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0).max(1)))
+        let pause = Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0).max(1));
+        // What one member returns, another one hears of with its next sign of life.
+        self.config.hold(response.member_epoch, &state.target, 2 * pause);
+        Ok(pause)
     }
 
     fn request(&self, state: &AssignmentState, topic: Uuid) -> ConsumerGroupHeartbeatRequest {
@@ -242,6 +245,7 @@ impl ServerAssigned {
     /// # Errors
     /// When the coordinator does not answer, or refuses.
     pub async fn leave(&self) -> Result<(), CallError> {
+        self.config.shares.leave(self.config.member);
         let epoch = if self.config.instance_id.is_some() { LEAVE_FOR_NOW } else { LEAVE };
         self.call(&self.request_with(epoch)).await.map(drop)
     }
