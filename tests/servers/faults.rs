@@ -8,7 +8,8 @@ use crate::harness::server::variable;
 use crate::harness::{Bench, assert_balanced, sums};
 use crate::load::Load;
 use brokermark::broker::FailureClass;
-use brokermark::record::{Record, Status};
+use brokermark::measure::ConditionKind;
+use brokermark::record::{Condition, Record, Status};
 
 /// What a client needs to notice within seconds that an answer does not come.
 fn impatient(client: &str) -> &'static str {
@@ -109,6 +110,8 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger(client: &str) {
     let record = &crate::harness::assert_survived(&ended, &server.address());
     let counts = &record.counts;
     assert_eq!(failed(record, FailureClass::Timeout), counts.failed, "{:?}", record.errors);
+    let is_told = |one: &Condition| one.kind == ConditionKind::Connecting && one.names == [server.address()];
+    assert!(record.conditions.iter().any(is_told), "{:?}", record.conditions);
     let words = if client == "native" { "not acknowledged within 4s" } else { "timed out" };
     assert!(record.errors[0].first_message.contains(words), "{:?}", record.errors);
 }

@@ -3,13 +3,14 @@
 //! - `config`, `properties`: the `[broker.kafka]` table, and how a scenario becomes librdkafka's properties.
 //! - `client`: how rdkafka's clients are made of them, librdkafka's errors, and the token of SASL OAUTHBEARER.
 //! - `producer`: what the engine's tasks hold, and the client that they share, with its thread. `reports`: the outcomes of its messages, which
-//!   that thread records, and librdkafka's statistics. `transactions`: the transactions of a client.
+//!   that thread records, and librdkafka's statistics. `held_up`: the conditions that they show. `transactions`: the transactions of a client.
 //! - `consumer`, `member`: what the engine's tasks hold, and rdkafka's consumer as a member of a group.
 //! - `topics`: created, found, removed.
 
 mod client;
 mod config;
 mod consumer;
+mod held_up;
 mod member;
 mod producer;
 mod properties;
@@ -303,7 +304,8 @@ fn connection(index: usize, properties: &Properties, setup: &Setup<KafkaOptions>
     let id = is_transactional.then_some(("transactional.id", id.as_str()));
     let token = setup.config.security.bearer.clone();
     let settings = properties.for_producer().chain(id);
-    Connection::new(settings, setup.acks.recorder(), is_transactional, token).map(Arc::new)
+    let conditions = setup.conditions.clone();
+    Connection::new(settings, setup.acks.recorder(), is_transactional, token, conditions).map(Arc::new)
 }
 
 /// Begins the first transaction of each client.

@@ -18,7 +18,7 @@ use super::reports::{ConnectionErrors, Reports};
 use super::transactions::{Handed, Transactions};
 use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{Outgoing, Producer, SubmitError, TRACE_HEADER_NAME, Telemetry};
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, Conditions};
 use crate::scenario::Secret;
 
 /// A sender to one topic, over a connection it shares with others.
@@ -169,8 +169,9 @@ impl Connection {
         recorder: AckRecorder,
         is_transactional: bool,
         token: Option<Secret>,
+        conditions: Conditions,
     ) -> Result<Self, String> {
-        let reports = Reports::new(recorder, is_transactional, token);
+        let reports = Reports::new(recorder, is_transactional, token, conditions);
         let producer: Arc<BaseProducer<Reports>> = Arc::new(client::create(properties, reports)?);
         let served = producer.clone();
         let thread = thread::Builder::new().name("brokermark-acks".into()).spawn(move || serve(&served));

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rdkafka::client::{ClientContext, OAuthToken};
@@ -18,8 +19,9 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::client::{self, describe, failure_class, oauth_token};
+use super::held_up::{HeldUp, Link};
 use crate::broker::{FailureClass, TRACE_HEADER_NAME, Telemetry, Wire, kafka_cluster, known_sum};
-use crate::measure::{AckRecorder, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
+use crate::measure::{AckRecorder, Conditions, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 use crate::scenario::Secret;
 
 /// By how much the times of two clocks may differ that were read one after the other.
@@ -49,6 +51,7 @@ struct Outcomes {
     now_ns: Option<u64>,
     all: Vec<Outcome>,
     partitions: KnownPartitions,
+    held_up: HeldUp,
     /// Whether rdkafka has called, for an outcome or for anything else.
     was_called: bool,
 }
@@ -93,6 +96,11 @@ impl ProducerContext for Reports {
         };
         let mut outcomes = self.outcomes.lock();
         outcomes.was_called = true;
+        match error {
+            None if outcomes.held_up.has_failed() => outcomes.held_up.written(message.topic(), message.partition()),
+            None => {}
+            Some(code) => outcomes.held_up.failed(message.topic(), message.partition(), code),
+        }
         let now_ns = *outcomes.now_ns.get_or_insert_with(|| self.recorder.now_ns());
         let send_tag = self.send_tag(word as u64, message, now_ns);
         let payload_bytes = message.payload_len();
@@ -118,10 +126,12 @@ impl ClientContext for Reports {
 
     fn stats_raw(&self, json: &[u8]) {
         self.called();
+        let Ok(statistics) = serde_json::from_slice::<Statistics>(json) else { return };
+        let last_error = self.errors.lock().last.clone();
+        let links = statistics.brokers.values().map(|broker| &broker.link);
+        self.outcomes.lock().held_up.look(links, last_error.as_ref(), Instant::now());
         let (reader, telemetry) = &mut *self.statistics.lock();
-        if let Some(latest) = reader.read(json) {
-            *telemetry = joined(*telemetry, latest);
-        }
+        *telemetry = joined(*telemetry, reader.read(&statistics));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -140,10 +150,11 @@ impl ClientContext for Reports {
 }
 
 impl Reports {
-    pub fn new(recorder: AckRecorder, is_transactional: bool, token: Option<Secret>) -> Self {
+    pub fn new(recorder: AckRecorder, is_transactional: bool, token: Option<Secret>, conditions: Conditions) -> Self {
         Reports {
             recorder,
-            outcomes: Mutex::default(),
+
+            outcomes: Mutex::new(Outcomes { held_up: HeldUp::new(conditions), ..Outcomes::default() }),
             capacity: Notify::new(),
             written: is_transactional.then(Arc::default),
             errors: Mutex::default(),
@@ -266,6 +277,8 @@ struct Statistics {
 
 #[derive(Deserialize)]
 struct BrokerStatistics {
+    #[serde(flatten)]
+    link: Link,
     rtt: Option<Window>,
 }
 
@@ -293,15 +306,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Parses one interval's statistics. The round trip is that of the slowest broker.
-    pub fn read(&mut self, json: &[u8]) -> Option<Telemetry> {
-        let statistics: Statistics = serde_json::from_slice(json).ok()?;
+    /// Reads one interval's statistics. The round trip is that of the slowest broker.
+    fn read(&mut self, statistics: &Statistics) -> Telemetry {
         let windows =
             || statistics.brokers.values().filter_map(|broker| broker.rtt.as_ref()).filter(|window| window.cnt > 0);
         let batches = || statistics.topics.values().filter_map(|topic| topic.batchsize.as_ref());
         let raw_bytes = statistics.txmsg_bytes.saturating_sub(self.raw_bytes);
         self.raw_bytes = statistics.txmsg_bytes;
-        Some(Telemetry {
+        Telemetry {
             queue_messages: Some(statistics.msg_cnt),
             round_trip_p50_ns: windows().map(|window| window.p50 * 1000).max(),
             round_trip_p99_ns: windows().map(|window| window.p99 * 1000).max(),
@@ -314,7 +326,7 @@ impl Reader {
                 ..Wire::default()
             }),
             ..Telemetry::default()
-        })
+        }
     }
 }
 
@@ -328,17 +340,20 @@ pub fn joined(earlier: Telemetry, later: Telemetry) -> Telemetry {
 mod tests {
     use super::*;
 
+    fn read(reader: &mut Reader, json: &str) -> Telemetry {
+        reader.read(&serde_json::from_str(json).unwrap())
+    }
+
     #[test]
     fn the_slowest_broker_and_the_queue_are_reported() {
         let json = r#"{"name": "x", "msg_cnt": 22710, "brokers": {
             "a:1/0": {"rtt": {"cnt": 12, "p50": 2000, "p99": 3100}},
             "b:1/1": {"rtt": {"cnt": 3, "p50": 900, "p99": 9000}},
             "c:1/bootstrap": {"rtt": {"cnt": 0, "p50": 99000, "p99": 99000}}}}"#;
-        let telemetry = Reader::default().read(json.as_bytes()).unwrap();
+        let telemetry = read(&mut Reader::default(), json);
         assert_eq!(telemetry.queue_messages, Some(22710));
         assert_eq!(telemetry.round_trip_p50_ns, Some(2_000_000));
         assert_eq!(telemetry.round_trip_p99_ns, Some(9_000_000));
-        assert!(Reader::default().read(b"not json").is_none());
     }
 
     #[test]
@@ -349,8 +364,8 @@ mod tests {
             )
         };
         let mut reader = Reader::default();
-        let first = reader.read(interval(1_000, 2, 300).as_bytes()).unwrap();
-        let both = joined(first, reader.read(interval(3_000, 3, 700).as_bytes()).unwrap());
+        let first = read(&mut reader, &interval(1_000, 2, 300));
+        let both = joined(first, read(&mut reader, &interval(3_000, 3, 700)));
         let wire = both.wire.unwrap();
         assert_eq!((wire.requests, wire.raw_bytes, wire.body_bytes, wire.sent_bytes), (5, 3_000, 3_000, 1_000));
     }

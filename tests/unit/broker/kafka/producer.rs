@@ -8,14 +8,15 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::*;
 use crate::broker::{Attributes, FailureClass};
-use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
+use crate::measure::{Acks, Clock, Conditions, Interval, SendTag, TRACE_HEADER_BYTES};
 
 fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
     producer_with(&[Vec::new()], acks, properties)
 }
 
 fn producer_with(header_sets: &[Vec<(String, String)>], acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
-    let connection = Connection::new(properties.iter().copied(), acks.recorder(), false, None).unwrap();
+    let connection =
+        Connection::new(properties.iter().copied(), acks.recorder(), false, None, Conditions::default()).unwrap();
     KafkaProducer::new(Arc::new(connection), "topic", HeaderSets::new(header_sets))
 }
 

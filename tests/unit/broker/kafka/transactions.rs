@@ -6,7 +6,7 @@ use rdkafka::types::RDKafkaApiKey;
 use super::*;
 use crate::broker::kafka::producer::{Connection, HeaderSets, KafkaProducer};
 use crate::broker::{Outgoing, Producer};
-use crate::measure::{Acks, Clock, Interval, SendTag};
+use crate::measure::{Acks, Clock, Conditions, Interval, SendTag};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -23,7 +23,8 @@ impl Bench {
         let addresses = cluster.bootstrap_servers();
         let properties = [("bootstrap.servers", addresses.as_str()), ("transactional.id", "transactions")];
         let acks = Acks::new(Clock::start(), 1, false);
-        let connection = Arc::new(Connection::new(properties, acks.recorder(), true, None).unwrap());
+        let connection =
+            Arc::new(Connection::new(properties, acks.recorder(), true, None, Conditions::default()).unwrap());
         connection.begin_transactions(options, Duration::from_secs(60)).unwrap();
         let header_sets = HeaderSets::new(&[Vec::new()]);
         Bench { cluster, acks, producer: KafkaProducer::new(connection, "topic", header_sets) }

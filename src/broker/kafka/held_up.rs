@@ -1,0 +1,188 @@
+//! What holds messages up, as far as librdkafka tells it: the states and the throttling of its connections once a second, and the outcomes of
+//! messages. It does not tell what it sends again, until a message fails.
+//!
+//! Source: librdkafka's `STATISTICS.md`, and the names of states in `rdkafka_broker.c`.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use rdkafka::error::RDKafkaErrorCode as Code;
+use serde::Deserialize;
+
+use super::client::describe;
+use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
+
+/// A connection, in librdkafka's statistics.
+#[derive(Debug, Deserialize)]
+pub struct Link {
+    /// `host:port`.
+    #[serde(default)]
+    nodename: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    state: String,
+    throttle: Option<Throttle>,
+}
+
+/// By how many milliseconds the broker delayed the client in the interval.
+#[derive(Debug, Deserialize)]
+struct Throttle {
+    #[serde(default)]
+    max: u64,
+}
+
+/// What holds up the messages of a client.
+#[derive(Default)]
+pub struct HeldUp {
+    conditions: Conditions,
+    nodes: BTreeMap<String, Node>,
+    /// Partitions whose last message failed; below 0: a topic, of which the partition is not known.
+    partitions: BTreeMap<(String, i32), Subject>,
+}
+
+struct Node {
+    subject: Subject,
+    down_since: Option<Instant>,
+}
+
+impl HeldUp {
+    pub fn new(conditions: Conditions) -> Self {
+        HeldUp { conditions, ..HeldUp::default() }
+    }
+
+    /// The connections are so now. `last_error`: of the client.
+    pub fn look<'a>(
+        &mut self,
+        links: impl Iterator<Item = &'a Link>,
+        last_error: Option<&(Code, String)>,
+        now: Instant,
+    ) {
+        // A node may have a connection by which it was found, and one of its own.
+        let mut nodes: BTreeMap<&str, (bool, u64)> = BTreeMap::new();
+        for link in links.filter(|link| matches!(&*link.source, "configured" | "learned")) {
+            // One that is not needed is not opened.
+            let is_down = !matches!(&*link.state, "UP" | "UPDATE" | "INIT");
+            let (all_down, throttled_ms) = nodes.entry(&link.nodename).or_insert((true, 0));
+            *all_down &= is_down;
+            *throttled_ms = (*throttled_ms).max(link.throttle.as_ref().map_or(0, |throttle| throttle.max));
+        }
+        for (address, (is_down, throttled_ms)) in nodes {
+            let subject = || Subject::new(&self.conditions, SubjectKind::Node, address);
+            let node = self.nodes.entry(address.to_owned());
+            let node = node.or_insert_with(|| Node { subject: subject(), down_since: None });
+            match (is_down, node.down_since) {
+                // Connecting takes a moment.
+                (true, None) => node.down_since = Some(now),
+                (true, Some(since)) => {
+                    let (kind, words) = match last_error {
+                        Some((Code::Authentication | Code::SaslAuthenticationFailed, words)) => {
+                            (ConditionKind::Authentication, &**words)
+                        }
+                        Some((_, words)) => (ConditionKind::Connecting, &**words),
+                        None => (ConditionKind::Connecting, ""),
+                    };
+                    node.subject.begin_since(kind, words, since);
+                }
+                (false, _) if throttled_ms > 0 => {
+                    node.down_since = None;
+                    node.subject.begin(ConditionKind::Throttled, "the broker delays the client (its quota)");
+                }
+                (false, _) => {
+                    node.down_since = None;
+                    node.subject.end();
+                }
+            }
+        }
+    }
+
+    /// A message has failed.
+    pub fn failed(&mut self, topic: &str, partition: i32, code: Code) {
+        let Some(kind) = condition(code) else { return };
+        let subject = || match partition {
+            ..0 => Subject::new(&self.conditions, SubjectKind::Topic, topic),
+            _ => Subject::new(&self.conditions, SubjectKind::Partition, &format!("{topic}/{partition}")),
+        };
+        self.partitions.entry((topic.to_owned(), partition)).or_insert_with(subject).begin(kind, &describe(code));
+    }
+
+    /// Whether something has failed since the last message of its partition that was written.
+    pub fn has_failed(&self) -> bool {
+        !self.partitions.is_empty()
+    }
+
+    /// A message was written.
+    pub fn written(&mut self, topic: &str, partition: i32) {
+        self.partitions.retain(|(of, index), _| of != topic || (*index >= 0 && *index != partition));
+    }
+}
+
+/// What the failure of a message shows beside that message.
+fn condition(code: Code) -> Option<ConditionKind> {
+    Some(match code {
+        Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => ConditionKind::NotEnoughReplicas,
+        Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicOrPartition | Code::UnknownTopicId => {
+            ConditionKind::TopicGone
+        }
+        Code::TopicAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::TransactionalIdAuthorizationFailed => ConditionKind::Denied,
+        Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => ConditionKind::Fenced,
+        Code::LeaderNotAvailable | Code::NotLeaderForPartition => ConditionKind::WaitingForLeader,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn links(state: &str, throttled_ms: u64) -> Vec<Link> {
+        let link = |source: &str, nodename: &str, state: &str, throttled_ms: u64| {
+            format!(
+                r#"{{"source": "{source}", "nodename": "{nodename}", "state": "{state}", "throttle": {{"max": {throttled_ms}}}}}"#
+            )
+        };
+        let all = [
+            link("learned", "a:1", state, throttled_ms),
+            link("logical", "", "TRY_CONNECT", 0),
+            link("learned", "b:1", "INIT", 0),
+        ];
+        all.iter().map(|json| serde_json::from_str(json).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_node_is_told_that_is_down_in_two_looks_until_it_is_up() {
+        let conditions = Conditions::default();
+        let mut held_up = HeldUp::new(conditions.clone());
+        let (begin, error) = (Instant::now(), (Code::BrokerTransportFailure, "a:1: refused".to_owned()));
+        let mut look = |links: Vec<Link>, seconds| {
+            held_up.look(links.iter(), Some(&error), begin + Duration::from_secs(seconds));
+            conditions.lasting().iter().map(|one| format!("{} ({})", one.told(), one.words)).collect::<Vec<_>>()
+        };
+        assert!(look(links("TRY_CONNECT", 0), 0).is_empty());
+        assert_eq!(look(links("CONNECT", 0), 1), ["node a:1: connecting (a:1: refused)"]);
+        assert!(look(links("UP", 0), 2).is_empty());
+        let throttled = "node a:1: throttled by a quota (the broker delays the client (its quota))";
+        assert_eq!(look(links("UP", 40), 3), [throttled]);
+        assert!(look(links("UP", 0), 4).is_empty());
+    }
+
+    #[test]
+    fn a_failure_lasts_until_its_partition_is_written() {
+        let conditions = Conditions::default();
+        let mut held_up = HeldUp::new(conditions.clone());
+        held_up.failed("orders", 1, Code::MessageSizeTooLarge);
+        assert!(!held_up.has_failed(), "it is about that message only");
+        held_up.failed("orders", 1, Code::NotEnoughReplicas);
+        held_up.failed("orders", -1, Code::UnknownTopicOrPartition);
+        let told: Vec<String> = conditions.lasting().iter().map(|one| one.told()).collect();
+        assert_eq!(told, ["partition orders/1: not enough in-sync replicas", "topic orders: the topic does not exist"]);
+        held_up.written("orders", 0);
+        assert_eq!(conditions.lasting().len(), 1, "the topic is there");
+        held_up.written("orders", 1);
+        assert!(conditions.lasting().is_empty());
+    }
+}
