@@ -39,6 +39,16 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
     assert_delivered(&run(&variable("BROKERMARK_KAFKA_SASL_TLS"), &both).expect(0).record(), 1000, 1);
 }
 
+/// What both errors advise is what [`real_secured_listeners_accept_every_way_to_authenticate`] does.
+#[test]
+fn real_listener_with_and_without_a_login_is_named() {
+    let secured = variable("BROKERMARK_KAFKA_SASL");
+    run(&secured, "").expect(1).complains_of(&[&secured, "wants a login", "[broker.security.sasl]"]);
+    let plain = kafka::address();
+    let refused = run(&plain, &sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD")).expect(1);
+    refused.complains_of(&[&plain, "no mechanism at this listener", "remove `broker.security.sasl`"]);
+}
+
 #[test]
 fn real_secured_listener_refuses_a_wrong_password_unprinted() {
     let address = variable("BROKERMARK_KAFKA_SASL");

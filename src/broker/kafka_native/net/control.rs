@@ -41,6 +41,8 @@ pub struct ControlConnection {
     pub timeout: Duration,
     /// When a new login is due: the node closes the connection when the session of the last one ends (KIP-368). `None`: it does not end.
     pub session_due: Option<Instant>,
+    /// Whether the node has told its versions, which it tells everybody, and answered nothing else.
+    is_new: bool,
     next_correlation: i32,
 }
 
@@ -74,8 +76,8 @@ impl ControlConnection {
         client_id: String,
         timeout: Duration,
     ) -> Self {
-        let (versions, session_due) = (NodeVersions::default(), None);
-        ControlConnection { reader, writer, versions, client_id, timeout, session_due, next_correlation: 0 }
+        let (versions, session_due, is_new) = (NodeVersions::default(), None, false);
+        ControlConnection { reader, writer, versions, client_id, timeout, session_due, is_new, next_correlation: 0 }
     }
 
     /// Sends `request` in the newest version up to `newest` that both sides know, and waits for the response.
@@ -112,7 +114,9 @@ impl ControlConnection {
             self.writer.flush().await?;
             read_frame(&mut self.reader).await
         };
-        let mut response = timeout(limit, exchange).await.unwrap_or(Err(CallError::Timeout(limit)))?;
+        let answer = timeout(limit, exchange).await.unwrap_or(Err(CallError::Timeout(limit)));
+        let mut response = answer.map_err(|error| if self.is_new { without_login(error) } else { error })?;
+        self.is_new = false;
         take_header(&mut response, R::Response::header_version(version), correlation)?;
         Ok(response)
     }
@@ -134,6 +138,7 @@ impl ControlConnection {
         }
         self.versions = read_versions(&body, version)?;
         CallError::check(self.versions.code)?;
+        self.is_new = true;
         Ok(())
     }
 
@@ -142,6 +147,7 @@ impl ControlConnection {
     /// # Errors
     /// When the node does not offer it.
     pub async fn sasl_handshake(&mut self, mechanism: &str) -> Result<(), CallError> {
+        self.is_new = false;
         let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_string(mechanism.to_owned()));
         let response = self.call(&request, 1).await?;
         if response.error_code == 0 {
@@ -245,6 +251,17 @@ pub fn take_header(response: &mut Bytes, header_version: i16, correlation: i32) 
         return Ok(());
     }
     Err(CallError::Malformed(format!("it answers request {}, not {correlation}", header.correlation_id)))
+}
+
+/// A listener with SASL ends the connection of a client that asks for anything else first.
+fn without_login(error: CallError) -> CallError {
+    match error {
+        CallError::Lost(reason) => CallError::Lost(format!(
+            "it ends the connection at the first request ({reason}): if this port wants a login, set `[broker.security.sasl]`, or name \
+             the port of a listener without SASL"
+        )),
+        other => other,
+    }
 }
 
 fn malformed(error: impl std::fmt::Display) -> CallError {
