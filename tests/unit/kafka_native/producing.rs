@@ -168,6 +168,30 @@ async fn leader_that_says_nothing_is_left_when_another_leads() {
     assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn another_node_is_asked_where_one_hears_of_no_election() {
+    let mut broker = Scripted::start(2, 1).await;
+    let mut bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    broker.isolate(0);
+    broker.move_leader(0, 1);
+    bench.send(1).await;
+    assert_eq!(take_all(&mut broker, 1, 1).await, [0]);
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_of_an_older_epoch_is_not_believed() {
+    let broker = Scripted::start(2, 1).await;
+    broker.set_leader_epoch(5);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    broker.move_leader(0, 1);
+    for (epoch, leader) in [(4, 0), (5, 1), (6, 1)] {
+        broker.set_leader_epoch(epoch);
+        let metadata = bench.admin.cluster.metadata(&[TOPIC]).await.unwrap();
+        assert_eq!(metadata.topics[TOPIC].leaders, [Some(leader)], "epoch {epoch}");
+    }
+}
+
 /// Consumers of the trial ask for metadata too, and what they hear is not the producers' to know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn late_leader_is_found_when_others_asked_meanwhile() {

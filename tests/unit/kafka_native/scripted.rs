@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicI32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -50,6 +50,9 @@ struct State {
     ends: Mutex<(i64, i64)>,
     /// Of each partition of the one topic.
     leaders: Mutex<Vec<i32>>,
+    leader_epoch: AtomicI32,
+    /// The leaders that nodes name which hear of no election any more.
+    outdated: Mutex<BTreeMap<usize, Vec<i32>>>,
     known: Mutex<Vec<(ApiKey, i16, i16)>>,
     /// The versions of the requests that came, by their keys.
     versions: Mutex<BTreeMap<i16, i16>>,
@@ -82,6 +85,8 @@ impl Scripted {
             topic_id: Mutex::new(TOPIC_ID),
             ends: Mutex::new((0, 0)),
             leaders: Mutex::new(vec![0; partitions]),
+            leader_epoch: AtomicI32::new(-1),
+            outdated: Mutex::default(),
             known: Mutex::new(KNOWN.into()),
             versions: Mutex::default(),
             coordinator: AtomicUsize::new(0),
@@ -110,6 +115,16 @@ impl Scripted {
 
     pub fn move_leader(&self, partition: usize, node: i32) {
         self.state.leaders.lock()[partition] = node;
+    }
+
+    /// From now on, nodes tell this epoch of the leaders.
+    pub fn set_leader_epoch(&self, epoch: i32) {
+        self.state.leader_epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// From now on, the node hears of no election.
+    pub fn isolate(&self, node: usize) {
+        self.state.outdated.lock().insert(node, self.state.leaders.lock().clone());
     }
 
     /// From now on, every partition begins and ends at these offsets.
@@ -289,7 +304,7 @@ impl State {
     fn answer(&self, asked: &Asked) -> Option<Bytes> {
         Some(match asked.key {
             ApiKey::ApiVersions => self.versions(asked),
-            ApiKey::Metadata => asked.frame::<MetadataRequest>(&self.metadata()),
+            ApiKey::Metadata => asked.frame::<MetadataRequest>(&self.metadata(asked.node)),
             ApiKey::InitProducerId => {
                 let mut response = InitProducerIdResponse::default().with_producer_id(7.into());
                 match self.identities.lock().pop_front() {
@@ -317,7 +332,9 @@ impl State {
         })
     }
 
-    fn metadata(&self) -> MetadataResponse {
+    fn metadata(&self, node: usize) -> MetadataResponse {
+        let leaders = self.outdated.lock().get(&node).cloned().unwrap_or_else(|| self.leaders.lock().clone());
+        let epoch = self.leader_epoch.load(Ordering::SeqCst);
         let broker = |(node, port): (usize, &u16)| {
             MetadataResponseBroker::default()
                 .with_node_id((node as i32).into())
@@ -325,12 +342,15 @@ impl State {
                 .with_port(i32::from(*port))
         };
         let partition = |(index, leader): (usize, &i32)| {
-            MetadataResponsePartition::default().with_partition_index(index as i32).with_leader_id((*leader).into())
+            MetadataResponsePartition::default()
+                .with_partition_index(index as i32)
+                .with_leader_id((*leader).into())
+                .with_leader_epoch(epoch)
         };
         let topic = MetadataResponseTopic::default()
             .with_name(Some(name()))
             .with_topic_id(*self.topic_id.lock())
-            .with_partitions(self.leaders.lock().iter().enumerate().map(partition).collect());
+            .with_partitions(leaders.iter().enumerate().map(partition).collect());
         MetadataResponse::default()
             .with_brokers(self.ports.iter().enumerate().map(broker).collect())
             .with_topics(vec![topic])

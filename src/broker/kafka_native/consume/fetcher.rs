@@ -22,7 +22,7 @@ use super::super::codec::{Malformed, records};
 use super::super::config::Isolation;
 use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::super::group::committed::{Positions, StartOffsets};
-use super::super::net::cluster::name_of;
+use super::super::net::cluster::{MAX_FRUITLESS, name_of};
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
 use super::session::{FetchSession, SessionFetch};
@@ -116,6 +116,7 @@ impl FetchTask {
         // They end with this task.
         let mut nodes = JoinSet::new();
         let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
+        let mut fruitless = 0;
         loop {
             if let Err(error) = self.place(&mut nodes).await {
                 self.report(&error);
@@ -126,6 +127,11 @@ impl FetchTask {
             }
             if placed.elapsed() > MAX_PAUSE {
                 backoff.succeeded();
+                fruitless = 0;
+            }
+            fruitless += 1;
+            if fruitless % MAX_FRUITLESS == 0 {
+                self.start_offsets.admin.cluster.ask_another().await;
             }
             // The other partitions are fetched meanwhile.
             backoff.pause().await;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -34,6 +35,9 @@ const INIT_PRODUCER_ID: i16 = 5;
 /// How often a node may ask for patience before a request fails.
 const MAX_ATTEMPTS: usize = 50;
 
+/// After so many answers that did not help, another node is asked.
+pub const MAX_FRUITLESS: usize = 3;
+
 /// How long a node may say nothing before another one is asked as well.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -47,12 +51,41 @@ pub struct Cluster {
     levels: Mutex<MetadataLevels>,
     /// Topics by their names, as they were first seen.
     topics: Mutex<BTreeMap<String, KnownTopic>>,
+    /// How many addresses come after the others: nodes that have answered and not helped.
+    passed: AtomicUsize,
 }
 
 struct KnownTopic {
     id: Uuid,
     /// The topic, once there is another one of its name.
     replaced: Option<Subject>,
+    /// The id of the topic that `leaders` are of.
+    id_now: Uuid,
+    /// The newest leader of each partition that a node has named, with its epoch.
+    leaders: Vec<(i32, Option<i32>)>,
+}
+
+impl KnownTopic {
+    fn new(id: Uuid) -> Self {
+        KnownTopic { id, replaced: None, id_now: id, leaders: Vec::new() }
+    }
+
+    /// Puts the leaders that are known in place of older ones: the node that answers may not have heard of an election (KIP-320).
+    fn keep_newer_leaders(&mut self, found: &mut TopicMetadata) {
+        if std::mem::replace(&mut self.id_now, found.id) != found.id {
+            self.leaders.clear();
+        }
+        self.leaders.resize(found.leaders.len(), (-1, None));
+        for ((known_epoch, known), (epoch, leader)) in
+            self.leaders.iter_mut().zip(found.epochs.iter().zip(&mut found.leaders))
+        {
+            if *epoch >= 0 && epoch < known_epoch {
+                *leader = *known;
+            } else {
+                (*known_epoch, *known) = (*epoch, *leader);
+            }
+        }
+    }
 }
 
 /// What the cluster says of itself.
@@ -70,6 +103,8 @@ pub struct Metadata {
 pub struct TopicMetadata {
     /// Id of the node that leads each partition.
     pub leaders: Vec<Option<i32>>,
+    /// How often each had got another leader by then; below 0: the node does not tell.
+    pub epochs: Vec<i32>,
     pub replication: usize,
     /// Id of the topic; nil before Kafka 2.8.
     pub id: Uuid,
@@ -78,7 +113,8 @@ pub struct TopicMetadata {
 impl Cluster {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
         let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
-        Cluster { connector, addresses, connection, known, levels: Mutex::default(), topics: Mutex::default() }
+        let (levels, topics, passed) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
+        Cluster { connector, addresses, connection, known, levels, topics, passed }
     }
 
     /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
@@ -102,10 +138,12 @@ impl Cluster {
         patience: Duration,
     ) -> Result<R::Response, CallError> {
         let mut kept = self.connection.lock().await;
-        let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone());
+        let mut addresses: Vec<String> = self.addresses.iter().cloned().chain(self.known.lock().clone()).collect();
+        let passed = self.passed.load(Ordering::Relaxed) % addresses.len().max(1);
+        addresses.rotate_left(passed);
         let kept_open = kept.take().filter(|open| !open.is_expiring());
         let nodes = kept_open.map(|open| (Some(open), String::new()));
-        let nodes = nodes.into_iter().chain(addresses.map(|address| (None, address)));
+        let nodes = nodes.into_iter().chain(addresses.into_iter().map(|address| (None, address)));
         let asked = nodes.map(|(open, address)| async move {
             let mut connection = match open {
                 // One that was idle may have been closed since.
@@ -144,17 +182,19 @@ impl Cluster {
         let topics =
             topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(name_of(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
-        let metadata = read(&self.ask(&request, METADATA).await?)?;
+        let mut metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
-        self.recognise(&metadata.topics);
+        self.recognise(&mut metadata.topics);
         Ok(metadata)
     }
 
     /// Compares the ids of topics with those that they had first: a topic that is deleted and created again has another one (KIP-516).
-    fn recognise(&self, found: &BTreeMap<String, TopicMetadata>) {
+    fn recognise(&self, found: &mut BTreeMap<String, TopicMetadata>) {
         let mut topics = self.topics.lock();
-        for (name, id) in found.iter().map(|(name, found)| (name, found.id)).filter(|(_, id)| !id.is_nil()) {
-            let known = topics.entry(name.clone()).or_insert(KnownTopic { id, replaced: None });
+        for (name, found) in found.iter_mut().filter(|(_, found)| !found.id.is_nil()) {
+            let id = found.id;
+            let known = topics.entry(name.clone()).or_insert_with(|| KnownTopic::new(id));
+            known.keep_newer_leaders(found);
             if known.id == id {
                 known.replaced = None;
                 continue;
@@ -168,8 +208,14 @@ impl Cluster {
     /// The trial has created this topic.
     pub fn created(&self, topic: &str, id: Uuid) {
         if !id.is_nil() {
-            self.topics.lock().insert(topic.to_owned(), KnownTopic { id, replaced: None });
+            self.topics.lock().insert(topic.to_owned(), KnownTopic::new(id));
         }
+    }
+
+    /// The next request goes to another node: the one that has answered does not know what the caller waits for.
+    pub async fn ask_another(&self) {
+        *self.connection.lock().await = None;
+        self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The id that a topic had first, where the cluster tells it.
@@ -234,14 +280,15 @@ fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
             }
             _ => {}
         }
-        let mut leaders = vec![None; topic.partitions.len()];
+        let (mut leaders, mut epochs) = (vec![None; topic.partitions.len()], vec![-1; topic.partitions.len()]);
         for partition in &topic.partitions {
-            let place = usize::try_from(partition.partition_index).ok().and_then(|index| leaders.get_mut(index));
-            let place = place.ok_or_else(|| CallError::Malformed("a topic's partitions have gaps".to_owned()))?;
-            *place = (partition.leader_id.0 >= 0).then_some(partition.leader_id.0);
+            let index = usize::try_from(partition.partition_index).ok().filter(|index| *index < leaders.len());
+            let index = index.ok_or_else(|| CallError::Malformed("a topic's partitions have gaps".to_owned()))?;
+            leaders[index] = (partition.leader_id.0 >= 0).then_some(partition.leader_id.0);
+            epochs[index] = partition.leader_epoch;
         }
         let replication = topic.partitions.first().map_or(0, |partition| partition.replica_nodes.len());
-        topics.insert(name.to_string(), TopicMetadata { leaders, replication, id: topic.topic_id });
+        topics.insert(name.to_string(), TopicMetadata { leaders, epochs, replication, id: topic.topic_id });
     }
     Ok(Metadata {
         cluster_id: response.cluster_id.as_ref().map(|id| id.to_string()),

@@ -11,7 +11,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::codec::compression::Compression;
 use super::super::config::KafkaNativeOptions;
 use super::super::error::{CallError, describe, failure_class};
-use super::super::net::cluster::{Cluster, Metadata};
+use super::super::net::cluster::{Cluster, MAX_FRUITLESS, Metadata};
 use super::accumulator::{Partition, TopicRoutes};
 use super::client::{Client, Messages, Node};
 use super::request;
@@ -29,6 +29,9 @@ const METADATA_AGE: Duration = Duration::from_secs(300);
 
 /// … and not more often than this.
 const METADATA_PAUSE: Duration = Duration::from_millis(100);
+
+/// Metadata that is asked for again so soon has not helped.
+const METADATA_RECENT: Duration = Duration::from_secs(1);
 
 /// How long a node may not know of a topic that is to be written to, and the pause before it is asked again.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(20);
@@ -65,6 +68,7 @@ pub async fn start(
 async fn maintain(client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut updated = Instant::now();
+    let mut fruitless = 0;
     loop {
         // Sooner if metadata is old, or partitions need another identity.
         let _ = timeout(SWEEP, client.maintenance_due.notified()).await;
@@ -72,6 +76,12 @@ async fn maintain(client: Arc<Client>) {
         client.renew_broken().await;
         let age = updated.elapsed();
         if age >= METADATA_AGE || (client.is_outdated.load(Ordering::Relaxed) && age >= METADATA_PAUSE) {
+            // A node may not hear of an election, as one that the others cannot reach.
+            fruitless = if age < METADATA_RECENT { fruitless + 1 } else { 0 };
+            if fruitless == MAX_FRUITLESS {
+                fruitless = 0;
+                client.cluster.ask_another().await;
+            }
             updated = Instant::now();
             client.update_metadata().await;
         }
