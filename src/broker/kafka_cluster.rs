@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Durability, DurabilityLevel, Topic};
+use super::{Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule, Topic};
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Keys, Need, ProducerMode, Scenario};
 
 #[cfg(feature = "kafka-native")]
@@ -116,6 +116,37 @@ pub fn too_large(refusal: &str) -> String {
         "{refusal}; the topic takes batches up to its `{MAX_MESSAGE_BYTES}`: lower `broker.kafka.batch_bytes` or `producers.batch`, or raise \
          `topology.config.\"{MAX_MESSAGE_BYTES}\"`"
     )
+}
+
+/// The settings of a topic by which Kafka removes messages.
+pub const REMOVAL_SETTINGS: [&str; 3] = [CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS];
+
+const RETENTION_BYTES: &str = "retention.bytes";
+const RETENTION_MS: &str = "retention.ms";
+
+/// The usual `retention.ms`, a week: a trial's messages are not as old.
+const LONG_MS: i64 = 604_800_000;
+
+/// What a topic with these settings has removed, by the first offset of each partition. `None`: it removes nothing.
+pub fn removal(settings: &BTreeMap<String, String>, firsts: Vec<u64>) -> Option<Removal> {
+    let value = |key: &str| settings.get(key)?.parse::<i64>().ok().filter(|value| *value >= 0);
+    let policy = settings.get(CLEANUP_POLICY).map_or("", String::as_str);
+    let is_compacted = policy.contains("compact");
+    let mut rules = Vec::new();
+    if policy.contains("delete") {
+        let bytes = value(RETENTION_BYTES).map(|bytes| (RETENTION_BYTES, bytes));
+        let age = value(RETENTION_MS).filter(|age_ms| *age_ms < LONG_MS).map(|age_ms| (RETENTION_MS, age_ms));
+        let retention = |(key, value): (&str, i64)| RemovalRule::new(RemovalCause::Retention, key, value.to_string());
+        rules.extend(bytes.into_iter().chain(age).map(retention));
+    }
+    if is_compacted {
+        rules.push(RemovalRule::new(RemovalCause::Compaction, CLEANUP_POLICY, policy));
+    }
+    let extent = match is_compacted {
+        true => RemovalExtent::FirstOffsetsWithGaps(firsts),
+        false => RemovalExtent::FirstOffsets(firsts),
+    };
+    (!rules.is_empty()).then_some(Removal { rules, extent })
 }
 
 /// What Kafka reports for "never": the largest 64-bit number.
@@ -264,6 +295,23 @@ mod tests {
         assert_eq!(of("all", 3, BTreeMap::new()), (DurabilityLevel::Unknown, None));
         let never = durability("all", &topics(1), &[settings("1", NEVER)]);
         assert_eq!(never.settings["flush.ms"], "never");
+    }
+
+    #[test]
+    fn only_rules_that_may_have_removed_something_are_named() {
+        let told = |pairs: &[(&str, &str)]| {
+            let settings = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let removal = removal(&settings, vec![3]);
+            removal.map(|found| (found.rules.iter().map(ToString::to_string).collect::<Vec<_>>(), found.extent))
+        };
+        let usual = [("cleanup.policy", "delete"), ("retention.bytes", "-1"), ("retention.ms", "604800000")];
+        assert_eq!(told(&usual), None);
+        let small = [("cleanup.policy", "delete"), ("retention.bytes", "5000000"), ("retention.ms", "604800000")];
+        let rules = vec!["retention (retention.bytes = 5000000)".to_owned()];
+        assert_eq!(told(&small), Some((rules, RemovalExtent::FirstOffsets(vec![3]))));
+        let compacted = [("cleanup.policy", "compact"), ("retention.bytes", "5000000")];
+        let rules = vec!["compaction (cleanup.policy = compact)".to_owned()];
+        assert_eq!(told(&compacted), Some((rules, RemovalExtent::FirstOffsetsWithGaps(vec![3]))));
     }
 
     #[test]

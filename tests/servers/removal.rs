@@ -97,3 +97,43 @@ fn real_pulsar_expires_what_is_older_than_its_time_to_live() {
     assert_kept(&run("kept", false));
     namespace.remove();
 }
+
+#[cfg(all(feature = "kafka", feature = "kafka-native"))]
+mod kafka {
+    use super::*;
+
+    for_each_kafka_client! {
+        real_kafka_retention_removes_what_a_slow_group_has_not_read,
+        real_kafka_compaction_removes_all_but_the_latest_of_each_key,
+    }
+
+    fn broker(client: &str) -> String {
+        let address = crate::harness::kafka::address();
+        format!("broker = {{ kind = \"kafka\", client = \"{client}\", address = \"{address}\" }}\n")
+    }
+
+    fn real_kafka_retention_removes_what_a_slow_group_has_not_read(client: &str) {
+        let run = |bytes: &str| {
+            let config = format!("\"retention.bytes\" = {bytes}, \"segment.bytes\" = 1048576");
+            record_of(&format!("{}topology.config = {{ {config} }}\n{SLOW_GROUP}", broker(client)))
+        };
+        assert_removed(&run("5000000"), RemovalCause::Retention, "retention (retention.bytes = 5000000)");
+        assert_kept(&run("5000000000"));
+    }
+
+    /// The cleaner of the server looks every 15 s.
+    fn real_kafka_compaction_removes_all_but_the_latest_of_each_key(client: &str) {
+        let run = |policy: &str| {
+            let config = "\"segment.bytes\" = 1048576, \"min.cleanable.dirty.ratio\" = 0.01";
+            let late = SLOW_GROUP
+                .replace("rate = \"2k/s\"", "start_after = \"25s\"")
+                .replace("duration = \"6s\"", "duration = \"25s\"")
+                .replace("\"20k/s\"", "\"2k/s\"")
+                .replace("batch = 50", "batch = 50\nkeys = { kind = \"round-robin\", distinct = 10 }");
+            let topic = format!("topology.config = {{ \"cleanup.policy\" = \"{policy}\", {config} }}");
+            record_of(&format!("{}{topic}\n{late}", broker(client)))
+        };
+        assert_removed(&run("compact"), RemovalCause::Compaction, "compaction (cleanup.policy = compact)");
+        assert_kept(&run("delete"));
+    }
+}

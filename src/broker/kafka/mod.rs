@@ -19,6 +19,7 @@ mod topics;
 mod transactions;
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,8 @@ use self::topics::Topics;
 use super::kafka_cluster::{self, TOPICS_PER_REQUEST};
 use super::kafka_options::TransactionOptions;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Setup, Subscription, Telemetry,
-    Topic, Unready,
+    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, Setup, Subscription,
+    Telemetry, Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
@@ -230,8 +231,17 @@ impl Broker for KafkaBroker {
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
-        let ends = self.topics.end_offsets(topic);
-        Some(async move { ends.await.ok() })
+        let bounds = self.topics.bounds(topic);
+        Some(async move { Some(bounds.await.ok()?.into_iter().map(|(_, end)| end).collect()) })
+    }
+
+    async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
+        if self.embedded.is_some() {
+            return None;
+        }
+        let settings = self.topics.settings(slice::from_ref(topic), &kafka_cluster::REMOVAL_SETTINGS).await;
+        let bounds = self.topics.bounds(topic).await.ok()?;
+        kafka_cluster::removal(settings.first()?, bounds.into_iter().map(|(begin, _)| begin).collect())
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {

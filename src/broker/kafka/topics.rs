@@ -118,22 +118,22 @@ impl Topics {
         Ok(unready.map(|topic| Unready { topic: topic.name.clone(), reason: NO_LEADERS.to_owned() }))
     }
 
-    /// The end of every partition of `topic`.
+    /// Where every partition of `topic` begins and ends.
     ///
     /// The request uses a connection of its own. On a consumer's connection it would be answered after the fetches before it.
     /// On a producer's, a request that times out would end the connection, and with it the messages in flight.
     ///
     /// # Errors
     /// When the broker does not answer for one of them.
-    pub fn end_offsets(&self, topic: &Topic) -> impl Future<Output = Result<Vec<u64>, KafkaError>> + Send + use<> {
+    pub fn bounds(&self, topic: &Topic) -> impl Future<Output = Result<Vec<(u64, u64)>, KafkaError>> + Send + use<> {
         self.renew_token();
         let (admin, timeout) = (self.admin.clone(), self.timeout);
         let (name, partitions) = (topic.name.clone(), topic.partitions);
-        let end = move |partition| {
-            let (_, end) = admin.inner().fetch_watermarks(&name, partition, timeout)?;
-            Ok(u64::try_from(end).unwrap_or(0))
+        let bounds = move |partition| {
+            let (begin, end) = admin.inner().fetch_watermarks(&name, partition, timeout)?;
+            Ok((u64::try_from(begin).unwrap_or(0), u64::try_from(end).unwrap_or(0)))
         };
-        let ask = move || (0..partitions as i32).map(end).collect();
+        let ask = move || (0..partitions as i32).map(bounds).collect();
         async { tokio::task::spawn_blocking(ask).await.unwrap_or(Err(KafkaError::Canceled)) }
     }
 

@@ -52,6 +52,7 @@ mod produce {
 mod tests;
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ use self::produce::producer::KafkaNativeProducer;
 use super::kafka_cluster::TOPICS_PER_REQUEST;
 use super::kafka_options::RequiredAcks;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic, Unready, kafka_cluster,
+    Broker, BrokerError, BrokerInfo, Created, Durability, Removal, Setup, Subscription, Telemetry, Topic, Unready,
+    kafka_cluster,
 };
 use crate::measure::Conditions;
 use crate::net::tls;
@@ -221,13 +223,12 @@ impl Broker for KafkaNativeBroker {
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         let (admin, topic) = (self.admin.clone(), topic.clone());
-        Some(async move {
-            let partitions: Vec<u32> = (0..topic.partitions).collect();
-            let isolation = Isolation::ReadUncommitted;
-            let query = EndsQuery { topic: &topic.name, partitions: &partitions, end: End::Latest, isolation };
-            let ends = admin.ends(&query).await.ok()?;
-            partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
-        })
+        Some(async move { offsets(&admin, &topic, End::Latest).await })
+    }
+
+    async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
+        let settings = self.admin.settings(slice::from_ref(topic), &kafka_cluster::REMOVAL_SETTINGS).await.ok()?;
+        kafka_cluster::removal(settings.first()?, offsets(&self.admin, topic, End::Earliest).await?)
     }
 
     async fn stop(&self) {
@@ -238,6 +239,15 @@ impl Broker for KafkaNativeBroker {
     async fn close(self) -> Result<(), BrokerError> {
         self.groups.remove().await
     }
+}
+
+/// Where each partition begins or ends.
+async fn offsets(admin: &Admin, topic: &Topic, end: End) -> Option<Vec<u64>> {
+    let partitions: Vec<u32> = (0..topic.partitions).collect();
+    let isolation = Isolation::ReadUncommitted;
+    let query = EndsQuery { topic: &topic.name, partitions: &partitions, end, isolation };
+    let ends = admin.ends(&query).await.ok()?;
+    partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
 }
 
 /// The release of the first of `addresses` that answers, if it does so within `limit`. Nodes tell it before a login.

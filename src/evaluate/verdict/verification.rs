@@ -2,14 +2,15 @@
 //! database has every row once, and whether the pipeline kept up.
 
 use super::{Evidence, Finding, against, limits, note};
+use crate::measure::ConditionKind;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{capital, count, duration, percent};
-use crate::record::{GroupVerification, Pipeline, ReadBack, Verification, saturating_sum};
+use crate::record::{Condition, GroupVerification, Pipeline, ReadBack, Verification, saturating_sum};
 
 pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> Vec<Finding> {
     let acknowledged = evidence.record.counts.acknowledged.saturating_add(evidence.record.counts.warm_up.acknowledged);
     let findings = [
-        losses(verification, acknowledged),
+        losses(verification, acknowledged, evidence),
         unread(verification, acknowledged),
         removed(verification, acknowledged),
         behind(verification),
@@ -38,7 +39,7 @@ fn describe_groups(
     Some(capital(&described.join("; ")) + ".")
 }
 
-fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
+fn losses(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_>) -> Option<Finding> {
     let Verification { lost, duplicated, corrupt, .. } = *verification;
     let concerns = |group: &GroupVerification| group.lost + group.duplicated + group.corrupt > 0;
     let described = describe_groups(verification, concerns, |group| {
@@ -51,10 +52,16 @@ fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
             count(group.corrupt)
         )
     })?;
+    let is_deleted = |found: &Condition| matches!(found.kind, ConditionKind::TopicGone | ConditionKind::TopicReplaced);
+    let advice = if evidence.record.conditions.iter().any(is_deleted) {
+        "A topic was deleted while the trial ran (`conditions`), and what it held is gone with it: let no other client delete topics of a run."
+    } else {
+        "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, retention and idempotence."
+    };
     Some(against(
         Losses,
         described,
-        "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, retention and idempotence.",
+        advice,
         &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
     ))
 }
