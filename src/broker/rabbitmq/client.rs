@@ -153,6 +153,10 @@ pub struct RabbitmqDeliveries {
     unacknowledged: (u16, u64),
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each consumer, and each message would cost a look behind a pointer"
+)]
 enum State {
     Open(Channel, Consumer),
     Opening(BoxFuture<'static, Result<(Channel, Consumer), ClientError>>),
