@@ -1,7 +1,8 @@
 """NATS: brokermark beside `nats bench` of natscli, on one nats-server, one connection and one publisher each.
 
-The workloads: `js-async` (the default), `js-sync` and `consume` with JetStream streams in files, `core` without it. `nats bench js pub async`
-waits for a whole batch of acknowledgements before it sends the next one; brokermark has as many messages in flight.
+The workloads: `js-async` (the default), `js-sync`, `js-atomic` (batches that are stored as a whole) and `consume` with JetStream
+streams in files, `core` without it. `nats bench js pub async` waits for a whole batch of acknowledgements before it sends the next
+one; brokermark has as many messages in flight.
 BROKERMARK_NATS_SIZE is the message size in bytes, 100 by default.
 """
 
@@ -14,7 +15,7 @@ from comparison import Comparison, Workload
 from measure import PeerError, Process
 
 WINDOW = 500  # messages in flight; `nats bench` calls it a batch
-WORKLOADS = ["js-async", "js-sync", "core", "consume"]
+WORKLOADS = ["js-async", "js-sync", "js-atomic", "core", "consume"]
 
 
 def comparison(messages: int, server: dict[str, str], side: str = "js-async") -> Comparison:
@@ -34,7 +35,8 @@ def comparison(messages: int, server: dict[str, str], side: str = "js-async") ->
     settings = {
         "broker.address": server["BROKERMARK_NATS"],
         "broker.nats.mode": "core" if side == "core" else "jetstream",
-        "producers.batch": 1 if side == "js-sync" else 100,
+        "broker.nats.batches": "atomic" if side == "js-atomic" else "single",
+        "producers.batch": {"js-sync": 1, "js-atomic": WINDOW}.get(side, 100),
         "producers.in_flight": 1 if side == "js-sync" else WINDOW,
         "payload.size": size,
     }
@@ -79,6 +81,8 @@ class Bench:
                     process = self.bench("pub", name, *common)
                 case "js-sync":
                     process = self.bench("js", "pub", "sync", name, *common, *create)
+                case "js-atomic":
+                    process = self.bench("js", "pub", "atomic", name, *common, *create, *window)
                 case "js-async":
                     process = self.bench("js", "pub", "async", name, *common, *create, *window)
                 case _:
