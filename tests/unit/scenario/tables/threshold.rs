@@ -50,7 +50,7 @@ fn what_is_refused_and_why() {
     unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
     "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
     unknown condition `not-enough-replica`: did you mean `condition.not-enough-replicas`?
-    unknown condition `weather`: conditions are `waiting-for-leader`, `not-enough-replicas`, `topic-gone`, `denied`, `throttled`, `unanswered`, `backlog-quota`, `connecting`, `group-has-others`, `rebalancing`, `fenced`, `authentication`, `refused` and `topic-replaced`
+    unknown condition `weather`: conditions are `waiting-for-leader`, `not-enough-replicas`, `topic-gone`, `denied`, `throttled`, `unanswered`, `blocked`, `backlog-quota`, `connecting`, `group-has-others`, `rebalancing`, `fenced`, `authentication`, `refused` and `topic-replaced`
     "##);
 }
 
