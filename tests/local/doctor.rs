@@ -36,7 +36,7 @@ fn what_would_fail_or_be_invalid_has_a_remedy() {
     doctor("broker.kind = \"null\"\nbroker.null.refuse_topic = 0\nrun.duration = \"9s\"\n").expect(1).says(&[
         "✗ topics",
         "cannot be created",
-        "let the user make topics",
+        "change [topology] to what the broker takes",
     ]);
 }
 

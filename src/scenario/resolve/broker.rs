@@ -240,13 +240,16 @@ impl<'a> Needs<'a> {
 fn refuse_impossible(reader: &Reader<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
     let Some(reason) = (descriptor.refuses)(config) else { return };
     let broker = if reader.has(CLIENT) { CLIENT } else { "broker" };
-    let place = named_key(&reason).unwrap_or_else(|| path(broker));
+    let named = named_key(&reason);
+    let is_property = named.as_ref().is_some_and(|key| key.keys().get(1).is_some_and(|table| *table == "properties"));
+    let place = named.unwrap_or_else(|| path(broker));
     // Where another client may be chosen, the reason is about the one that was.
-    let message = match descriptor.alternative {
-        Some(_) => format!("{} cannot do that: {reason}", descriptor.title()),
-        None => reason,
+    let (message, advice) = match descriptor.alternative {
+        Some(_) => (format!("{} cannot do that: {reason}", descriptor.title()), descriptor.advise("leave it out")),
+        None if is_property => (reason, "leave it out".to_owned()),
+        None => (reason, "change what it names".to_owned()),
     };
-    reader.problems.value(place, message, descriptor.advise("leave it out"));
+    reader.problems.value(place, message, advice);
 }
 
 /// The first key that a sentence names in backticks, if it is one of the broker's tables.
