@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::address;
 use super::tls::server_name;
 #[cfg(feature = "session")]
 use super::transport::Transport;
+use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, address};
 
 /// Why there is no connection, or no response. `R` is the protocol's refusal.
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +54,6 @@ pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream
     let name = server_name(address::host(address)).map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
 }
-
-/// Findings of [`protocol_of_size`].
-pub const ANSWERS_LIKE_HTTP: &str = "this port answers like HTTP: name the port of the broker's own protocol";
-pub const SPEAKS_TLS: &str = "this port speaks TLS: set `[broker.security.tls]`";
 
 /// As [`encrypt`], as a transport: a task encrypts at the other end of a pair of sockets.
 ///

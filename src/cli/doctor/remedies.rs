@@ -2,7 +2,7 @@
 
 use crate::engine::{self, Opened};
 use crate::net::address;
-use crate::net::connect::{ANSWERS_LIKE_HTTP, SPEAKS_TLS};
+use crate::net::{ANSWERS_LIKE_HTTP, SPEAKS_TLS};
 use crate::scenario::{BrokerConfig, Descriptor, Need, Scenario};
 
 /// Words with which brokers refuse what a user has no right to.
