@@ -1,12 +1,7 @@
 //! A real Kafka under `client = "native"` that does not go on as it began: topics that others replace, quotas, and sessions that end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use brokermark::measure::ConditionKind;
 use brokermark::record::{Condition, ReasonKind, Record};
-use rdkafka::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
 
 use crate::harness::kafka::{self, make_topic, remove_topic, topics};
 use crate::harness::server::variable;
@@ -56,39 +51,6 @@ fn real_topic_that_another_client_replaces_is_told_and_stays() {
     assert!(condition(&record, ConditionKind::TopicReplaced).end_ns.is_none());
     let found = finding(&record, ReasonKind::TopicReplaced).unwrap();
     assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
-}
-
-/// As where a pipeline takes the name of a group that is in use.
-#[test]
-fn real_partitions_of_another_member_of_the_group_are_told() {
-    let (address, topic) = (kafka::address(), format!("shared-{}", std::process::id()));
-    make_topic(&address, &topic, 4);
-    let mut config = ClientConfig::new();
-    let other: BaseConsumer = config.set("bootstrap.servers", &address).set("group.id", &topic).create().unwrap();
-    other.subscribe(&[&topic]).unwrap();
-    let is_over = AtomicBool::new(false);
-    let tables = format!(
-        "[topology]\nname = \"{topic}\"\nexisting = true\n[load]\nrate = \"500/s\"\n[pipeline]\ngroup = \"{topic}\"\n\
-         [run]\nduration = \"8s\"\ncatch_up_deadline = \"2s\"\n"
-    );
-    let text = scenario(&address, &tables)
-        .replace("kind = \"random\"\nsize = \"100B\"", "kind = \"template\"\ntext = '{\"a\": 1}'");
-    let record = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                let _ = other.poll(Duration::from_millis(100));
-            }
-        });
-        let mut running = Bench::new(&text).start(&[]);
-        running.await_stderr("with other members of the group");
-        let record = running.finish(PATIENCE).record();
-        is_over.store(true, Ordering::Relaxed);
-        record
-    });
-    remove_topic(&address, &topic);
-    let others = condition(&record, ConditionKind::GroupHasOthers);
-    assert_eq!(others.subjects_max, 2, "{others:?}");
-    assert!(others.lasted_ns > 2_000_000_000 && others.words.contains(&topic), "{others:?}");
 }
 
 /// 200 partitions are created and removed; the quota lets 220 pass at once, and then 20 a second.

@@ -127,7 +127,7 @@ mod kafka {
             let config = "\"segment.bytes\" = 1048576, \"min.cleanable.dirty.ratio\" = 0.01";
             let late = SLOW_GROUP
                 .replace("rate = \"2k/s\"", "start_after = \"25s\"")
-                .replace("duration = \"6s\"", "duration = \"25s\"")
+                .replace("duration = \"6s\"", "duration = \"27s\"")
                 .replace("\"20k/s\"", "\"2k/s\"")
                 .replace("batch = 50", "batch = 50\nkeys = { kind = \"round-robin\", distinct = 10 }");
             let topic = format!("topology.config = {{ \"cleanup.policy\" = \"{policy}\", {config} }}");

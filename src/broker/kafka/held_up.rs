@@ -41,8 +41,17 @@ pub struct HeldUp {
     partitions: BTreeMap<(String, i32), Subject>,
 }
 
+/// The connections to a node.
+#[derive(Default)]
+struct Links {
+    up: bool,
+    failing: bool,
+    throttled_ms: u64,
+}
+
 struct Node {
     subject: Subject,
+    was_up: bool,
     down_since: Option<Instant>,
 }
 
@@ -59,18 +68,23 @@ impl HeldUp {
         now: Instant,
     ) {
         // A node may have a connection by which it was found, and one of its own.
-        let mut nodes: BTreeMap<&str, (bool, u64)> = BTreeMap::new();
+        let mut nodes: BTreeMap<&str, Links> = BTreeMap::new();
         for link in links.filter(|link| matches!(&*link.source, "configured" | "learned")) {
-            // One that is not needed is not opened.
-            let is_down = !matches!(&*link.state, "UP" | "UPDATE" | "INIT");
-            let (all_down, throttled_ms) = nodes.entry(&link.nodename).or_insert((true, 0));
-            *all_down &= is_down;
-            *throttled_ms = (*throttled_ms).max(link.throttle.as_ref().map_or(0, |throttle| throttle.max));
+            let node = nodes.entry(&link.nodename).or_default();
+            match &*link.state {
+                "UP" | "UPDATE" => node.up = true,
+                "INIT" => {}
+                _ => node.failing = true,
+            }
+            node.throttled_ms = node.throttled_ms.max(link.throttle.as_ref().map_or(0, |throttle| throttle.max));
         }
-        for (address, (is_down, throttled_ms)) in nodes {
+        for (address, Links { up, failing, throttled_ms }) in nodes {
             let subject = || Subject::new(&self.conditions, SubjectKind::Node, address);
             let node = self.nodes.entry(address.to_owned());
-            let node = node.or_insert_with(|| Node { subject: subject(), down_since: None });
+            let node = node.or_insert_with(|| Node { subject: subject(), was_up: false, down_since: None });
+            node.was_up |= up;
+            // A connection that is not needed is not opened. One that was lost is as if it were new until it is tried again.
+            let is_down = !up && (failing || node.was_up);
             match (is_down, node.down_since) {
                 // Connecting takes a moment.
                 (true, None) => node.down_since = Some(now),
@@ -168,6 +182,9 @@ mod tests {
         let throttled = "node a:1: throttled by a quota (the broker delays the client (its quota))";
         assert_eq!(look(links("UP", 40), 3), [throttled]);
         assert!(look(links("UP", 0), 4).is_empty());
+        // Between two attempts.
+        assert!(look(links("INIT", 0), 5).is_empty());
+        assert_eq!(look(links("INIT", 0), 6), ["node a:1: connecting (a:1: refused)"]);
     }
 
     #[test]
