@@ -1,6 +1,6 @@
 //! What is told to people on standard error.
 //!
-//! A notice never ends the program: a full disk, a closed terminal or a pipe without a reader only loses the notice. `eprintln!` panics
+//! A notice never ends the program: a full disk, a closed terminal or a pipe without a reader only loses the notice. The macro of the standard library panics
 //! there, so clippy's `print_stderr` forbids it in this crate.
 
 use std::fmt;

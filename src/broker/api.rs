@@ -147,8 +147,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
         ready(Durability::default())
     }
 
-    /// The settings that [`Broker::contradiction`] asks for, of each of these topics; nothing of a topic that the broker does not tell them of.
-    /// The engine asks before it makes producers.
+    /// The settings that [`Broker::contradiction`] asks for, of each of these topics, as far as the broker tells them.
     fn topic_settings(&self, topics: &[Topic]) -> impl Future<Output = Vec<BTreeMap<String, String>>> + Send {
         let _ = topics;
         ready(Vec::new())

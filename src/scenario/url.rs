@@ -180,7 +180,7 @@ fn has_own_key(key: &str, descriptor: &Descriptor, kinds: Kinds<'_>) -> bool {
     own_keys.iter().any(|(own, _)| own == key)
 }
 
-/// A virtual host before the topic, as in `amqp://host/%2F/orders`. `/` alone is no name of a topic.
+/// A virtual host before the topic, as in `amqp://host/%2F/orders`. `/` alone does not name a topic.
 fn virtual_host_and_topic<'a>(path: &'a str, descriptor: &Descriptor, kinds: Kinds<'_>) -> (Option<&'a str>, &'a str) {
     match path.split_once('/') {
         Some((virtual_host, name)) if has_own_key(VIRTUAL_HOST, descriptor, kinds) => (Some(virtual_host), name),

@@ -10,7 +10,7 @@ use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, S
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 
 use super::config::Acknowledge;
 use crate::broker::adapter::{Deliveries, Delivery};
@@ -157,5 +157,31 @@ impl Details for NatsDelivery {
         let own = headers.filter(|(name, _)| AsRef::<str>::as_ref(*name) != TRACE_HEADER_NAME);
         let value = |value: &HeaderValue| value.as_str().as_bytes().to_vec();
         own.flat_map(|(name, values)| values.iter().map(move |one| (name.to_string(), value(one)))).collect()
+    }
+}
+
+/// Resolves when the server has handled what this connection has sent: it answers in order.
+pub async fn round_trip(client: &Client) -> Result<(), String> {
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| in_full(&error))?;
+    client.publish(inbox, Bytes::new()).await.map_err(|error| in_full(&error))?;
+    match answers.next().await {
+        Some(_) => Ok(()),
+        None => Err("the connection was closed".to_owned()),
+    }
+}
+
+/// Names of durable consumers and queue groups without what the server does not accept in them.
+pub fn name_for_server(group: &str) -> String {
+    group.chars().map(|letter| if ".*>/\\ \t".contains(letter) { '_' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_name_without_forbidden_letters() {
+        assert_eq!(name_for_server("billing.eu > all/*"), "billing_eu___all__");
     }
 }

@@ -172,7 +172,7 @@ pub fn stored(answer: &[u8]) -> Result<(), ClientError> {
         description: String,
     }
     let ack: PubAck = serde_json::from_slice(answer).map_err(|_| {
-        ClientError::passing(FailureClass::Other, format!("an answer that is no acknowledgement: {}", text(answer)))
+        ClientError::passing(FailureClass::Other, format!("malformed acknowledgement: {}", text(answer)))
     })?;
     match ack.error {
         Some(ApiError { err_code, description }) => {

@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Batches, Mode};
 use self::connect::{Connector, Login};
-use self::consume::{NatsDeliveries, Source, in_full};
+use self::consume::{NatsDeliveries, Source, in_full, name_for_server, round_trip};
 use self::in_flight::InFlight;
 use self::publish::{Connection, NatsProducer, Publishing};
 use super::adapter::{Clients, StreamConsumer, within};
@@ -412,29 +412,11 @@ fn header_lines(headers: &[(String, String)]) -> Vec<u8> {
     headers.iter().flat_map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect()
 }
 
-/// Resolves when the server has handled what this connection has sent: it answers in order.
-async fn round_trip(client: &Client) -> Result<(), String> {
-    use futures_util::StreamExt;
-
-    let inbox = client.new_inbox();
-    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| in_full(&error))?;
-    client.publish(inbox, bytes::Bytes::new()).await.map_err(|error| in_full(&error))?;
-    match answers.next().await {
-        Some(_) => Ok(()),
-        None => Err("the connection was closed".to_owned()),
-    }
-}
-
 fn is_missing(error: &GetStreamError) -> bool {
     match error.kind() {
         GetStreamErrorKind::JetStream(error) => error.error_code() == ErrorCode::STREAM_NOT_FOUND,
         _ => false,
     }
-}
-
-/// Names of durable consumers and queue groups without what the server does not accept in them.
-fn name_for_server(group: &str) -> String {
-    group.chars().map(|letter| if ".*>/\\ \t".contains(letter) { '_' } else { letter }).collect()
 }
 
 #[cfg(test)]
@@ -446,10 +428,5 @@ mod tests {
         let lock = include_str!("../../../Cargo.lock");
         let (name, version) = CRATE.split_once(' ').unwrap();
         assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")));
-    }
-
-    #[test]
-    fn group_name_without_forbidden_letters() {
-        assert_eq!(name_for_server("billing.eu > all/*"), "billing_eu___all__");
     }
 }

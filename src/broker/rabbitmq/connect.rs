@@ -93,7 +93,7 @@ impl Link {
     pub async fn close(&self) {
         let current = self.current.lock().await;
         if !current.connection.status().blocked() {
-            // One that was closed before is no error.
+            // It may have been closed before.
             let closing = current.connection.close(200, "the trial has ended".into());
             let _ = within(self.setup.timeout, closing).await;
         }

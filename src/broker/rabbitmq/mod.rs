@@ -151,7 +151,7 @@ impl Broker for RabbitmqBroker {
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         let Setup { options, groups, .. } = &*self.setup;
         let deleted = self.with_channel(async |channel| {
-            // What is gone already is no error for the server.
+            // The server accepts the deletion of a queue that is gone.
             for queue in self.queues_of(topic) {
                 channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
             }

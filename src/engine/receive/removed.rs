@@ -4,7 +4,6 @@
 
 use futures_util::future::join_all;
 
-use super::catch_up::Ends;
 use super::join::subscription;
 use crate::broker::{Broker, Removal, RemovalExtent, RemovalRule};
 use crate::engine::prepare::TrialContext;
@@ -42,7 +41,7 @@ impl Removals {
         account: GroupAccount,
         (group, arrived): (usize, &Arrived),
         context: &TrialContext<'_>,
-        offsets: (&[Vec<u64>], &Ends),
+        offsets: (&[Vec<u64>], &[Option<Vec<u64>>]),
     ) -> GroupAccount {
         let (Some(arrivals), Some(verification)) = (&context.arrivals, context.verification()) else { return account };
         let (starts, ends) = offsets;
@@ -74,7 +73,7 @@ impl Removals {
 }
 
 /// Offsets that the topics had more when consumers ended than before the load, as far as that is known.
-fn written(starts: &[Vec<u64>], ends: &Ends) -> u64 {
+fn written(starts: &[Vec<u64>], ends: &[Option<Vec<u64>>]) -> u64 {
     let of_topic = |(starts, ends): (&Vec<u64>, &Option<Vec<u64>>)| {
         let ends = ends.iter().flatten().enumerate();
         ends.map(|(partition, end)| end.saturating_sub(starts.get(partition).copied().unwrap_or(0))).sum::<u64>()

@@ -40,7 +40,7 @@ pub struct ReadRecord<'a> {
     pub trace_header: Option<&'a [u8]>,
 }
 
-/// Takes the next batch from `bytes`. `None`: there is no whole one. A broker cuts off what does not fit its response.
+/// Takes the next batch from `bytes`. `None`: it has not arrived completely. A broker cuts off what does not fit its response.
 ///
 /// # Errors
 /// When the batch is of another version, damaged, or senseless.
@@ -75,7 +75,7 @@ pub struct SkippedBatch {
     pub leader_epoch: i32,
 }
 
-/// Takes the next batch from `bytes` unread. `None`: there is no whole one.
+/// Takes the next batch from `bytes` unread. `None`: it has not arrived completely.
 ///
 /// # Errors
 /// When its length is senseless.

@@ -32,7 +32,7 @@ const SYNC_GROUP: i16 = 3;
 const HEARTBEAT: i16 = 3;
 const LEAVE_GROUP: i16 = 2;
 
-/// Members that keep partitions while they join again leave some to nobody in between.
+/// Members that keep partitions while they join again leave some without a member in between.
 const SETTLED: Duration = Duration::from_secs(1);
 
 const MEMBER_ID_REQUIRED: i16 = 79;

@@ -36,7 +36,7 @@ impl MemberShares {
     }
 
     /// A member has these partitions in that generation of the group. What no member of the run has is with another one if that is still so
-    /// after `settled`: partitions that change hands are with nobody for a moment.
+    /// after `settled`: a partition that moves has no member for a moment.
     pub fn hold(self: &Arc<Self>, member: usize, generation: i32, partitions: &BTreeSet<u32>, settled: Duration) {
         let mut state = self.state.lock();
         state.held.insert(member, (generation, partitions.clone()));

@@ -155,7 +155,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Sends and receives until the connection ends, and returns why it did; `None`: every request has its response, and the session is
-    /// about to end. What has no response is sent again. `node`: what a quota holds up.
+    /// about to end. Topics without a response are asked for again. `node`: what a quota holds up.
     pub async fn serve(mut self, node: &Subject) -> Option<CallError> {
         let error = loop {
             if self.is_expiring() && self.requests.oldest().is_none() {
