@@ -1,6 +1,7 @@
 //! The real nats-server that `scripts/test` starts, and others of a test's own.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::server::variable;
 
@@ -12,4 +13,11 @@ pub fn address() -> String {
 /// The folder of `nats-server`.
 pub fn programs() -> PathBuf {
     variable("BROKERMARK_NATS_PROGRAMS").into()
+}
+
+/// Runs a command of natscli, and returns what it prints.
+pub fn command(address: &str, arguments: &[&str]) -> String {
+    let output = Command::new(programs().join("nats")).args(["--server", address]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

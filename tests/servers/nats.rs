@@ -2,7 +2,6 @@
 #![cfg(feature = "nats")]
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::nats;
@@ -21,13 +20,6 @@ fn refused(scenario: &str) -> String {
     let record = Bench::new(scenario).run(&[]).expect(1).record();
     assert_eq!(record.status, Status::Failed);
     record.error.unwrap()
-}
-
-/// Runs a command of natscli.
-fn natscli(address: &str, arguments: &[&str]) {
-    let output =
-        Command::new(nats::programs().join("nats")).args(["--server", address]).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -53,6 +45,48 @@ fn real_consumers_acknowledge_by_every_policy() {
         // Far more than may be without an acknowledgement has arrived, so acknowledgements have.
         assert_delivered(&record, 30_000, 1);
     }
+}
+
+#[test]
+fn real_pushed_messages_are_shared_by_the_members_of_a_group() {
+    // The limit of a group is far below what arrives, so acknowledgements have.
+    for policy in ["explicit", "all"] {
+        let keys =
+            format!("broker.nats = {{ consumer = \"push\", ack_policy = \"{policy}\", max_ack_pending = 500 }}\n");
+        let members = if policy == "all" { 1 } else { 3 };
+        let consumers = format!("consumers = {{ groups = 2, members = {members} }}\n");
+        let record = record_of(&format!("{}{keys}{LOAD}{consumers}", broker(&nats::address())));
+        assert_balanced(&record);
+        assert_eq!(record.counts.acknowledged, 30_000, "{policy}: {:?}", record.errors);
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.received, found.lost, found.duplicated, found.unread), (60_000, 0, 0, 0), "{found:?}");
+        assert!(members > 1 || found.unordered == 0, "{found:?}");
+    }
+}
+
+#[test]
+fn real_ordered_consumer_that_is_deleted_begins_again() {
+    let address = nats::address();
+    let name = format!("ordered-{}", std::process::id());
+    let ordered = "broker.nats = { consumer = \"ordered\", ack_policy = \"none\" }\n";
+    let bench = Bench::new(&format!(
+        "{}{ordered}topology.name = \"{name}\"\nload.rate = \"2k/s\"\nrun.duration = \"6s\"\nconsumers.members = 1\n",
+        broker(&address)
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    let consumers = nats::command(&address, &["consumer", "ls", &name, "--names"]);
+    let consumer = consumers.lines().next().unwrap();
+    nats::command(&address, &["consumer", "rm", "--force", &name, consumer]);
+    let record = running.finish(PATIENCE).expect(0).record();
+    assert_delivered(&record, 12_000, 1);
+}
+
+#[test]
+fn real_ordered_group_of_several_members_is_refused() {
+    let ordered = "broker.nats = { consumer = \"ordered\", ack_policy = \"none\" }\n";
+    let error = refused(&format!("{}{ordered}{LOAD}consumers.members = 2\n", broker(&nats::address())));
+    assert!(error.contains("set `consumers.members = 1`"), "{error}");
 }
 
 #[test]
@@ -84,7 +118,7 @@ fn real_stream_deleted_in_the_middle_fails_what_follows() {
     ));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
-    natscli(&address, &["stream", "rm", "--force", &name]);
+    nats::command(&address, &["stream", "rm", "--force", &name]);
     running.await_stderr("failed");
     running.signal(libc::SIGINT);
     let record = running.finish(PATIENCE).expect(130).record();
@@ -97,22 +131,26 @@ fn real_stream_deleted_in_the_middle_fails_what_follows() {
 #[test]
 fn real_killed_server_loses_nothing_acknowledged() {
     let server = Server::start("nats", "nats-killed", 14242, &[]);
-    let bench = Bench::new(&format!(
-        "{}broker.nats.ack_timeout = \"2s\"\nload.rate = \"2k/s\"\nrun.duration = \"8s\"\nconsumers.members = 1\n",
-        broker(&server.address())
-    ));
-    let mut running = bench.start(&[]);
-    running.await_stderr(" p99 ");
-    server.kill();
-    server.restart();
-    let record = running.finish(PATIENCE).records().remove(0);
-    assert_balanced(&record);
-    let found = record.verification.as_ref().unwrap();
-    assert_eq!(found.lost, 0, "{found:?}");
-    // What was due while it was away waited for it. What was in flight when it died may have failed.
-    assert!(record.counts.acknowledged > 8_000, "{:?}", record.counts);
-    let longest_ns = record.latency.response.as_ref().map(|latency| latency.max_ns).unwrap();
-    assert!(longest_ns > 50_000_000, "{longest_ns}");
+    for consumer in ["pull\"", "push\"", "ordered\", ack_policy = \"none\""] {
+        // An ordered consumer is gone with its server, which is noticed after two heartbeats.
+        let bench = Bench::new(&format!(
+            "{}broker.nats = {{ ack_timeout = \"2s\", consumer = \"{consumer} }}\nload.rate = \"2k/s\"\n\
+             run = {{ duration = \"8s\", drain_deadline = \"60s\" }}\nconsumers.members = 1\n",
+            broker(&server.address())
+        ));
+        let mut running = bench.start(&[]);
+        running.await_stderr(" p99 ");
+        server.kill();
+        server.restart();
+        let record = running.finish(PATIENCE).records().remove(0);
+        assert_balanced(&record);
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.lost, found.unread), (0, 0), "{consumer}: {found:?}");
+        // What was due while it was away waited for it. What was in flight when it died may have failed.
+        assert!(record.counts.acknowledged > 8_000, "{consumer}: {:?}", record.counts);
+        let longest_ns = record.latency.response.as_ref().map(|latency| latency.max_ns).unwrap();
+        assert!(longest_ns > 50_000_000, "{consumer}: {longest_ns}");
+    }
 }
 
 #[test]
@@ -133,15 +171,39 @@ fn real_frozen_server_shows_in_the_response_time() {
 }
 
 #[test]
-fn real_atomic_batches_are_acknowledged_as_a_whole() {
-    let keys = "broker.nats = { batches = \"atomic\", storage = \"memory\" }\n";
-    let record = record_of(&format!("{}{keys}{LOAD}consumers.members = 1\n", broker(&nats::address())));
-    assert_delivered(&record, 30_000, 1);
+fn real_batches_are_acknowledged_as_a_whole() {
+    for batches in ["atomic", "fast"] {
+        let keys =
+            format!("broker.nats = {{ batches = \"{batches}\", storage = \"memory\" }}\nbroker.connections = 2\n");
+        let record = record_of(&format!("{}{keys}{LOAD}consumers.members = 1\n", broker(&nats::address())));
+        assert_delivered(&record, 30_000, 1);
+    }
+}
+
+/// 100 bytes and what the stream keeps beside them: not all of the messages fit.
+#[test]
+fn real_full_stream_refuses_what_is_beyond_its_size() {
+    for batches in ["single", "atomic", "fast"] {
+        let keys = format!(
+            "broker.nats = {{ batches = \"{batches}\", storage = \"memory\", discard = \"new\", max_bytes = \"50kB\" }}\n"
+        );
+        let load = "producers = { count = 2, batch = 7 }\npayload.size = \"100B\"\nrun.messages = 1_000\nconsumers.members = 1\n";
+        let record = Bench::new(&format!("{}{keys}{load}", broker(&nats::address()))).run(&[]).record();
+        assert_balanced(&record);
+        let counts = &record.counts;
+        assert!((100..900).contains(&counts.acknowledged), "{batches}: {counts:?}");
+        assert_eq!((counts.acknowledged + counts.failed, counts.unresolved), (1_000, 0), "{batches}");
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.received, found.lost), (counts.acknowledged, 0), "{batches}: {found:?}");
+        let errors = serde_json::to_string(&record.errors).unwrap();
+        assert!(errors.contains("\"full\"") && errors.contains("maximum bytes exceeded"), "{batches}: {errors}");
+        assert_eq!(record.client.unmatched_answers, 0, "{batches}");
+    }
 }
 
 #[test]
 fn real_message_above_the_server_limit_is_too_large() {
-    for batches in ["single", "atomic"] {
+    for batches in ["single", "atomic", "fast"] {
         let keys = format!(
             "broker.nats.batches = \"{batches}\"\npayload.size = {{ choices = [[\"100B\", 1], [\"2MiB\", 1]] }}\n"
         );
@@ -207,7 +269,7 @@ fn real_nkey_over_tls_publishes_and_consumes() {
 fn real_server_that_shuts_down_says_so_before() {
     let server = Server::start("nats", "nats-lame-duck", 14282, &[]);
     let bench = Bench::new(&format!(
-        "{}load.rate = \"500/s\"\nrun = {{ duration = \"300s\", drain_deadline = \"1s\" }}\n",
+        "{}load.rate = \"500/s\"\nrun = {{ duration = \"300s\", drain_deadline = \"1s\" }}\nconsumers.members = 1\n",
         broker(&server.address())
     ));
     let mut running = bench.start(&[]);
@@ -220,4 +282,21 @@ fn real_server_that_shuts_down_says_so_before() {
     assert_balanced(&record);
     let conditions = serde_json::to_string(&record.conditions).unwrap();
     assert!(conditions.contains("lame duck"), "{conditions}");
+}
+
+#[test]
+fn real_account_without_jetstream_is_told_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = "accounts { WITH { jetstream: enabled, users = [{ user: with, password: right }] }\n\
+        WITHOUT { users = [{ user: without, password: right }] } }";
+    let server = configured("nats-accounts", 14292, folder.path(), accounts);
+    let run = |user: &str, mode: &str| {
+        let sasl = format!("{{ mechanism = \"PLAIN\", username = \"{user}\", password = \"right\" }}");
+        format!("{}broker.security.sasl = {sasl}\nbroker.nats.mode = \"{mode}\"\n{LOAD}", broker(&server.address()))
+    };
+    let error = refused(&run("without", "jetstream"));
+    assert!(error.contains("not enabled for account") && error.contains("`jetstream: enabled`"), "{error}");
+    for (user, mode) in [("with", "jetstream"), ("without", "core")] {
+        assert_eq!(record_of(&run(user, mode)).counts.acknowledged, 30_000, "{user}");
+    }
 }

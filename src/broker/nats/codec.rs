@@ -119,6 +119,8 @@ pub struct Publish<'a> {
     pub subject: &'a [u8],
     /// The inbox with a dot behind it, and the number of the message in it.
     pub reply: Option<(&'a [u8], u64)>,
+    /// The place of the message in a fast batch, and of how many.
+    pub fast: Option<(usize, usize)>,
     /// Lines of headers, the first and the last included; empty: none.
     pub headers: &'a [u8],
     pub payload: &'a [u8],
@@ -140,6 +142,9 @@ impl Publish<'_> {
             out.push(b' ');
             out.extend_from_slice(inbox);
             out.extend_from_slice(decimal.format(number).as_bytes());
+            if let Some((index, of)) = self.fast {
+                append_place(out, inbox, index, of);
+            }
         }
         if !self.headers.is_empty() {
             out.push(b' ');
@@ -152,6 +157,24 @@ impl Publish<'_> {
         out.extend_from_slice(self.payload);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// What makes a reply subject that of a message in a fast batch (nats-server, `getFastBatch`), which has its identifier, how many messages
+/// may be without an answer, that one must not be stored without those before it, its place from 1, and whether it begins or ends the batch.
+fn append_place(out: &mut Vec<u8>, inbox: &[u8], index: usize, of: usize) {
+    let mut decimal = itoa::Buffer::new();
+    let operation = match index + 1 {
+        last if last == of => b".2.$FI",
+        1 => b".0.$FI",
+        _ => b".1.$FI",
+    };
+    // The number alone is in use on other connections.
+    let own = inbox.strip_suffix(b".").unwrap_or(inbox).rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    out.extend_from_slice(b"-");
+    out.extend_from_slice(own);
+    out.extend_from_slice(b".65535.fail.");
+    out.extend_from_slice(decimal.format(index + 1).as_bytes());
+    out.extend_from_slice(operation);
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub struct NatsOptions {
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "DurationText")]
     pub ack_timeout: Duration,
+    /// How a consumer of JetStream receives messages.
+    pub consumer: ConsumerType,
     /// What consumers acknowledge: each message, the last one of several, or none.
     pub ack_policy: Acknowledge,
     /// Time without an acknowledgement of a consumer after which the server delivers a message again.
@@ -53,9 +55,9 @@ pub struct NatsOptions {
     pub ack_wait: Option<Duration>,
     /// Messages of a group that await the acknowledgement of a consumer. Beyond it, the server delivers no more. Default: 65,536.
     pub max_ack_pending: NonZeroU32,
-    /// Messages that a consumer asks for at once. Default: 500.
+    /// Messages that a consumer asks for at once, unless they are pushed. Default: 500.
     pub pull_batch: NonZeroU32,
-    /// Messages that wait in the client for a consumer of core NATS. The client drops what is more. Default: 65,536.
+    /// Messages that wait in the client for a consumer. The client drops what is more. Default: 65,536.
     pub pending_messages: NonZeroU32,
     /// Token to log in with.
     pub token: Option<Secret>,
@@ -77,6 +79,7 @@ impl Default for NatsOptions {
             duplicate_window: None,
             batches: Batches::Single,
             ack_timeout: Duration::from_secs(30),
+            consumer: ConsumerType::Pull,
             ack_policy: Acknowledge::Explicit,
             ack_wait: None,
             max_ack_pending: QUEUE,
@@ -98,14 +101,52 @@ impl BrokerOptions for NatsOptions {
         if self.ack_timeout.is_zero() {
             return Err("`ack_timeout` must be longer than 0".to_owned());
         }
-        if self.batches == Batches::Atomic && self.mode != Mode::Jetstream {
-            return Err("`batches = \"atomic\"` needs `mode = \"jetstream\"`".to_owned());
+        if self.mode != Mode::Jetstream {
+            if self.batches != Batches::Single {
+                return Err("`batches = \"atomic\"` and \"fast\" need `mode = \"jetstream\"`".to_owned());
+            }
+            if self.consumer != ConsumerType::Pull {
+                return Err("`consumer` is about JetStream: set `mode = \"jetstream\"`, or remove it".to_owned());
+            }
         }
+        self.check_consumer()?;
         // nats-server refuses the consumer, with error 10098.
         if self.retention == Retention::WorkQueue && self.ack_policy != Acknowledge::Explicit {
             return Err("`retention = \"work_queue\"` needs `ack_policy = \"explicit\"`".to_owned());
         }
         Ok(())
+    }
+}
+
+impl NatsOptions {
+    /// Refuses what the type of the consumers does not have.
+    fn check_consumer(&self) -> Result<(), String> {
+        let refused = |sentence: &str| Err(sentence.to_owned());
+        let (pending, batch) = (self.pending_messages.get(), self.pull_batch.get());
+        match self.consumer {
+            // The next batch is asked for while half of one is on its way.
+            ConsumerType::Pull | ConsumerType::Ordered if self.mode == Mode::Jetstream && pending / 2 < batch => {
+                refused("the client drops what is more than `pending_messages`: make it twice `pull_batch` at least")
+            }
+            ConsumerType::Pull => Ok(()),
+            ConsumerType::Push if self.ack_policy == Acknowledge::None => refused(
+                "`consumer = \"push\"` needs acknowledgements, which limit what the server sends (`max_ack_pending`): \
+                 remove `ack_policy = \"none\"`, or use \"ordered\"",
+            ),
+            ConsumerType::Push if self.max_ack_pending > self.pending_messages => refused(
+                "the server may push `max_ack_pending` messages, but the client drops what is more than \
+                 `pending_messages`: make `pending_messages` as large",
+            ),
+            ConsumerType::Push => Ok(()),
+            ConsumerType::Ordered if self.ack_policy != Acknowledge::None => {
+                refused("`consumer = \"ordered\"` acknowledges nothing: set `ack_policy = \"none\"`")
+            }
+            ConsumerType::Ordered if self.retention != Retention::Limits => refused(
+                "`consumer = \"ordered\"` acknowledges nothing, so that the stream would keep or lose messages: set \
+                 `retention = \"limits\"`",
+            ),
+            ConsumerType::Ordered => Ok(()),
+        }
     }
 }
 
@@ -129,6 +170,20 @@ pub enum Batches {
     Single,
     /// Stores all or none of them, with one acknowledgement (nats-server 2.12 and later). A batch is at most 1,000 messages.
     Atomic,
+    /// Stores each as it arrives, with one acknowledgement of those that are stored (nats-server 2.14 and later).
+    Fast,
+}
+
+/// How a consumer of JetStream receives messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsumerType {
+    /// The members of a group ask for messages.
+    Pull,
+    /// The server sends each message to one member of a group.
+    Push,
+    /// The only member of a group asks for messages, in the order of the stream, and begins again behind the last one if some are missing.
+    Ordered,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -215,5 +270,24 @@ mod tests {
     fn options_work_queue_without_explicit_acks_refused() {
         let options: NatsOptions = toml::from_str("retention = 'work_queue'\nack_policy = 'all'").unwrap();
         assert!(options.check().unwrap_err().contains("explicit"));
+    }
+
+    #[test]
+    fn options_that_a_consumer_type_does_not_have_refused() {
+        for (keys, reason) in [
+            ("consumer = 'push'\nack_policy = 'none'", "needs acknowledgements"),
+            ("consumer = 'push'\nmax_ack_pending = 200000", "`pending_messages` as large"),
+            ("pull_batch = 1000\npending_messages = 1999", "twice `pull_batch`"),
+            ("consumer = 'ordered'", "set `ack_policy = \"none\"`"),
+            ("consumer = 'ordered'\nack_policy = 'none'\nretention = 'interest'", "`retention = \"limits\"`"),
+            ("consumer = 'push'\nmode = 'core'", "`consumer` is about JetStream"),
+            ("batches = 'fast'\nmode = 'request'", "need `mode = \"jetstream\"`"),
+        ] {
+            let options: NatsOptions = toml::from_str(keys).unwrap();
+            let refusal = options.check().unwrap_err();
+            assert!(refusal.contains(reason), "{keys}: {refusal}");
+        }
+        let options: NatsOptions = toml::from_str("consumer = 'ordered'\nack_policy = 'none'").unwrap();
+        assert_eq!(options.check(), Ok(()));
     }
 }

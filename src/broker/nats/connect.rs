@@ -251,7 +251,7 @@ impl Connector {
         let line = self.login.line(&self.name, self.tls.is_some(), &info).map_err(ConnectError::Incompatible)?;
         let mut out = WriteBuffer::default();
         out.bytes.extend_from_slice(&line);
-        out.bytes.extend_from_slice(&[b"SUB ", inbox, b"* 1\r\nPING\r\n"].concat());
+        out.bytes.extend_from_slice(&[b"SUB ", inbox, b"> 1\r\nPING\r\n"].concat());
         out.flush_all(&transport).await?;
         let mut read_buffer = ReadBuffer::new(MAX_ANSWER_BYTES);
         loop {

@@ -1,21 +1,23 @@
-//! What is received by the crate, and its errors.
+//! What is received by the crate: the consumers of groups, and the errors of the crate.
 
 use std::error::Error;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use async_nats::jetstream;
-use async_nats::jetstream::consumer::pull::{MessagesErrorKind, Stream as PullStream};
+use async_nats::jetstream::consumer::pull::{self, OrderedError, OrderedErrorKind};
+use async_nats::jetstream::consumer::{self, DeliverPolicy, PullConsumer, PushConsumer, push};
+use async_nats::jetstream::{self, Context as Jetstream};
 use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, Subscriber};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
-use super::config::Acknowledge;
+use super::config::{Acknowledge, ConsumerType, NatsOptions};
 use crate::broker::adapter::{Deliveries, Delivery};
-use crate::broker::{ClientError, Details, FailureClass, TRACE_HEADER_NAME};
+use crate::broker::{ClientError, Details, FailureClass, Progress, Subscription, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
+use crate::scenario::StartFrom;
 
 /// How a consumer acknowledges a message of JetStream.
 const ACK: Bytes = Bytes::from_static(b"+ACK");
@@ -54,8 +56,85 @@ pub struct NatsDeliveries {
 
 /// Where its messages come from.
 pub enum Source {
-    Stream(Box<PullStream>),
-    Subject { subscriber: Subscriber, replies: bool },
+    Pull(Box<pull::Stream>),
+    Push(Box<push::Messages>),
+    Ordered(Box<pull::Ordered>),
+    /// Without JetStream.
+    Subject {
+        subscriber: Subscriber,
+        replies: bool,
+    },
+}
+
+impl Source {
+    /// The messages of a stream, for a member of a group. The group's durable consumer exists, unless consumers are ordered.
+    ///
+    /// # Errors
+    /// Those of the crate in words, or that there can be no such member.
+    pub async fn of_stream(
+        context: &Jetstream,
+        options: &NatsOptions,
+        subscription: &Subscription,
+    ) -> Result<Self, String> {
+        let (stream, durable) = (&subscription.topic.name, name_for_server(&subscription.group));
+        let most = options.pull_batch.get();
+        match options.consumer {
+            ConsumerType::Pull => {
+                let consumer: PullConsumer =
+                    context.get_consumer_from_stream(durable, stream).await.map_err(|error| in_full(&error))?;
+                let messages = consumer.stream().max_messages_per_batch(most as usize).messages().await;
+                Ok(Source::Pull(Box::new(messages.map_err(|error| in_full(&error))?)))
+            }
+            ConsumerType::Push => {
+                let consumer: PushConsumer =
+                    context.get_consumer_from_stream(durable, stream).await.map_err(|error| in_full(&error))?;
+                Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
+            }
+            ConsumerType::Ordered => {
+                if subscription.members > 1 || subscription.progress != Progress::Uncommitted {
+                    return Err("an ordered consumer reads alone and keeps no progress: set `consumers.members = 1` \
+                        and remove `[pipeline]`, or set `broker.nats.consumer` to \"pull\""
+                        .to_owned());
+                }
+                let config = pull::OrderedConfig {
+                    deliver_policy: deliver_policy(subscription.from),
+                    max_batch: most.into(),
+                    ..pull::OrderedConfig::default()
+                };
+                let consumer =
+                    context.create_consumer_on_stream(config, stream).await.map_err(|error| in_full(&error))?;
+                Ok(Source::Ordered(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
+            }
+        }
+    }
+}
+
+/// The durable consumer of a group.
+pub fn durable(options: &NatsOptions, subscription: &Subscription) -> consumer::Config {
+    let name = name_for_server(&subscription.group);
+    let is_pushed = options.consumer == ConsumerType::Push;
+    consumer::Config {
+        // The same for each member, in this process and in others.
+        deliver_subject: is_pushed.then(|| format!("_INBOX.{}.{name}", subscription.topic.name)),
+        deliver_group: is_pushed.then(|| name.clone()),
+        durable_name: Some(name),
+        deliver_policy: deliver_policy(subscription.from),
+        ack_policy: options.ack_policy.into(),
+        ack_wait: options.ack_wait.unwrap_or_default(),
+        // The server refuses the limit where nothing is acknowledged.
+        max_ack_pending: match options.ack_policy {
+            Acknowledge::None => 0,
+            Acknowledge::Explicit | Acknowledge::All => options.max_ack_pending.get().into(),
+        },
+        ..consumer::Config::default()
+    }
+}
+
+fn deliver_policy(from: StartFrom) -> DeliverPolicy {
+    match from {
+        StartFrom::Earliest => DeliverPolicy::All,
+        StartFrom::Latest => DeliverPolicy::New,
+    }
 }
 
 /// A message, with what JetStream tells of it.
@@ -87,24 +166,29 @@ impl Stream for NatsDeliveries {
     type Item = Result<NatsDelivery, ClientError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match &mut self.source {
-            Source::Stream(stream) => Pin::new(stream).poll_next(context).map(|arrived| {
-                arrived.map(|message| {
-                    message.map(NatsDelivery::from).map_err(|error| {
-                        let class = match error.kind() {
-                            MessagesErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
-                            MessagesErrorKind::MissingHeartbeat => FailureClass::Timeout,
-                            MessagesErrorKind::NoResponders => FailureClass::ConnectionLost,
-                            _ => FailureClass::Refused,
-                        };
-                        ClientError::passing(class, in_full(&error))
-                    })
-                })
-            }),
-            Source::Subject { subscriber, .. } => {
-                Pin::new(subscriber).poll_next(context).map(|arrived| arrived.map(|message| Ok(message.into())))
+        let arrived = match &mut self.source {
+            Source::Pull(messages) => {
+                ready!(messages.poll_next_unpin(context)).map(|message| message.map_err(OrderedError::from))
             }
-        }
+            Source::Ordered(messages) => ready!(messages.poll_next_unpin(context)),
+            // Without heartbeats, which members of a group cannot share, nothing is missed.
+            Source::Push(messages) => ready!(messages.poll_next_unpin(context))
+                .map(|message| message.map_err(|error| OrderedError::with_source(OrderedErrorKind::Other, error))),
+            Source::Subject { subscriber, .. } => {
+                return Poll::Ready(ready!(subscriber.poll_next_unpin(context)).map(|message| Ok(message.into())));
+            }
+        };
+        Poll::Ready(arrived.map(|message| {
+            message.map(NatsDelivery::from).map_err(|error| {
+                let class = match error.kind() {
+                    OrderedErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
+                    OrderedErrorKind::MissingHeartbeat => FailureClass::Timeout,
+                    OrderedErrorKind::NoResponders => FailureClass::ConnectionLost,
+                    _ => FailureClass::Refused,
+                };
+                ClientError::passing(class, in_full(&error))
+            })
+        }))
     }
 }
 
@@ -113,10 +197,10 @@ impl Deliveries for NatsDeliveries {
     type Error = ClientError;
 
     async fn acknowledge(&mut self, delivery: &NatsDelivery, _: bool) -> Result<(), ClientError> {
-        let answer = match (&self.source, self.policy) {
-            (Source::Subject { replies: false, .. }, _) | (Source::Stream(_), Acknowledge::None) => return Ok(()),
-            (Source::Subject { .. }, _) => Bytes::new(),
-            (Source::Stream(_), _) => ACK,
+        let answer = match &self.source {
+            Source::Subject { replies: true, .. } => Bytes::new(),
+            Source::Pull(_) | Source::Push(_) if self.policy != Acknowledge::None => ACK,
+            _ => return Ok(()),
         };
         let Some(reply) = delivery.message.reply.clone() else { return Ok(()) };
         self.client.publish(reply, answer).await.map_err(|error| ClientError::lost(in_full(&error)))

@@ -1,16 +1,30 @@
 //! Messages of a connection that have no outcome yet, and the answers that give them one.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 
 use serde::Deserialize;
 
+use super::config::Batches;
 use super::connect::text;
 use crate::broker::{ClientError, FailureClass};
 use crate::measure::SendTag;
 
 /// A message with its outcome; `None`: it was acknowledged.
 pub type Settled = (Sent, Option<Box<ClientError>>);
+
+/// What an answer says of the messages that share it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Acknowledged,
+    Failed(Box<ClientError>),
+    /// A fast batch ends before its last message. Another answer tells how many are stored.
+    Ends(Box<ClientError>),
+    /// So many messages of a fast batch are stored, from its first one.
+    Stored(u64),
+    /// A failure of a batch that is said of several of its messages: only the first counts.
+    Repeated(Box<ClientError>),
+}
 
 /// Messages without an outcome.
 #[derive(Default)]
@@ -22,11 +36,13 @@ pub struct InFlight {
     pending: usize,
     /// For each `PING` without a `PONG`, the number behind the last message before it.
     pings: VecDeque<u64>,
+    /// Why fast batches end early, by the number that has their answer.
+    ends: HashMap<u64, Box<ClientError>>,
     /// Answers to messages whose outcome was known.
     unmatched: u64,
     /// Headers of the message that is written.
     pub headers: Vec<u8>,
-    /// Atomic batches that were begun: part of their names.
+    /// Batches that were begun: part of the names of atomic ones.
     pub batches: u64,
 }
 
@@ -86,7 +102,31 @@ impl InFlight {
 
     /// Takes the messages that have the answer to this one.
     #[inline]
-    pub fn settle(&mut self, number: u64, outcome: Option<Box<ClientError>>, into: &mut Vec<Settled>) {
+    pub fn answer(&mut self, number: u64, outcome: Outcome, into: &mut Vec<Settled>) {
+        match outcome {
+            Outcome::Acknowledged => self.settle(number, None, 0, into),
+            Outcome::Failed(failure) => self.settle(number, Some(failure), 0, into),
+            Outcome::Ends(failure) => drop(self.ends.insert(number, failure)),
+            Outcome::Stored(stored) => {
+                let unknown = || {
+                    let message = format!("the server ended the batch behind its first {stored} messages");
+                    Box::new(ClientError::passing(FailureClass::Refused, message))
+                };
+                let failure = self.ends.remove(&number).unwrap_or_else(unknown);
+                self.settle(number, Some(failure), stored as usize, into);
+            }
+            Outcome::Repeated(failure) => {
+                let index = number.checked_sub(self.first).map(|index| index as usize);
+                if index.and_then(|index| self.sent.get(index)).is_some_and(Option::is_some) {
+                    self.settle(number, Some(failure), 0, into);
+                }
+            }
+        }
+    }
+
+    /// The first `stored` messages of a batch are acknowledged, whatever the outcome of the others.
+    #[inline]
+    fn settle(&mut self, number: u64, outcome: Option<Box<ClientError>>, stored: usize, into: &mut Vec<Settled>) {
         let index = number.checked_sub(self.first).map(|index| index as usize);
         let sent = index.and_then(|index| self.sent.get_mut(index)?.take());
         let (Some(index), Some(sent)) = (index, sent) else {
@@ -94,10 +134,12 @@ impl InFlight {
             return;
         };
         let taken = into.len();
-        for before in self.sent.range_mut((index + 1).saturating_sub(sent.answered.max(1) as usize)..index) {
-            into.extend(before.take().map(|before| (before, outcome.clone())));
+        let (count, messages) = (sent.answered.max(1) as usize, index + 1);
+        for place in count.saturating_sub(messages)..count - 1 {
+            let outcome = if place < stored { None } else { outcome.clone() };
+            into.extend(self.sent[messages + place - count].take().map(|before| (before, outcome)));
         }
-        into.push((sent, outcome));
+        into.push((sent, if count <= stored { None } else { outcome }));
         self.pending -= into.len() - taken;
         self.forget();
     }
@@ -106,7 +148,7 @@ impl InFlight {
     pub fn settle_first(&mut self, refused: impl Fn(&Sent) -> bool, outcome: ClientError, into: &mut Vec<Settled>) {
         let is_refused = |sent: &Option<Sent>| sent.is_some_and(|sent| sent.answered > 0 && refused(&sent));
         if let Some(index) = self.sent.iter().position(is_refused) {
-            self.settle(self.first + index as u64, Some(Box::new(outcome)), into);
+            self.settle(self.first + index as u64, Some(Box::new(outcome)), 0, into);
         }
     }
 
@@ -131,6 +173,7 @@ impl InFlight {
     /// Takes all messages: the connection is lost.
     pub fn take_all(&mut self) -> Vec<Sent> {
         self.pings.clear();
+        self.ends.clear();
         self.first = self.next();
         self.pending = 0;
         mem::take(&mut self.sent).into_iter().flatten().collect()
@@ -151,18 +194,31 @@ impl InFlight {
     }
 }
 
-/// An answer of JetStream, as in `{"stream":"S", "seq":1}` (nats-server, `JSPubAckResponse`).
+/// What JetStream's answer to a message says, as in `{"stream":"S", "seq":1}` (nats-server, `JSPubAckResponse`). `None`: nothing yet.
 #[inline]
-pub fn stored(answer: &[u8]) -> Result<(), ClientError> {
-    // An acknowledgement without anything unusual ends with its number.
-    if answer.starts_with(b"{\"stream\":") && matches!(answer, [.., b'0'..=b'9', b'}']) {
-        return Ok(());
+pub fn stored(answer: &[u8], batches: Batches) -> Option<Outcome> {
+    // A batch was begun: its commit is answered, too.
+    if answer.is_empty() {
+        return None;
     }
+    // An acknowledgement without anything unusual ends with its number.
+    if batches != Batches::Fast && answer.starts_with(b"{\"stream\":") && matches!(answer, [.., b'0'..=b'9', b'}']) {
+        return Some(Outcome::Acknowledged);
+    }
+    outcome(answer, batches)
+}
+
+fn outcome(answer: &[u8], batches: Batches) -> Option<Outcome> {
     #[derive(Deserialize)]
-    struct PubAck {
+    struct Response<'a> {
+        /// Of a fast batch (`BatchFlowAck`, `BatchFlowGap`, `BatchFlowErr`).
+        r#type: Option<&'a str>,
         error: Option<ApiError>,
         #[serde(default)]
         duplicate: bool,
+        /// Messages of a batch.
+        #[serde(default)]
+        count: u64,
     }
     #[derive(Deserialize)]
     struct ApiError {
@@ -171,21 +227,33 @@ pub fn stored(answer: &[u8]) -> Result<(), ClientError> {
         #[serde(default)]
         description: String,
     }
-    let ack: PubAck = serde_json::from_slice(answer).map_err(|_| {
-        ClientError::passing(FailureClass::Other, format!("malformed acknowledgement: {}", text(answer)))
-    })?;
-    match ack.error {
-        Some(ApiError { err_code, description }) => {
-            // As in `maximum bytes exceeded`: server/errors.json, 10077 and 10047.
-            let full = description.contains("exceeded") || description.contains("insufficient");
-            let class = if full { FailureClass::Full } else { FailureClass::Refused };
-            Err(ClientError::passing(class, format!("{description} (error {err_code})")))
+    /// `JSBatchPublishUnknownBatchIDErr`, of each message behind the one that ended its batch.
+    const UNKNOWN_BATCH: u64 = 10208;
+    let failure = |class, message: String| Box::new(ClientError::passing(class, message));
+    let refused = |message: &str| failure(FailureClass::Refused, message.to_owned());
+    let Ok(response) = serde_json::from_slice::<Response<'_>>(answer) else {
+        let message = format!("malformed acknowledgement: {}", text(answer));
+        return Some(Outcome::Failed(failure(FailureClass::Other, message)));
+    };
+    let error = response.error.map(|ApiError { err_code, description }| {
+        // As in `maximum bytes exceeded`: server/errors.json, 10077 and 10047.
+        let full = description.contains("exceeded") || description.contains("insufficient");
+        let class = if full { FailureClass::Full } else { FailureClass::Refused };
+        (err_code, failure(class, format!("{description} (error {err_code})")))
+    });
+    Some(match (response.r#type, error) {
+        // So often the server would tell of a longer batch.
+        (Some("ack"), _) => return None,
+        (Some("gap"), _) => Outcome::Ends(refused("messages of the batch did not reach the stream")),
+        (Some(_), Some((_, error))) => Outcome::Ends(error),
+        (None, Some((UNKNOWN_BATCH, error))) => Outcome::Repeated(error),
+        (_, Some((_, error))) => Outcome::Failed(error),
+        (_, None) if response.duplicate => {
+            Outcome::Failed(refused("the stream has a message of this Nats-Msg-Id already"))
         }
-        None if ack.duplicate => {
-            Err(ClientError::passing(FailureClass::Refused, "the stream has a message of this Nats-Msg-Id already"))
-        }
-        None => Ok(()),
-    }
+        (_, None) if batches == Batches::Fast => Outcome::Stored(response.count),
+        (_, None) => Outcome::Acknowledged,
+    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! - `connect`, `codec`, `publish`, `in_flight`: publishing connections.
 //! - `consume`: what is received by the crate, and its errors.
 //!
-//! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members pull from, so a
-//! group's messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
+//! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members share, so a group's
+//! messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
 
 mod codec;
 mod config;
@@ -21,7 +21,6 @@ use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
@@ -29,9 +28,9 @@ use async_nats::{Client, ServerAddr};
 use parking_lot::{Mutex, RwLock};
 
 pub use self::config::NatsOptions;
-use self::config::{Acknowledge, Batches, Mode};
+use self::config::{Acknowledge, Batches, ConsumerType, Mode};
 use self::connect::{Connector, Login};
-use self::consume::{NatsDeliveries, Source, in_full, name_for_server, round_trip};
+use self::consume::{NatsDeliveries, Source, durable, in_full, name_for_server, round_trip};
 use self::in_flight::InFlight;
 use self::publish::{Connection, NatsProducer, Publishing};
 use super::adapter::{Clients, StreamConsumer, within};
@@ -41,7 +40,7 @@ use super::{
 };
 use crate::measure::{Subject, SubjectKind};
 use crate::net::tls;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
 
 /// The crate and its version, for the record. A test compares it with Cargo.lock.
 const CRATE: &str = "async-nats 0.51.0";
@@ -63,7 +62,9 @@ impl Broker for NatsBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "nats",
         aliases: &["jetstream"],
+        tls_scheme: Some(("tls", 4222)),
         default_port: Some(4222),
+        omb_driver: Some("NatsBenchmarkDriver"),
         example: include_str!("example.toml"),
         summary: "NATS: JetStream, core NATS and requests, with consumers by the crate async-nats",
         capabilities: Capabilities {
@@ -109,7 +110,7 @@ impl Broker for NatsBroker {
             version.clone_from(&opened.info.version);
             let publishing = Publishing {
                 mode: options.mode,
-                atomic: options.batches == Batches::Atomic,
+                batches: options.batches,
                 connector: connector.clone(),
                 number,
                 inbox,
@@ -140,7 +141,8 @@ impl Broker for NatsBroker {
             created.map_err(|error| {
                 let mut reason = in_full(&error);
                 if reason.contains("not enabled") || reason.contains("no responders") {
-                    reason += ": start nats-server with `-js`, or set `broker.nats.mode` to \"core\"";
+                    reason += ": start nats-server with `-js`, give the account `jetstream: enabled` if the server has \
+                        accounts, or set `broker.nats.mode` to \"core\"";
                 }
                 BrokerError::Topic { topic: topic.name.clone(), action: "created", reason }
             })?;
@@ -202,9 +204,8 @@ impl Broker for NatsBroker {
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
             let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());
-            let consumer = self.durable(&context, subscription).await?;
-            let messages = consumer.stream().max_messages_per_batch(options.pull_batch.get() as usize);
-            Source::Stream(Box::new(messages.messages().await.map_err(|error| failed(in_full(&error)))?))
+            self.create_consumer(&context, subscription).await?;
+            Source::of_stream(&context, options, subscription).await.map_err(failed)?
         } else {
             let group = name_for_server(&subscription.group);
             let subscriber = client.queue_subscribe(self.subject(topic), group).await;
@@ -227,7 +228,7 @@ impl Broker for NatsBroker {
                     .to_owned(),
             ));
         }
-        self.durable(&self.admin, subscription).await.map(drop)
+        self.create_consumer(&self.admin, subscription).await
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -326,43 +327,31 @@ impl NatsBroker {
             duplicate_window: options.duplicate_window.unwrap_or_default(),
             num_replicas: topic.replication as usize,
             allow_atomic_publish: options.batches == Batches::Atomic,
+            allow_batch_publish: options.batches == Batches::Fast,
             ..stream::Config::default()
         }
     }
 
-    /// The durable consumer of a group, which its first member creates.
-    async fn durable(
+    /// Creates the durable consumer of a group, unless another member has. A group of ordered consumers has none.
+    async fn create_consumer(
         &self,
         context: &jetstream::Context,
         subscription: &Subscription,
-    ) -> Result<consumer::PullConsumer, BrokerError> {
+    ) -> Result<(), BrokerError> {
         let options = &self.setup.options;
+        if options.consumer == ConsumerType::Ordered {
+            return Ok(());
+        }
         let stream = &subscription.topic.name;
-        let durable = name_for_server(&subscription.group);
-        let config = consumer::pull::Config {
-            durable_name: Some(durable.clone()),
-            deliver_policy: match subscription.from {
-                StartFrom::Earliest => DeliverPolicy::All,
-                StartFrom::Latest => DeliverPolicy::New,
-            },
-            ack_policy: options.ack_policy.into(),
-            ack_wait: options.ack_wait.unwrap_or_default(),
-            // The server refuses the limit where nothing is acknowledged.
-            max_ack_pending: match options.ack_policy {
-                Acknowledge::None => 0,
-                Acknowledge::Explicit | Acknowledge::All => options.max_ack_pending.get().into(),
-            },
-            ..consumer::pull::Config::default()
-        };
-        let created = context.create_consumer_on_stream(config, stream).await;
+        let created = context.create_consumer_on_stream(durable(options, subscription), stream).await;
         if subscription.progress != Progress::Kept && !subscription.is_divided {
             let mut joined = self.joined.lock();
-            let consumer = (stream.clone(), durable);
+            let consumer = (stream.clone(), name_for_server(&subscription.group));
             if !joined.contains(&consumer) {
                 joined.push(consumer);
             }
         }
-        created.map_err(|error| {
+        created.map(drop).map_err(|error| {
             let reason = in_full(&error);
             BrokerError::Topic { topic: stream.clone(), action: "consumed", reason }
         })

@@ -14,9 +14,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use parking_lot::{Mutex, RwLock};
 
 use super::codec::{Answer, Frame, HEADERS, Publish, decode, number};
-use super::config::Mode;
+use super::config::{Batches, Mode};
 use super::connect::{Connector, Opened, parse, refusal};
-use super::in_flight::{InFlight, Sent, Settled, stored};
+use super::in_flight::{InFlight, Outcome, Sent, Settled, stored};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 use crate::measure::host::tasks;
 use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject};
@@ -34,8 +34,7 @@ const MAX_ATOMIC_BATCH: usize = 1000;
 /// What a publishing connection needs to know.
 pub struct Publishing {
     pub mode: Mode,
-    /// Each batch is stored as a whole, or not at all.
-    pub atomic: bool,
+    pub batches: Batches,
     pub connector: Arc<Connector>,
     /// The number of the connection: it begins at the server of this number.
     pub number: usize,
@@ -71,7 +70,7 @@ pub struct Route {
 #[derive(Default)]
 pub struct Outcomes {
     /// Numbers of messages with their answers.
-    answers: Vec<(u64, Option<Box<ClientError>>)>,
+    answers: Vec<(u64, Outcome)>,
     pongs: usize,
     settled: Vec<Settled>,
 }
@@ -100,23 +99,25 @@ impl Publishing {
         out: &mut Vec<u8>,
     ) -> Result<usize, SubmitError> {
         let max_payload = self.max_payload.load(Ordering::Relaxed) as usize;
-        let batch = if self.atomic { &batch[..batch.len().min(MAX_ATOMIC_BATCH)] } else { batch };
+        let is_batched = self.batches != Batches::Single;
+        let most = if self.batches == Batches::Atomic { MAX_ATOMIC_BATCH } else { batch.len() };
+        let batch = &batch[..batch.len().min(most)];
         let begin = in_flight.next();
         let (last, unwritten) = (begin + batch.len() as u64 - 1, out.len());
-        if self.atomic {
-            in_flight.batches += 1;
-        }
+        in_flight.batches += 1;
         for (index, outgoing) in batch.iter().enumerate() {
             self.write_headers(route, outgoing, in_flight, (index, batch.len()));
             let reply = match self.mode {
                 Mode::Core => None,
+                _ if self.batches == Batches::Fast => Some(last),
                 // The first message of a batch is answered if the batch cannot begin.
-                _ if self.atomic => (index == 0 || index + 1 == batch.len()).then_some(last),
+                _ if is_batched => (index == 0 || index + 1 == batch.len()).then_some(last),
                 _ => Some(begin + index as u64),
             };
             let publish = Publish {
                 subject: route.subject.as_bytes(),
                 reply: reply.map(|number| (&self.inbox[..], number)),
+                fast: (self.batches == Batches::Fast).then_some((index, batch.len())),
                 headers: &in_flight.headers,
                 payload: outgoing.payload,
             };
@@ -130,7 +131,7 @@ impl Publishing {
                         ),
                     }),
                     // A batch without its end is not stored: a shorter one has one.
-                    fitting if self.atomic => {
+                    fitting if is_batched => {
                         out.truncate(unwritten);
                         in_flight.withdraw(fitting);
                         self.publish(route, &batch[..fitting], in_flight, out)
@@ -142,7 +143,7 @@ impl Publishing {
                 };
             }
             publish.append_to(out);
-            let answered = match self.atomic {
+            let answered = match is_batched {
                 true if index + 1 == batch.len() => batch.len() as u32,
                 true => 0,
                 false => 1,
@@ -170,10 +171,11 @@ impl Publishing {
         in_flight: &mut InFlight,
         (index, of): (usize, usize),
     ) {
+        let is_atomic = self.batches == Batches::Atomic;
         let InFlight { headers, batches, .. } = in_flight;
         headers.clear();
         let own = &self.header_sets[outgoing.attributes.map_or(0, |attributes| attributes.header_set as usize)];
-        if own.is_empty() && outgoing.trace_header.is_none() && route.message_ids.is_none() && !self.atomic {
+        if own.is_empty() && outgoing.trace_header.is_none() && route.message_ids.is_none() && !is_atomic {
             return;
         }
         headers.extend_from_slice(HEADERS);
@@ -192,7 +194,7 @@ impl Publishing {
             let number = next.fetch_add(1, Ordering::Relaxed);
             line("Nats-Msg-Id", format!("{prefix}-{number}").as_bytes());
         }
-        if self.atomic {
+        if is_atomic {
             // nats-io/nats-architecture-and-design, ADR-50.
             line("Nats-Batch-Id", format!("{}{batches}", String::from_utf8_lossy(&self.inbox)).as_bytes());
             line("Nats-Batch-Sequence", (index + 1).to_string().as_bytes());
@@ -205,21 +207,23 @@ impl Publishing {
 
     /// The outcome that an answer to a message tells, with the message's number; `None`: it tells none.
     #[inline]
-    fn outcome(&self, answer: &Answer<'_>) -> Option<(u64, Option<Box<ClientError>>)> {
-        let number = answer.subject.get(self.inbox.len()..).and_then(number)?;
+    fn outcome(&self, answer: &Answer<'_>) -> Option<(u64, Outcome)> {
+        let mut reply = answer.subject.get(self.inbox.len()..)?;
+        if self.batches == Batches::Fast {
+            reply = &reply[..memchr::memchr(b'-', reply)?];
+        }
+        let number = number(reply)?;
         if !answer.headers.is_empty() && answer.headers[HEADERS.len()..].starts_with(b" 503") {
             let message = match self.mode {
                 Mode::Jetstream => "no stream has the subject of this message",
                 _ => "no consumer is there to reply",
             };
-            return Some((number, Some(Box::new(ClientError::passing(FailureClass::UnknownTopic, message)))));
+            let failure = Box::new(ClientError::passing(FailureClass::UnknownTopic, message));
+            return Some((number, Outcome::Repeated(failure)));
         }
         match self.mode {
-            Mode::Jetstream => {
-                // A batch was begun: its commit is answered, too.
-                (!answer.payload.is_empty()).then(|| (number, stored(answer.payload).err().map(Box::new)))
-            }
-            Mode::Core | Mode::Request => Some((number, None)),
+            Mode::Jetstream => stored(answer.payload, self.batches).map(|outcome| (number, outcome)),
+            Mode::Core | Mode::Request => Some((number, Outcome::Acknowledged)),
         }
     }
 
@@ -354,7 +358,7 @@ impl Session<Publishing> {
         let mut state = self.state();
         let in_flight = &mut state.protocol;
         for (number, outcome) in answers.drain(..) {
-            in_flight.settle(number, outcome, settled);
+            in_flight.answer(number, outcome, settled);
         }
         for _ in 0..std::mem::take(pongs) {
             in_flight.pong(settled);

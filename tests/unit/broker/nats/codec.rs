@@ -52,13 +52,31 @@ fn decode_other_protocols_refused() {
 #[test]
 fn publish_with_reply_and_headers_lines() {
     let mut out = Vec::new();
-    let plain = Publish { subject: b"orders", reply: None, headers: b"", payload: b"hello" };
+    let plain = Publish { subject: b"orders", reply: None, fast: None, headers: b"", payload: b"hello" };
     plain.append_to(&mut out);
     Publish { reply: Some((b"_INBOX.a.", 17)), ..plain }.append_to(&mut out);
     Publish { reply: Some((b"_INBOX.a.", 18)), headers: b"NATS/1.0\r\nA: b\r\n\r\n", ..plain }.append_to(&mut out);
     let expected = "PUB orders 5\r\nhello\r\nPUB orders _INBOX.a.17 5\r\nhello\r\n\
         HPUB orders _INBOX.a.18 18 23\r\nNATS/1.0\r\nA: b\r\n\r\nhello\r\n";
     assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+#[test]
+fn publish_in_a_fast_batch_reply_subjects() {
+    // Of three messages, as `getFastBatch` of nats-server 2.15.2 reads them; and a batch of one.
+    for (index, of, place) in [(0, 3, "1.0"), (1, 3, "2.1"), (2, 3, "3.2"), (0, 1, "1.2")] {
+        let fast = Publish {
+            subject: b"orders",
+            reply: Some((b"_INBOX.a.", 17)),
+            fast: Some((index, of)),
+            headers: b"",
+            payload: b"hello",
+        };
+        let mut out = Vec::new();
+        fast.append_to(&mut out);
+        let expected = format!("PUB orders _INBOX.a.17-a.65535.fail.{place}.$FI 5\r\nhello\r\n");
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
 }
 
 proptest! {
