@@ -14,8 +14,13 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     match (kind, name) {
         (Some("kafka"), _) => kafka(keys, document, untranslated),
         (Some("pulsar"), _) => pulsar(keys, document, untranslated),
+        (Some("nats"), _) => nats(keys, document, untranslated),
         (Some("nsq"), _) => nsq(keys, document, untranslated),
         (Some("rabbitmq"), _) => rabbitmq(keys, document, untranslated),
+        (_, "NatsStreamingBenchmarkDriver") => untranslated.refuse(
+            "driverClass",
+            "NATS Streaming is another server, which has come to its end: take `driver-nats/nats.yaml` for JetStream",
+        ),
         (_, "") => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
         _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
@@ -108,11 +113,8 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     if broker.get("addresses").is_none() {
         untranslated.refuse("commonConfig", "`bootstrap.servers` is missing");
     }
-    if let Some(replication) = text(keys, "replicationFactor") {
-        match replication.parse::<i64>() {
-            Ok(replication) => document["topology"]["replication"] = value(replication),
-            Err(_) => untranslated.refuse("replicationFactor", "it is not a number"),
-        }
+    if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
+        document["topology"]["replication"] = value(replication as i64);
     }
     let topic = properties(keys, "topicConfig");
     if !topic.is_empty() {
@@ -315,9 +317,40 @@ fn nsq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated)
         Some(host) => document["broker"]["addresses"] = addresses([host].into_iter(), 4150),
         None => untranslated.refuse("nsqdHost", "it is missing"),
     }
+    refuse_partitions(document, untranslated);
+}
+
+/// Some of these drivers make one queue or stream, whatever the workload says.
+fn refuse_partitions(document: &DocumentMut, untranslated: &mut Untranslated) {
     if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
-        untranslated.refuse("driverClass", "NSQ has no partitions, and the workload's topics have several");
+        untranslated.refuse("driverClass", "this driver has no partitions, and the workload's topics have several");
     }
+}
+
+pub(super) const NATS: [&str; 4] = ["name", "driverClass", "natsHostUrl", "replicationFactor"];
+
+/// Streams in files, and durable consumers to which the server pushes, with its own limit of unacknowledged messages.
+fn nats(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &NATS);
+    let url = text(keys, "natsHostUrl").unwrap_or_default();
+    if url.is_empty() {
+        untranslated.refuse("natsHostUrl", "it is missing");
+    } else if url.contains('@') {
+        untranslated.refuse("natsHostUrl", "remove the login, and set `broker.security.sasl`");
+    }
+    let broker = &mut document["broker"];
+    broker["kind"] = value("nats");
+    broker["addresses"] = addresses(url.split(',').map(|url| url.rsplit("://").next().unwrap_or(url)), 4222);
+    if url.starts_with("tls://") {
+        broker["security"]["tls"] = value(true);
+    }
+    broker["nats"] = Item::Table(Table::new());
+    broker["nats"]["consumer"] = value("push");
+    broker["nats"]["max_ack_pending"] = value(1000);
+    if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
+        document["topology"]["replication"] = value(replication as i64);
+    }
+    refuse_partitions(document, untranslated);
 }
 
 pub(super) const RABBITMQ: [&str; 12] = [
@@ -366,9 +399,7 @@ fn rabbitmq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untransl
     if queue == "quorum" {
         document["topology"]["replication"] = value(uris.len().clamp(1, QUORUM_MEMBERS) as i64);
     }
-    if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
-        untranslated.refuse("driverClass", "this driver has no partitions, and the workload's topics have several");
-    }
+    refuse_partitions(document, untranslated);
 }
 
 fn texts(of: Option<&Value>) -> Vec<&str> {

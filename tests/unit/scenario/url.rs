@@ -106,3 +106,15 @@ fn amqp_urls_name_tls_and_a_virtual_host() {
     let deeper = parse_url("amqp://h/a/b/c", crate::engine::kinds()).unwrap_err().to_string();
     assert!(deeper.contains("cannot name a topic"), "{deeper}");
 }
+
+#[test]
+#[cfg(feature = "nats")]
+fn url_of_nats_with_tls_read_as_its_users_write_it() {
+    for (url, has_tls) in [("nats://a,b:4333", false), ("tls://a,b:4333", true), ("nats+tls://a,b:4333", true)] {
+        let scenario = parse_url(url, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
+        let expected = if has_tls { "\nsecurity.tls = true" } else { "" };
+        let expected = format!("kind = \"nats\"\naddresses = [\"a:4222\", \"b:4333\"]{expected}");
+        let scenario: toml::Table = scenario.text.parse().unwrap();
+        assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()), "{url}");
+    }
+}

@@ -51,6 +51,9 @@ const RABBITMQ: &str = "name: RabbitMQ\ndriverClass: io.openmessaging.benchmark.
     producerCreationDelay: 100\namqpUris:\n  - amqp://admin:p%40ss@a/%2F\n  - amqp://admin:p%40ss@b:5673/%2F\n\
     messagePersistence: true\nqueueType: QUORUM\n";
 
+const NATS: &str = "name: NATS\ndriverClass: io.openmessaging.benchmark.driver.nats.NatsBenchmarkDriver\n\n\
+    natsHostUrl: localhost:4222\n\nreplicationFactor: 3";
+
 fn converted(workload: &str, driver: &str, has_rate: bool) -> Result<String, ScenarioError> {
     imported(workload, driver, has_rate).map(|imported| imported.text)
 }
@@ -103,6 +106,32 @@ fn a_driver_of_rabbitmq_as_a_scenario() {
     let scenario: toml::Table = scenario.parse().unwrap();
     assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()));
     assert_eq!(scenario["topology"]["replication"].as_integer(), Some(2));
+}
+
+#[test]
+#[cfg(feature = "nats")]
+fn a_driver_of_nats_as_a_scenario() {
+    let scenario = converted(&workload(&ACCEPTED[1]), NATS, false).unwrap();
+    check(&scenario);
+    let scenario: toml::Table = scenario.parse().unwrap();
+    let expected =
+        "kind = 'nats'\naddresses = ['localhost:4222']\nnats = { consumer = 'push', max_ack_pending = 1000 }";
+    assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()));
+    assert_eq!(scenario["topology"]["replication"].as_integer(), Some(3));
+    let encrypted = NATS.replace("localhost:4222", "tls://a,tls://b:4333");
+    let scenario = converted(&workload(&ACCEPTED[1]), &encrypted, false).unwrap();
+    assert!(scenario.contains("[\"a:4222\", \"b:4333\"]") && scenario.contains("tls = true"), "{scenario}");
+    check(&scenario);
+    for (driver, parts) in [
+        (NATS.replace("localhost", "me:hunter2@localhost"), ["`natsHostUrl`", "broker.security.sasl"]),
+        (NATS.replace("natsHostUrl", "clusterId"), ["`clusterId`", "`natsHostUrl`: it is missing"]),
+        (NATS.replace("NatsBench", "NatsStreamingBench"), ["`driverClass`", "NATS Streaming"]),
+    ] {
+        let error = converted(&workload(&ACCEPTED[1]), &driver, false).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)) && !error.contains("hunter2"), "{error}");
+    }
+    let error = converted(&workload(&ACCEPTED[0]), NATS, false).unwrap_err().to_string();
+    assert!(error.contains("no partitions"), "{error}");
 }
 
 /// Files of its earlier versions and of forks.
@@ -231,6 +260,9 @@ const PULSAR_CONSUMER_ROWS: [KeyRow; 3] = [
     ("receiverQueueSize", ["1", "2"]),
 ];
 
+#[cfg(feature = "nats")]
+const NATS_ROWS: [KeyRow; 2] = [("natsHostUrl", ["a", "b"]), ("replicationFactor", ["1", "2"])];
+
 const NSQ_ROWS: [KeyRow; 2] = [("nsqdHost", ["a", "b"]), ("lookupHost", ["a", "b"])];
 
 #[cfg(feature = "rabbitmq")]
@@ -312,6 +344,16 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
         (workload(&ACCEPTED[1]), with_key(&base, key, value))
     };
     assert_eq!(silent(&NSQ_ROWS, nsq), [""; 0]);
+
+    #[cfg(feature = "nats")]
+    {
+        assert_eq!([&labels[..], &names(&NATS_ROWS)].concat(), driver::NATS);
+        let nats = |key: &str, value: &str| {
+            let base = [("driverClass", "a.NatsBenchmarkDriver"), ("natsHostUrl", "a")];
+            (workload(&ACCEPTED[1]), with_key(&base, key, value))
+        };
+        assert_eq!(silent(&NATS_ROWS, nats), [""; 0]);
+    }
 
     #[cfg(feature = "rabbitmq")]
     {
