@@ -105,6 +105,26 @@ fn pulsar_names_its_version_and_a_wrong_token_is_a_login() {
 }
 
 #[test]
+#[cfg(feature = "nats")]
+fn nats_names_its_version_and_leaves_no_stream() {
+    use crate::harness::nats;
+
+    is_ready(&format!("nats://{}", nats::address()), &[], &["nats-server 2."]);
+    is_ready(&format!("nats://{}", nats::address()), &["--set", "broker.nats.mode=core"], &["nats-server 2."]);
+    assert!(!nats::command(&nats::address(), &["stream", "ls", "--names"]).contains("brokermark-doctor"));
+}
+
+#[test]
+#[cfg(feature = "rabbitmq")]
+fn queues_of_rabbitmq_are_ready_and_a_wrong_password_is_a_login() {
+    let address = rabbitmq::amqp();
+    is_ready(&format!("amqp://{address}"), &[], &["RabbitMQ"]);
+    let ended = doctor(&format!("amqp://guest:wrong@{address}"), &[]).expect(1);
+    ended.says(&["✗ login", "broker.security.sasl={ mechanism = \"PLAIN\""]);
+    assert!(!ended.stdout.contains("wrong"), "{}", ended.stdout);
+}
+
+#[test]
 #[cfg(feature = "rabbitmq-stream")]
 fn rabbitmq_names_its_version_and_a_wrong_password_is_a_login() {
     let address = rabbitmq::address();

@@ -33,6 +33,24 @@ fn nsq_benchmark_prints_the_aggregate_of_all_ranks() {
     }
 }
 
+/// Members of a group are on several ranks, which share a durable consumer or a queue.
+#[test]
+#[cfg(all(feature = "nats", feature = "rabbitmq"))]
+fn real_ranks_share_the_groups_of_nats_and_of_rabbitmq() {
+    for (kind, address) in [("nats", crate::harness::nats::address()), ("rabbitmq", crate::harness::rabbitmq::amqp())] {
+        let bench = Bench::new(&format!(
+            "broker = {{ kind = \"{kind}\", address = \"{address}\" }}
+            producers = {{ count = 6, batch = 10 }}
+            load.rate = \"2k/s\"
+            consumers = {{ members = 3, groups = 2 }}
+            run = {{ messages = 6_000, drain_deadline = \"5s\" }}",
+        ));
+        let record = Running::start(&mut mpirun(&bench, 3)).finish(PATIENCE).expect(0).record();
+        assert_delivered(&record, 6_000, 2);
+        assert_eq!(record.shares.len(), 3, "{kind}");
+    }
+}
+
 /// librdkafka makes no consumer of these properties: topics exist by then, and no rank becomes ready.
 #[test]
 #[cfg(feature = "kafka")]

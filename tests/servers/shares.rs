@@ -63,6 +63,28 @@ fn real_kafka_is_loaded_by_three_processes_natively() {
     delivers(&format!("name = \"native\"\n{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
 }
 
+/// A group of each topic is shared by members in several processes.
+#[test]
+#[cfg(feature = "nats")]
+fn real_nats_is_loaded_by_three_processes() {
+    let address = crate::harness::nats::address();
+    for consumer in ["pull", "push"] {
+        let broker = format!("broker = {{ kind = \"nats\", address = \"{address}\", nats.consumer = \"{consumer}\" }}");
+        delivers(&format!("name = \"{consumer}\"\n{broker}\ntopology.topics = 2"));
+    }
+}
+
+#[test]
+#[cfg(feature = "rabbitmq")]
+fn real_queues_of_rabbitmq_are_loaded_by_three_processes() {
+    let address = crate::harness::rabbitmq::amqp();
+    for queue in ["quorum", "classic"] {
+        let broker =
+            format!("broker = {{ kind = \"rabbitmq\", address = \"{address}\", rabbitmq.queue = \"{queue}\" }}");
+        delivers(&format!("name = \"{queue}\"\n{broker}\ntopology.topics = 2"));
+    }
+}
+
 #[test]
 #[cfg(feature = "rabbitmq-stream")]
 fn real_rabbitmq_is_loaded_by_three_processes() {
