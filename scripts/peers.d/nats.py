@@ -15,6 +15,8 @@ from comparison import Comparison, Workload
 from measure import PeerError, Process
 
 WINDOW = 500  # messages in flight; `nats bench` calls it a batch
+CORE_WINDOW = 10_000  # `nats bench pub` waits for nothing, so it has as many in flight as the connection holds
+CORE_SUBJECT = "compare-peers"  # of both: the server reads a subject byte by byte
 WORKLOADS = ["js-async", "js-sync", "js-atomic", "core", "consume"]
 
 
@@ -22,7 +24,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "js-async") ->
     if side not in WORKLOADS:
         raise PeerError(f"no workload '{side}'; there are: {', '.join(WORKLOADS)}")
     size = int(os.environ.get("BROKERMARK_NATS_SIZE", "100"))
-    window = 1 if side == "js-sync" else WINDOW
+    window = {"js-sync": 1, "core": CORE_WINDOW}.get(side, WINDOW)
     workload = Workload(
         messages=messages,
         payload_bytes=size,
@@ -36,10 +38,12 @@ def comparison(messages: int, server: dict[str, str], side: str = "js-async") ->
         "broker.address": server["BROKERMARK_NATS"],
         "broker.nats.mode": "core" if side == "core" else "jetstream",
         "broker.nats.batches": "atomic" if side == "js-atomic" else "single",
-        "producers.batch": {"js-sync": 1, "js-atomic": WINDOW}.get(side, 100),
-        "producers.in_flight": 1 if side == "js-sync" else WINDOW,
+        "producers.batch": {"js-sync": 1, "js-atomic": WINDOW, "core": WINDOW}.get(side, 100),
+        "producers.in_flight": window,
         "payload.size": size,
     }
+    if side == "core":
+        settings["topology.name"] = CORE_SUBJECT
     if side == "consume":
         ours = BrokermarkConsumer("configs/examples/nats-consume.toml", settings)
     else:
@@ -78,7 +82,7 @@ class Bench:
         try:
             match self.side:
                 case "core":
-                    process = self.bench("pub", name, *common)
+                    process = self.bench("pub", CORE_SUBJECT, *common)
                 case "js-sync":
                     process = self.bench("js", "pub", "sync", name, *common, *create)
                 case "js-atomic":
