@@ -40,6 +40,11 @@
 // The message of an `expect` is the reason why it cannot fail; an `unwrap` has none. Tests may use it.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/harness/fields.rs"]
+mod fields;
+
 pub mod broker;
 pub mod cli;
 mod distributed;

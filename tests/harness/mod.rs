@@ -6,6 +6,9 @@
 // Every test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
 
+#[macro_use]
+mod fields;
+
 pub mod cluster;
 pub mod databases;
 #[cfg(feature = "mpi")]

@@ -171,7 +171,7 @@ fn what_a_consumer_had_no_time_for_is_unread_and_not_lost() {
     );
     assert_acknowledged(&record, 3);
     let group = &groups(&record)[0];
-    assert_eq!((group.received, group.unread, group.lost), (1, 2, 0));
+    assert_fields!(group, { received: 1, unread: 2, lost: 0 });
 }
 
 /// Consumers that receive half of what is sent in four seconds.

@@ -77,7 +77,7 @@ fn messages_of_one_request_count_once_for_a_tail() {
     let record = bench.run(&[]).expect(3).record();
     let service = record.latency.service.as_ref().unwrap();
     assert_eq!((service.count, service.independent), (100_000, Some(100)));
-    assert_eq!((service.p99_ns, service.p99_9_ns, service.p99_99_ns), (None, None, None));
+    assert_fields!(service, { p99_ns: None, p99_9_ns: None, p99_99_ns: None });
     let [p50, p99] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
     assert!(p50.0, "{p50:?}");
     assert!(!p99.0 && p99.1.contains("1,000 independent messages") && p99.1.contains("100 were measured"), "{p99:?}");

@@ -42,7 +42,7 @@ fn what_failed_and_was_stored_hides_no_loss() {
     // 9,950 of 10,050 are not lost; of these 199 failed and arrived all the same: more than the 100 that did not arrive.
     assert_eq!((record.counts.acknowledged, record.counts.failed), (9_851, 199));
     let found = verification(&record);
-    assert_eq!((found.received, found.lost, found.unread, found.not_acknowledged_but_stored), (9_950, 100, 0, 199));
+    assert_fields!(found, { received: 9_950, lost: 100, unread: 0, not_acknowledged_but_stored: 199 });
     let loss = finding(&record, ReasonKind::Losses).unwrap();
     assert!(loss.evidence.contains("100 of 9,851 acknowledged messages were lost"), "{}", loss.evidence);
     let stored = finding(&record, ReasonKind::NotAcknowledgedButStored).unwrap();
@@ -63,8 +63,8 @@ fn a_duplicate_in_one_group_hides_no_loss_in_another() {
     assert_acknowledged(&record, 10_050);
     let all = 10_050 + record.counts.warm_up.acknowledged;
     let [duplicated, sound, lossy] = &verification(&record).groups[..] else { panic!("{:?}", record.verification) };
-    assert_eq!((duplicated.duplicated, duplicated.lost, duplicated.received), (all / 50, 0, all + all / 50));
-    assert_eq!((sound.duplicated, sound.lost, sound.received, sound.consumed), (0, 0, all, 10_050));
+    assert_fields!(duplicated, { duplicated: all / 50, lost: 0, received: all + all / 50 });
+    assert_fields!(sound, { duplicated: 0, lost: 0, received: all, consumed: 10_050 });
     // A message at the very end of its partition may never be passed: the group does not get behind it.
     assert_eq!((lossy.duplicated, lossy.lost + lossy.unread, lossy.received), (0, all / 100, all - all / 100));
     assert!(lossy.unread <= 1 && lossy.lost > 0, "{lossy:?}");
@@ -135,7 +135,7 @@ fn slow_group_has_unread_and_no_lost_messages() {
     assert_acknowledged(&record, 10_000);
     let all = 10_000 + record.counts.warm_up.acknowledged;
     let [quick, slow] = &verification(&record).groups[..] else { panic!("{:?}", record.verification) };
-    assert_eq!((quick.received, quick.unread, quick.lost), (all, 0, 0));
+    assert_fields!(quick, { received: all, unread: 0, lost: 0 });
     assert_eq!((slow.received + slow.unread, slow.lost, slow.catch_up_ns), (all, 0, None));
     assert!(slow.unread > 1_000, "{slow:?}");
     assert_eq!((reasons(&record).contains(&ReasonKind::Losses), verification(&record).lost), (false, 0));

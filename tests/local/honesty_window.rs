@@ -98,7 +98,7 @@ fn what_was_due_and_never_sent_is_counted() {
     .record();
     assert_balanced(&record);
     let counts = &record.counts;
-    assert_eq!((counts.attempted, counts.acknowledged, counts.unresolved, counts.unsent), (2, 1, 1, 1_998));
+    assert_fields!(counts, { attempted: 2, acknowledged: 1, unresolved: 1, unsent: 1_998 });
     assert_eq!(finding(&record, ReasonKind::RateMissed).unwrap().figures["unsent"], 1_998.0);
 }
 
@@ -157,7 +157,7 @@ fn a_load_that_a_duration_ends_sits_a_silent_broker_out() {
 fn producers_that_starve_are_seen() {
     let even = record_of(&null("producers.count = 4\nload.rate = \"1k/s\"\nrun.messages = 1000"));
     let shares = even.throughput.producer_shares.unwrap();
-    assert_eq!((shares.smallest_messages, shares.largest_messages, shares.jain_index), (250, 250, 1.0));
+    assert_fields!(shares, { smallest_messages: 250, largest_messages: 250, jain_index: 1.0 });
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn messages_without_receipt_fail_after_producer_closed() {
         _ => None,
     });
     let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
-    assert_eq!((record.counts.acknowledged, record.counts.failed, record.counts.unresolved), (90, 10, 0));
+    assert_fields!(record.counts, { acknowledged: 90, failed: 10, unresolved: 0 });
     assert_eq!(failed(&record, FailureClass::ConnectionLost), 10);
 }
 

@@ -135,10 +135,10 @@ fn defaults_are_those_of_the_reference() {
     let scenario = scenario(MINIMAL);
     assert_eq!(scenario.name, "try");
     assert_eq!(scenario.broker.connections, 1);
-    assert_eq!((scenario.topology.topics, scenario.topology.partitions, scenario.topology.replication), (1, 1, 1));
+    assert_fields!(scenario.topology, { topics: 1, partitions: 1, replication: 1 });
     assert!(!scenario.topology.keep && !scenario.topology.existing && scenario.topology.config.is_empty());
     let producers = scenario.producers;
-    assert_eq!((producers.count, producers.in_flight, producers.batch), (1, 1000, 1));
+    assert_fields!(producers, { count: 1, in_flight: 1000, batch: 1 });
     assert_eq!((producers.placement, producers.confirm), (Placement::RoundRobin, Confirm::Message));
     assert_eq!((producers.keys, producers.round_barrier), (Keys::None, false));
     assert_eq!(scenario.load, Load::Closed);
@@ -545,7 +545,7 @@ fn a_pipeline_is_a_group_of_consumers() {
     let (consumers, pipeline) = (scenario.consumers.unwrap(), scenario.pipeline.unwrap());
     assert_eq!((consumers.groups.len(), consumers.members, consumers.verify), (1, 8, true));
     assert_eq!(consumers.groups[0].properties, [("a".to_owned(), "1".to_owned())]);
-    assert_eq!((pipeline.batch, pipeline.writers, pipeline.linger), (3000, 2, Duration::from_millis(5)));
+    assert_fields!(pipeline, { batch: 3000, writers: 2, linger: Duration::from_millis(5) });
     assert_eq!((pipeline.commit, pipeline.producer_mode), (CommitPolicy::AfterWrite, ProducerMode::Concurrent));
 }
 

@@ -159,7 +159,7 @@ fn the_runs_of_a_directory_are_listed_and_the_newest_is_shown() {
     let first = runs_by_age(&bench.results()).unwrap().remove(0);
     let record = read_records(&first).unwrap().records.remove(0);
     let sizes = record.payload_sizes.unwrap();
-    assert_eq!((sizes.mean_bytes, sizes.smallest_bytes, sizes.largest_bytes), (3.0, 3, 3));
+    assert_fields!(sizes, { mean_bytes: 3.0, smallest_bytes: 3, largest_bytes: 3 });
     assert_eq!(record.topics.len(), 1);
     assert_eq!(record.defaults["producers.count"], 1);
 }

@@ -2,6 +2,7 @@
 //!
 //! One program, because each test program links the whole crate.
 
+#[macro_use]
 #[path = "../harness/mod.rs"]
 mod harness;
 

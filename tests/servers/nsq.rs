@@ -357,7 +357,7 @@ fn real_nsqd_that_dies_fails_in_flight_and_is_used_again() {
     assert!(record.errors.iter().all(|error| error.class == FailureClass::ConnectionLost), "{:?}", record.errors);
     // What it had acknowledged and not delivered was in its memory.
     let found = record.verification.as_ref().unwrap();
-    assert_eq!((found.duplicated, found.corrupt, found.foreign), (0, 0, 0), "{found:?}");
+    assert_fields!(found, { duplicated: 0, corrupt: 0, foreign: 0 }, "{found:?}");
 }
 
 #[test]
@@ -450,7 +450,7 @@ fn real_unfinished_messages_are_redelivered() {
     // nsqd looks for overdue messages of a new channel only after up to 5 s.
     let record = record_of(&format!("{broker}broker.nsq.message_timeout = \"1s\"\n{load}consumers.members = 1\n"));
     let found = record.verification.as_ref().unwrap();
-    assert_eq!((found.redelivered, found.duplicated, found.lost), (50, 0, 0), "{found:?}");
+    assert_fields!(found, { redelivered: 50, duplicated: 0, lost: 0 }, "{found:?}");
     assert_eq!((found.received, record.counts.consumed), (8050, Some(8000)), "what comes again is consumed once");
     assert_eq!(record.latency.end_to_end.as_ref().unwrap().count, 8000);
 }

@@ -389,7 +389,7 @@ fn real_non_persistent_topics_pass_messages_on() {
         assert_acknowledged(&record, 400);
         let found = record.verification.as_ref().unwrap();
         assert!(found.received > 0 && found.received + found.lost + found.unread == 400, "{found:?}");
-        assert_eq!((found.duplicated, found.corrupt, found.foreign), (0, 0, 0), "{found:?}");
+        assert_fields!(found, { duplicated: 0, corrupt: 0, foreign: 0 }, "{found:?}");
     }
 }
 
@@ -401,7 +401,7 @@ fn real_messages_acknowledged_negatively_are_delivered_again() {
     let found = record.verification.as_ref().unwrap();
     // The run ends when every message has arrived once.
     assert!((1..=150).contains(&found.redelivered), "{found:?}");
-    assert_eq!((found.lost, found.unread, found.corrupt), (0, 0, 0), "{found:?}");
+    assert_fields!(found, { lost: 0, unread: 0, corrupt: 0 }, "{found:?}");
 }
 
 /// The broker may deliver a second too early, which is its tick (`delayedDeliveryTickTimeMillis`).

@@ -70,7 +70,7 @@ fn real_requeued_messages_are_redeliveries_and_no_duplicates() {
     let record = record_of(&format!("{}{LOAD}consumers.members = 1\n", with("requeue = 0.1")));
     assert_balanced(&record);
     let found = sums(&record);
-    assert_eq!((found.lost, found.duplicated, found.unread), (0, 0, 0), "{found:?}");
+    assert_fields!(found, { lost: 0, duplicated: 0, unread: 0 }, "{found:?}");
     // A tenth, except for those that come back after the last message was received for the first time.
     assert!((200..=1_000).contains(&found.redelivered), "{found:?}");
 }

@@ -96,7 +96,7 @@ fn real_topic_that_was_there_stays_with_what_is_in_it(client: &str) {
 
     // The second run meets what the first has left in the topic that stayed, and does not take it for its own.
     let found = second.verification.as_ref().unwrap();
-    assert_eq!((found.foreign, found.received, found.lost), (50, 100, 0));
+    assert_fields!(found, { foreign: 50, received: 100, lost: 0 });
     assert_eq!(second.counts.consumed, Some(100));
     assert_delivered(&third, 100, 1);
 }

@@ -367,6 +367,6 @@ mod tests {
         let first = read(&mut reader, &interval(1_000, 2, 300));
         let both = joined(first, read(&mut reader, &interval(3_000, 3, 700)));
         let wire = both.wire.unwrap();
-        assert_eq!((wire.requests, wire.raw_bytes, wire.body_bytes, wire.sent_bytes), (5, 3_000, 3_000, 1_000));
+        assert_fields!(wire, { requests: 5, raw_bytes: 3_000, body_bytes: 3_000, sent_bytes: 1_000 });
     }
 }

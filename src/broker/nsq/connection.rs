@@ -385,7 +385,7 @@ mod tests {
         sent.store(30, Ordering::Relaxed);
         traffic.begin(None);
         let (wire, _) = traffic.take();
-        assert_eq!((wire.requests, wire.body_bytes, wire.sent_bytes), (2, 200, 130));
+        assert_fields!(wire, { requests: 2, body_bytes: 200, sent_bytes: 130 });
     }
 
     #[test]

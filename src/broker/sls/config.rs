@@ -238,7 +238,7 @@ mod tests {
              access_key_id = \"id\"\naccess_key_secret = { env = \"SECRET\" }\ncompression = \"zstd\"",
         )
         .unwrap();
-        assert_eq!((options.total_size, options.batch_size, options.batch_count), (104_857_600, 3_145_728, 40_960));
+        assert_fields!(options, { total_size: 104_857_600, batch_size: 3_145_728, batch_count: 40_960 });
         assert_eq!(options.compression, Compression::Zstd);
         assert_eq!(read("total_size = \"100MiB\"").unwrap().total_size, 100 << 20);
     }

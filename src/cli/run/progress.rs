@@ -159,7 +159,7 @@ impl Progress {
         if !due {
             return;
         }
-        self.print(self.line(second));
+        self.print(self.line(second, outcomes));
     }
 
     /// Prints a line of progress.
@@ -201,22 +201,23 @@ impl Progress {
         }
     }
 
-    fn line(&self, second: &Second) -> String {
+    fn line(&self, second: &Second, outcomes: &Interval) -> String {
         let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
         let mut parts = vec![
             format!("{}{}", self.position, self.elapsed()),
-            format!("{} msg/s", readable::rate(second.acknowledged as f64 / seconds)),
+            format!("{} messages/s", readable::rate(second.acknowledged as f64 / seconds)),
             format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)),
         ];
         if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
-            parts.push(format!("p50 {} p99 {}", readable::duration(p50 as f64), readable::duration(p99 as f64)));
+            let [p50, p99] = [p50, p99].map(|value_ns| readable::duration(value_ns as f64));
+            parts.push(format!("{} p50 {p50} p99 {p99}", screen::headline(outcomes)));
         }
         parts.push(format!("{} in flight", readable::count(second.in_flight)));
         if self.failed > 0 {
             parts.push(format!("{} failed", readable::count(self.failed)));
         }
         parts.extend(self.held_up.iter().cloned());
-        parts.push(format!("CPU {:.2}", second.cpu_cores));
+        parts.push(format!("client {:.2} cores", second.cpu_cores));
         parts.extend(self.left_of_the_run());
         parts.join(" · ")
     }

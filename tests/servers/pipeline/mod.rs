@@ -109,7 +109,7 @@ fn of_class(errors: &[ErrorCount], class: FailureClass) -> u64 {
 fn assert_balanced(record: &Record, messages: u64) {
     let pipeline = pipeline(record);
     let sum = &pipeline.reconciliation;
-    assert_eq!((sum.produced, sum.consumed, sum.balanced), (Some(messages), messages, Some(true)), "{pipeline:#?}");
+    assert_fields!(sum, { produced: Some(messages), consumed: messages, balanced: Some(true) }, "{pipeline:#?}");
     for sink in &pipeline.sinks {
         let found = (sink.written, sink.refused, sink.not_written);
         assert_eq!(found, (messages, 0, 0), "{sink:?}");

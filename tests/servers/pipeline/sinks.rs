@@ -140,7 +140,7 @@ fn real_refused_rows_are_counted_and_stop_no_others() {
     let found = pipeline(&record);
     let [hash, stream] = &found.sinks[..] else { panic!("{found:?}") };
     assert_eq!((hash.name.as_str(), stream.name.as_str()), ("redis", "redis-2"));
-    assert_eq!((hash.written, hash.refused, hash.not_written), (0, 2000, 0));
+    assert_fields!(hash, { written: 0, refused: 2000, not_written: 0 });
     assert_eq!(of_class(&hash.refused_by_class, FailureClass::Refused), 2000);
     assert!(hash.refused_by_class[0].first_message.contains("WRONGTYPE"), "{:?}", hash.refused_by_class);
     assert_eq!((stream.written, found.consumer_lag_at_end), (2000, Some(0)), "what is refused counts as done");

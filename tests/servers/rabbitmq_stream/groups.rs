@@ -112,7 +112,7 @@ fn real_cut_members_read_the_uncommitted_again() {
     assert_balanced(&record);
     assert!(record.receive_errors.iter().map(|error| error.count).sum::<u64>() > 0, "it was never cut");
     let found = record.verification.as_ref().unwrap();
-    assert_eq!((found.lost, found.unread, found.corrupt), (0, 0, 0), "{found:?}");
+    assert_fields!(found, { lost: 0, unread: 0, corrupt: 0 }, "{found:?}");
 }
 
 #[test]

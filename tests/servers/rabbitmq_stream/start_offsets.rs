@@ -36,7 +36,7 @@ impl Stream {
         let scenario = self.scenario(&real(&format!("start = {start}")));
         let record = Bench::new(&format!("{scenario}[consumers]\n[run]\nmessages = 500\n")).run(&[]).record();
         let found = record.verification.as_ref().unwrap();
-        assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{start}: {found:?}");
+        assert_fields!(found, { lost: 0, duplicated: 0, corrupt: 0 }, "{start}: {found:?}");
         assert_eq!(record.counts.acknowledged, 500);
         record
     }
@@ -110,7 +110,7 @@ fn real_consumers_resume_after_a_cut_connection() {
         assert!(record.counts.acknowledged > 2000, "{:?}", record.counts);
         assert!(record.receive_errors.iter().map(|error| error.count).sum::<u64>() > 0, "it was never cut");
         let found = record.verification.as_ref().unwrap();
-        assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{start}: {found:?}");
+        assert_fields!(found, { lost: 0, duplicated: 0, corrupt: 0 }, "{start}: {found:?}");
         assert!(foreign.contains(&found.foreign), "{start}: {found:?}");
     }
 }
@@ -153,7 +153,7 @@ fn real_messages_that_are_sent_again_are_stored_once() {
         assert_eq!((counts.failed, counts.unresolved), (0, 0), "{:?}", record.errors);
         assert!(record.receive_errors.iter().map(|error| error.count).sum::<u64>() > 0, "it was never cut");
         let found = record.verification.as_ref().unwrap();
-        assert_eq!((found.lost, found.duplicated, found.unordered, found.corrupt), (0, 0, 0, 0), "{found:?}");
+        assert_fields!(found, { lost: 0, duplicated: 0, unordered: 0, corrupt: 0 }, "{found:?}");
     }
 }
 

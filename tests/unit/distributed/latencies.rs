@@ -48,7 +48,7 @@ fn merged_moments_of_100_shares_are_those_of_one() {
     };
     // 100 shares saw the same 900 answers of the broker.
     let latency = merged([Some(900), Some(900)]);
-    assert_eq!((latency.count, latency.independent, latency.p99_ns), (5_000_000, Some(900), None));
+    assert_fields!(latency, { count: 5_000_000, independent: Some(900), p99_ns: None });
     let latency = merged([Some(1_000), Some(900)]);
     assert!(latency.p99_ns.is_some() && latency.p99_9_ns.is_none(), "{latency:?}");
     assert_eq!(merged([None, Some(900)]).independent, Some(900), "one share did not count its moments");

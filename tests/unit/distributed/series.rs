@@ -31,7 +31,7 @@ fn rows_of_one_second_merge_counts_and_quantiles() {
     low.iter().chain(&high).for_each(|value| all.record(*value));
     for (row, (one, other)) in merged.iter().zip(shares[0].series.iter().zip(&shares[1].series)) {
         assert_eq!(row.acknowledged, one.acknowledged + other.acknowledged);
-        assert_eq!((row.second, row.phase, row.full), (one.second, one.phase, one.full));
+        assert_fields!(row, { second: one.second, phase: one.phase, full: one.full });
         assert_eq!(row.p50_ns, Some(all.histogram().value_at_quantile(0.5)));
         assert_eq!(row.p99_ns, Some(all.histogram().value_at_quantile(0.99)));
     }

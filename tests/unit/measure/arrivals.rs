@@ -140,7 +140,7 @@ fn redelivery_flag_matters_only_for_a_repetition() {
         });
     }
     let arrived = collected(&arrivals).arrived;
-    assert_eq!((arrived.first, arrived.redelivered, arrived.duplicated), (3, 2, 1));
+    assert_fields!(arrived, { first: 3, redelivered: 2, duplicated: 1 });
     assert_eq!(arrived.reordered, 0, "an old message that comes again is not out of order");
 }
 
@@ -247,7 +247,7 @@ fn messages_without_a_promised_order_are_counted_as_such() {
     }
     let reception = collected(&arrivals);
     let arrived = reception.arrived;
-    assert_eq!((arrived.consumed, arrived.reordered, arrived.unordered), (2, 0, 2));
+    assert_fields!(arrived, { consumed: 2, reordered: 0, unordered: 2 });
 }
 
 #[test]

@@ -254,10 +254,10 @@ fn up_to(capacity: f64) -> impl Fn(f64, Length) -> ProbeOutcome {
 #[test]
 fn a_search_ends_early_where_nothing_holds_or_nothing_misses() {
     let (nothing, left) = run(RANGE, TEN_MINUTES, up_to(0.0));
-    assert_eq!((nothing.end, nothing.rate, nothing.capacity), (End::NothingHeld, None, None));
+    assert_fields!(nothing, { end: End::NothingHeld, rate: None, capacity: None });
     assert!(left >= Duration::from_secs(480), "{left:?}");
     let (all, left) = run(RANGE, TEN_MINUTES, up_to(f64::MAX));
-    assert_eq!((all.end, all.rate, all.unconfirmed), (End::NothingMissed, Some(1e6), None));
+    assert_fields!(all, { end: End::NothingMissed, rate: Some(1e6), unconfirmed: None });
     assert!(left > Duration::from_secs(450), "{left:?}");
 }
 

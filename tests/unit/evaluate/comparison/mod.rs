@@ -131,7 +131,7 @@ fn single_trials_cannot_tell_but_have_an_interval_of_their_own() {
     };
     let compared = compare(&series(trials(&[1000.0], 0, 1)), &series(trials(&[900.0], 60, 1)), TRIALS_ALONE).unwrap();
     let figure = rate_of(&compared);
-    assert_eq!((figure.outcome, figure.ratio_low, figure.more_trials), (Outcome::CannotTell, None, Some(3)));
+    assert_fields!(figure, { outcome: Outcome::CannotTell, ratio_low: None, more_trials: Some(3) });
     assert!(figure.a.low.is_some() && figure.a.effective_seconds.is_some(), "{figure:?}");
     let p99 = compared.points[0].figures.iter().find(|figure| figure.figure == FigureKind::ResponseP99).unwrap();
     assert!(p99.a.low.unwrap() <= p99.a.median && p99.a.median <= p99.a.high.unwrap(), "{p99:?}");
