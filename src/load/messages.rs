@@ -275,7 +275,19 @@ impl KeySource {
     /// The next message's key, valid until the one after is asked for; `None` when messages have none.
     #[inline]
     pub fn next_key(&mut self) -> Option<&[u8]> {
-        let number = match &mut self.draw {
+        let number = self.next_number()?;
+        write_right_aligned(&mut self.key[PREFIX.len()..self.length], number, b'0');
+        Some(&self.key[..self.length])
+    }
+
+    /// The numbers of the keys of messages from here on, each below the number of different keys, as [`KeySource::next_key`] writes them.
+    pub fn numbers(self) -> impl Iterator<Item = u64> + Clone {
+        KeyNumbers(self)
+    }
+
+    #[inline]
+    fn next_number(&mut self) -> Option<u64> {
+        Some(match &mut self.draw {
             Draw::None => return None,
             Draw::RoundRobin { next, distinct } => {
                 let number = *next;
@@ -285,9 +297,19 @@ impl KeySource {
             Draw::Random { number, generator } => generator.sample(*number),
             // The sampler's ranks count from 1; the upper bound guards against its rounding.
             Draw::Zipf { rank, distinct, generator } => (generator.sample(*rank) as u64).clamp(1, *distinct) - 1,
-        };
-        write_right_aligned(&mut self.key[PREFIX.len()..self.length], number, b'0');
-        Some(&self.key[..self.length])
+        })
+    }
+}
+
+#[derive(Clone)]
+struct KeyNumbers(KeySource);
+
+impl Iterator for KeyNumbers {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.0.next_number()
     }
 }
 

@@ -3,12 +3,15 @@
 //! On a broker that numbers the messages of a partition, an offset below the first one that can still be read, which no consumer of the group
 //! received, is a message that the broker stored and removed. Such offsets are counted; which messages they had is not known. So as many of
 //! those that are missing count as removed, and no more. Offsets that may have been those of other messages are taken off first.
+//!
+//! Compaction keeps the latest message of each key: one that is missing is not removed by it. The keys of a producer are drawn again from its
+//! seed for that, so that sending remembers none.
 
 use std::ops::Range;
 
 use super::arrivals::Arrivals;
 use super::reception::SubscriptionIndex;
-use super::verification::GroupAccount;
+use super::verification::{GroupAccount, Verification};
 
 /// Messages that a broker has stored and a group cannot receive any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,15 +37,64 @@ impl Unreceivable {
 }
 
 impl GroupAccount {
-    /// Counts missing messages as removed, as far as there are removed ones.
+    /// Counts missing messages as removed, as far as there are removed ones. `kept`: those of them that the broker's rules keep.
     #[must_use]
-    pub fn with_removed(mut self, unreceivable: Unreceivable) -> Self {
-        let passed = self.lost.min(unreceivable.passed);
-        let ahead = self.unread.min(unreceivable.ahead + unreceivable.passed - passed);
+    pub fn with_removed(mut self, unreceivable: Unreceivable, kept: GroupAccount) -> Self {
+        let passed = self.lost.saturating_sub(kept.lost).min(unreceivable.passed);
+        let ahead = self.unread.saturating_sub(kept.unread).min(unreceivable.ahead + unreceivable.passed - passed);
         self.lost -= passed;
         self.unread -= ahead;
         self.removed += passed + ahead;
         self
+    }
+}
+
+/// The latest message of a key in a topic, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Latest {
+    Unsent,
+    /// It is lost, or unread.
+    Lost,
+    Unread,
+    /// It has arrived, or may not have been stored as the latest one.
+    NotMissing,
+}
+
+impl Verification {
+    /// Acknowledged messages that a group misses and that are the latest of their key in a topic. `senders`: the producers of the topic by their
+    /// numbers, with the key of each message that they have sent, as a number below `distinct`. `passed_until` as for [`Verification::account`].
+    ///
+    /// Which message is the latest of a key is not known if several producers send it, or if a message may come behind as many later ones as
+    /// `reordered`. A key counts if none of those that may be the latest arrived. It does not if one of them has no acknowledgement, as it
+    /// may be stored all the same.
+    pub fn account_of_latest<K: Iterator<Item = u64> + Clone>(
+        &self,
+        group: usize,
+        distinct: usize,
+        reordered: u64,
+        senders: impl Iterator<Item = (usize, K)>,
+        passed_until: impl Fn(usize) -> u64,
+    ) -> GroupAccount {
+        let mut of_keys = vec![Latest::Unsent; distinct];
+        for (producer, keys) in senders {
+            let sent = || keys.clone().zip(0u64..);
+            let mut last = vec![0; distinct];
+            sent().for_each(|(key, sequence)| last[key as usize] = sequence);
+            let (acknowledged, arrived) = (self.acknowledged[producer].lock(), self.arrived[group][producer].lock());
+            for (key, sequence) in sent().filter(|(key, sequence)| sequence + reordered >= last[*key as usize]) {
+                let is_missing = (acknowledged.holds(sequence), arrived.holds(sequence)) == (Some(true), Some(false));
+                let is_passed = sequence < passed_until(producer);
+                let latest = &mut of_keys[key as usize];
+                *latest = match *latest {
+                    _ if !is_missing => Latest::NotMissing,
+                    Latest::NotMissing => Latest::NotMissing,
+                    Latest::Unsent | Latest::Lost if is_passed => Latest::Lost,
+                    _ => Latest::Unread,
+                };
+            }
+        }
+        let count = |of: Latest| of_keys.iter().filter(|latest| **latest == of).count() as u64;
+        GroupAccount { lost: count(Latest::Lost), unread: count(Latest::Unread), ..GroupAccount::default() }
     }
 }
 

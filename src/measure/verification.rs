@@ -374,6 +374,14 @@ impl SequenceSet {
         self.first_chunk + self.chunks.len() as u64
     }
 
+    /// Whether it holds the number; `None`: the number's chunk may have been given up.
+    pub(super) fn holds(&self, sequence: u64) -> Option<bool> {
+        let number = sequence / CHUNK_SEQUENCES;
+        let bit = sequence % CHUNK_SEQUENCES;
+        let holds = self.bits(number).word((bit / 64) as usize) & 1 << (bit % 64) != 0;
+        (number >= self.given_up_until).then_some(holds)
+    }
+
     /// A chunk's bits; of chunks from [`SequenceSet::given_up_until`] on.
     pub(super) fn bits(&self, number: u64) -> Bits<'_> {
         match number.checked_sub(self.first_chunk).map(|index| self.chunks.get(index as usize)) {

@@ -232,7 +232,12 @@ impl<'a, B: Broker> CatchUp<'a, B> {
                 _ => {
                     let passed = self.passed_until(group, &arrived, idle);
                     let account = verification.account(group, |producer| passed[producer as usize]);
-                    self.removals.taken_from(account, (group, &arrived), self.context, (&self.starts, &self.ends))
+                    // Only messages that are in flight together change their order.
+                    let in_flight = self.context.scenario.producers.in_flight as u64;
+                    let reordered = if self.broker.may_reorder() { in_flight } else { 0 };
+                    let kept = self.removals.kept((group, &arrived), self.context, &self.starts, (&passed, reordered));
+                    let offsets = (&self.starts[..], &self.ends[..]);
+                    self.removals.taken_from((account, kept), (group, &arrived), self.context, offsets)
                 }
             };
             GroupOutcome { arrived, account, consumer_lag_at_load_end: self.lags[group] }

@@ -7,7 +7,13 @@ use futures_util::future::join_all;
 use super::join::subscription;
 use crate::broker::{Broker, Removal, RemovalExtent, RemovalRule};
 use crate::engine::prepare::TrialContext;
+use crate::load::KeySource;
 use crate::measure::{Arrived, GroupAccount, SubscriptionIndex, Unreceivable};
+use crate::scenario::Partitioning;
+
+/// Different keys, and messages of all groups, of which the latest are found: 20 MB, and about a second.
+const MOST_KEYS: u64 = 1 << 20;
+const MOST_MESSAGES: u64 = 200_000_000;
 
 /// What the broker tells, by topic; empty: it was not asked.
 #[derive(Default)]
@@ -35,10 +41,50 @@ impl Removals {
         rules
     }
 
-    /// The group's account, where what the broker has removed counts so. `offsets`: where the topics' partitions began and ended.
+    /// Missing messages that compaction does not remove, as they are the latest of their keys. Nothing where it is not known which are
+    /// the latest, or where something else may have removed them. `passed_until` by producer. A message may come behind as many later ones as
+    /// `reordered`.
+    pub fn kept(
+        &self,
+        (group, arrived): (usize, &Arrived),
+        context: &TrialContext<'_>,
+        starts: &[Vec<u64>],
+        (passed_until, reordered): (&[u64], u64),
+    ) -> GroupAccount {
+        let (producers, payload) = (&context.scenario.producers, &context.scenario.payload);
+        let distinct = producers.keys.distinct();
+        let groups = context.verification().map_or(0, |verification| verification.groups() as u64);
+        let is_known = (1..=MOST_KEYS).contains(&distinct)
+            && context.acks.submitted().saturating_mul(groups) <= MOST_MESSAGES
+            && producers.partitioning != Partitioning::RoundRobin
+            // Other programs may send the same keys.
+            && arrived.foreign == 0
+            // The latest message of a key is removed as well if it has no payload.
+            && payload.tombstones == 0.0;
+        let Some(verification) = context.verification().filter(|_| is_known) else { return GroupAccount::default() };
+        let keys = |producer: usize| {
+            let source = KeySource::new(producers.keys, producer, producers.count, payload.seed);
+            (producer, source.numbers().take(context.acks.window(producer).submitted() as usize))
+        };
+        let of_topic = |(topic, removal): (usize, &Option<Removal>)| match &removal.as_ref()?.extent {
+            RemovalExtent::FirstOffsetsWithGaps(firsts) if is_from_the_start(firsts, &starts[topic]) => {
+                let senders = (0..producers.count).filter(|producer| context.topic_of(*producer) == topic).map(keys);
+                let passed_until = |producer: usize| passed_until[producer];
+                Some(verification.account_of_latest(group, distinct as usize, reordered, senders, passed_until))
+            }
+            _ => None,
+        };
+        self.0.iter().enumerate().filter_map(of_topic).fold(GroupAccount::default(), |mut all, of_topic| {
+            all += of_topic;
+            all
+        })
+    }
+
+    /// The group's account, where what the broker has removed counts so, but for what it has `kept`. `offsets`: where the topics' partitions
+    /// began and ended.
     pub fn taken_from(
         &self,
-        account: GroupAccount,
+        (account, kept): (GroupAccount, GroupAccount),
         (group, arrived): (usize, &Arrived),
         context: &TrialContext<'_>,
         offsets: (&[Vec<u64>], &[Option<Vec<u64>>]),
@@ -68,8 +114,13 @@ impl Removals {
         let unacknowledged = context.acks.submitted().saturating_sub(acknowledged);
         let not_received = unacknowledged.saturating_sub(account.not_acknowledged_but_stored);
         let others = not_received.max(written(starts, ends).saturating_sub(acknowledged));
-        account.with_removed(unreceivable.without(others))
+        account.with_removed(unreceivable.without(others), kept)
     }
+}
+
+/// Whether partitions can be read from where they began before the load: then retention has removed nothing of the trial.
+fn is_from_the_start(firsts: &[u64], starts: &[u64]) -> bool {
+    firsts.iter().enumerate().all(|(partition, first)| *first <= starts.get(partition).copied().unwrap_or(0))
 }
 
 /// Offsets that the topics had more when consumers ended than before the load, as far as that is known.

@@ -163,6 +163,16 @@ pub enum Keys {
     },
 }
 
+impl Keys {
+    /// How many different keys messages have.
+    pub fn distinct(self) -> u64 {
+        match self {
+            Keys::None => 0,
+            Keys::RoundRobin { distinct } | Keys::Random { distinct } | Keys::Zipf { distinct, .. } => distinct,
+        }
+    }
+}
+
 fn zipf_exponent() -> f64 {
     1.0
 }

@@ -1,5 +1,9 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
 use super::*;
-use crate::measure::{Clock, Received};
+use crate::measure::{Clock, Received, Span};
 
 const GROUP: SubscriptionIndex = SubscriptionIndex { group: 0, topic: 0 };
 
@@ -53,8 +57,9 @@ fn compaction_leaves_gaps_behind_the_first_offset() {
 #[test]
 fn as_many_missing_messages_are_removed_as_the_broker_shows() {
     let account = GroupAccount { lost: 10, unread: 5, ..GroupAccount::default() };
+    let kept = GroupAccount::default();
     let counted = |passed, ahead| {
-        let GroupAccount { lost, unread, removed, .. } = account.with_removed(Unreceivable { passed, ahead });
+        let GroupAccount { lost, unread, removed, .. } = account.with_removed(Unreceivable { passed, ahead }, kept);
         (lost, unread, removed)
     };
     assert_eq!(counted(0, 0), (10, 5, 0));
@@ -64,4 +69,74 @@ fn as_many_missing_messages_are_removed_as_the_broker_shows() {
     assert_eq!(counted(0, 99), (10, 0, 5), "what the group had not reached explains no loss");
     let shown = Unreceivable { passed: 7, ahead: 4 };
     assert_eq!(shown.without(9), Unreceivable { passed: 0, ahead: 2 });
+}
+
+#[test]
+fn what_compaction_keeps_does_not_count_as_removed() {
+    let account = GroupAccount { lost: 10, unread: 5, ..GroupAccount::default() };
+    let kept = GroupAccount { lost: 2, unread: 1, ..GroupAccount::default() };
+    let expected = GroupAccount { lost: 2, unread: 1, removed: 12, ..GroupAccount::default() };
+    assert_eq!(account.with_removed(Unreceivable { passed: 99, ahead: 99 }, kept), expected);
+}
+
+/// One producer of these keys, all acknowledged but `failed`, of which these messages arrived and those before `passed` were offered.
+fn latest(keys: &[u64], failed: &[u64], arrived: &[u64], (passed, reordered): (u64, u64)) -> (u64, u64) {
+    let verification = Verification::new(1, 1);
+    let acknowledged = (0..keys.len() as u64).filter(|sequence| !failed.contains(sequence));
+    let span = |sequence| Span { producer_index: 0, begin: sequence, end: sequence + 1 };
+    verification.acknowledge(&mut acknowledged.map(span).collect::<Vec<_>>());
+    arrived.iter().for_each(|sequence| _ = verification.arrive(0, 0, *sequence));
+    let senders = std::iter::once((0, keys.iter().copied()));
+    let GroupAccount { lost, unread, .. } = verification.account_of_latest(0, 3, reordered, senders, |_| passed);
+    (lost, unread)
+}
+
+#[test]
+fn only_the_latest_message_of_a_key_is_lost_to_compaction() {
+    let keys = [0, 1, 0, 1, 0];
+    assert_eq!(latest(&keys, &[], &[3, 4], (u64::MAX, 0)), (0, 0), "older values may go");
+    assert_eq!(latest(&keys, &[], &[4], (u64::MAX, 0)), (1, 0), "that of key 1 is missing");
+    assert_eq!(latest(&keys, &[], &[0, 1, 2], (u64::MAX, 0)), (2, 0), "older values do not stand for it");
+    assert_eq!(latest(&keys, &[], &[], (4, 0)), (1, 1), "that of key 0 was not reached");
+    assert_eq!(
+        latest(&keys, &[4], &[3], (u64::MAX, 0)),
+        (0, 0),
+        "message 4 may be stored, and have replaced message 2"
+    );
+    assert_eq!(latest(&keys, &[], &[2, 3], (u64::MAX, 2)), (0, 0), "message 2 may have come behind message 4");
+    assert_eq!(latest(&keys, &[], &[0, 3], (u64::MAX, 2)), (1, 0), "message 0 cannot");
+}
+
+/// Messages of two producers in the order of the log: producer, key, and whether it arrives although another one follows.
+type Log = Vec<(usize, u64, bool)>;
+
+proptest! {
+    /// However the log is ordered and compacted: nothing counts unless the latest message of its key is missing, and with one producer
+    /// all of these do.
+    #[test]
+    fn a_missing_latest_message_counts_once(
+        log in proptest::collection::vec((0..2usize, 0..8u64, any::<bool>()), 0..200),
+        lost in proptest::collection::btree_set(0..8u64, 0..4),
+        producers in 1..3usize,
+    ) {
+        let log: Log = log.into_iter().map(|(producer, key, kept)| (producer % producers, key, kept)).collect();
+        let last: BTreeMap<u64, usize> = log.iter().enumerate().map(|(place, (_, key, _))| (*key, place)).collect();
+        let verification = Verification::new(2, 1);
+        let mut sent: [Vec<u64>; 2] = Default::default();
+        for (place, (producer, key, kept)) in log.iter().enumerate() {
+            let sequence = sent[*producer].len() as u64;
+            sent[*producer].push(*key);
+            let span = Span { producer_index: *producer as u32, begin: sequence, end: sequence + 1 };
+            verification.acknowledge(&mut [span]);
+            let arrives = if last[key] == place { !lost.contains(key) } else { *kept };
+            if arrives {
+                verification.arrive(0, *producer as u32, sequence);
+            }
+        }
+        let missing = last.keys().filter(|key| lost.contains(key)).count() as u64;
+        let senders = sent.iter().map(|keys| keys.iter().copied()).enumerate();
+        let counted = verification.account_of_latest(0, 8, 0, senders, |_| u64::MAX);
+        prop_assert!(counted.lost <= missing && counted.unread == 0);
+        prop_assert!(producers > 1 || counted.lost == missing);
+    }
 }
