@@ -30,7 +30,9 @@ fn parse(criterion: &mut Criterion) {
             bencher.iter(|| {
                 batch.clear();
                 for (offset, payload) in payloads.iter().enumerate() {
-                    batch.push(payload.as_bytes(), |range| Row::new(0, offset as u64, range, intended_ns, true, 0));
+                    batch.push(payload.as_bytes(), |range| {
+                        Row::new(0, offset as u64, range, intended_ns, (true, true), 0)
+                    });
                 }
                 parser.parse(&mut batch, 0, |_, _| {});
                 black_box(batch.rows.len());

@@ -202,9 +202,10 @@ fn reconciliation(
     Reconciliation {
         produced,
         consumed: figures.consumed,
+        foreign: figures.foreign,
         unparsable: figures.unparsable_messages(),
         abandoned: figures.abandoned,
-        balanced: alone.then(|| produced == Some(consumed) && in_sinks),
+        balanced: alone.then(|| produced == Some(consumed.saturating_sub(figures.foreign)) && in_sinks),
     }
 }
 

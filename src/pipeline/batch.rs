@@ -4,7 +4,7 @@
 //! message that cannot be read, or lacks a field that a sink needs, is unparsable: it is counted by its class and not written.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,23 @@ pub struct Row {
     pub intended_ns: Option<i64>,
     /// Whether its times count: not in the warm-up.
     pub measured: bool,
+    /// Whether this trial has sent it.
+    pub own: bool,
     pub received_ns: u64,
+}
+
+/// How many messages there are, and how many of them this trial has not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Messages {
+    pub all: u64,
+    pub foreign: u64,
+}
+
+impl AddAssign for Messages {
+    fn add_assign(&mut self, other: Messages) {
+        self.all += other.all;
+        self.foreign += other.foreign;
+    }
 }
 
 impl Row {
@@ -31,10 +47,10 @@ impl Row {
         offset: u64,
         payload: Range<u32>,
         intended_ns: Option<i64>,
-        measured: bool,
+        (measured, own): (bool, bool),
         received_ns: u64,
     ) -> Self {
-        Row { partition, offset, payload, intended_ns, measured, received_ns }
+        Row { partition, offset, payload, intended_ns, measured, own, received_ns }
     }
 
     /// The time from intended until `at_ns`, both since the trial's epoch.
@@ -103,6 +119,12 @@ impl Batch {
     /// Whether more bytes might be too many for the ranges.
     pub fn is_full_of_bytes(&self) -> bool {
         self.bytes.len() > (1 << 30)
+    }
+
+    /// What is in it.
+    pub fn messages(&self) -> Messages {
+        let foreign = self.rows.iter().filter(|row| !row.own).count();
+        Messages { all: self.rows.len() as u64, foreign: foreign as u64 }
     }
 
     pub fn payload(&self, row: &Row) -> &[u8] {
@@ -414,7 +436,7 @@ impl Batch {
         let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
         let mut batch = Batch::default();
         for (offset, payload) in payloads.iter().enumerate() {
-            batch.push(payload.as_bytes(), |range| Row::new(0, offset as u64, range, Some(0), true, 1_000));
+            batch.push(payload.as_bytes(), |range| Row::new(0, offset as u64, range, Some(0), (true, true), 1_000));
         }
         Parser::new(columns, None).parse(&mut batch, 0, |_, unparsable| panic!("{unparsable:?}"));
         batch

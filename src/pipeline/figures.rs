@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::batch::{Batch, Unparsable};
+use super::batch::{Batch, Messages, Unparsable};
 use crate::measure::{Distribution, ErrorTally, Errors};
 
 /// How many of the latest messages the published benchmark computes its figures from.
@@ -11,8 +11,10 @@ const WINDOW: usize = 1000;
 /// The figures of one instance, or of all.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
-    /// Messages received, and bytes of their payloads.
+    /// Messages received.
     pub consumed: u64,
+    /// Those of them that this trial has not sent, but for the abandoned ones.
+    pub foreign: u64,
     /// When the first and the last message arrived, in nanoseconds since the trial's epoch; 0: none did.
     pub first_received_ns: u64,
     pub last_received_ns: u64,
@@ -110,8 +112,9 @@ impl Figures {
     }
 
     /// Records a closed batch of `messages`, which were received from `first_ns` to `last_ns`.
-    pub fn record_batch(&mut self, messages: u64, first_ns: u64, last_ns: u64, batch: &Batch) {
-        self.consumed += messages;
+    pub fn record_batch(&mut self, messages: Messages, first_ns: u64, last_ns: u64, batch: &Batch) {
+        self.consumed += messages.all;
+        self.foreign += messages.foreign;
         self.batches += 1;
         if self.first_received_ns == 0 {
             self.first_received_ns = first_ns;
@@ -126,6 +129,12 @@ impl Figures {
         }
     }
 
+    /// The group reads these messages again.
+    pub fn abandon(&mut self, messages: Messages) {
+        self.abandoned += messages.all;
+        self.foreign -= messages.foreign;
+    }
+
     pub fn count_unparsable(&mut self, class: Unparsable, at_ns: u64, message: impl FnOnce() -> String) {
         let tally = &mut self.unparsable[class as usize];
         tally.count += 1;
@@ -137,6 +146,7 @@ impl Figures {
     /// Adds all of `other`, but for the latest, which are of one instance.
     pub fn merge(&mut self, other: &Figures) {
         self.consumed += other.consumed;
+        self.foreign += other.foreign;
         self.first_received_ns = match (self.first_received_ns, other.first_received_ns) {
             (0, one) | (one, 0) => one,
             (one, another) => one.min(another),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::batch::{Batch, Parser, Row, Unparsable};
+use super::batch::{Batch, Messages, Parser, Row, Unparsable};
 use super::commit::{Commits, InstanceProgress};
 use super::writer::{Delivery, Done, SinkConnection, Writers};
 use super::{Order, PipelineShared};
@@ -196,7 +196,8 @@ impl<C: Consumer> Instance<C> {
                     None => None,
                 };
                 let measured = trace_header.is_none_or(|trace_header| trace_header.measured);
-                Row::new(message.partition, message.offset, range, intended_ns, measured, received_ns)
+                let own = trace_header.is_some();
+                Row::new(message.partition, message.offset, range, intended_ns, (measured, own), received_ns)
             });
             if open.rows.len() >= size || open.is_full_of_bytes() {
                 closed.push(std::mem::replace(open, spare.pop().unwrap_or_default()));
@@ -235,7 +236,7 @@ impl<C: Consumer> Instance<C> {
     /// Parses a closed batch, which removes the messages that cannot be parsed, and records it.
     fn parse(&mut self, batch: &mut Batch) {
         let clock = self.shared.clock;
-        let messages = batch.rows.len() as u64;
+        let messages = batch.messages();
         let first_ns = batch.rows.first().map_or(0, |row| row.received_ns);
         let last_ns = batch.rows.last().map_or(0, |row| row.received_ns);
         let mut unparsable: Vec<(Unparsable, String)> = Vec::new();
@@ -246,7 +247,8 @@ impl<C: Consumer> Instance<C> {
             });
         }
         batch.closed_ns = clock.now_ns();
-        self.shared.finished.fetch_add(unparsable.len() as u64, Ordering::Release);
+        let left = batch.messages();
+        self.shared.finish(Messages { all: messages.all - left.all, foreign: messages.foreign - left.foreign });
         let mut figures = self.delivery.lock();
         figures.parse.record(batch.closed_ns - begin_ns);
         figures.record_batch(messages, first_ns, last_ns, batch);
@@ -257,14 +259,14 @@ impl<C: Consumer> Instance<C> {
 
     /// Nothing more is done with the batch.
     fn settle(&mut self, Done { mut batch, written, accounted }: Done) {
-        let rows = batch.rows.len() as u64;
-        self.shared.finished.fetch_add(rows, Ordering::Release);
+        let messages = batch.messages();
+        self.shared.finish(messages);
         if written && batch.generation == self.delivery.generation.current() {
             self.commits.finish(batch.number);
         } else {
             // Its partitions were revoked before it could be committed: the group reads it again, also where it was written.
             let mut figures = self.delivery.lock();
-            figures.abandoned += rows;
+            figures.abandon(messages);
             for (sink, accounted) in figures.sinks.iter_mut().zip(accounted) {
                 sink.repeated += accounted;
             }
@@ -302,8 +304,8 @@ impl<C: Consumer> Instance<C> {
             // Writers that are still at it end at their next attempt.
             self.delivery.generation.end();
             let abandoned = self.writers.abandon_waiting();
-            self.shared.finished.fetch_add(abandoned, Ordering::Release);
-            self.delivery.lock().abandoned += abandoned;
+            self.shared.finish(abandoned);
+            self.delivery.lock().abandon(abandoned);
         }
         self.commits.clear();
         if let Some(offsets) = self.consumer.offsets() {

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use batch::Messages;
 pub use batch::{Batch, Field, Parser, Row, Unparsable};
 use commit::Assignment;
 pub use figures::{Figures, Latest, SinkFigures, Stage};
@@ -67,6 +68,15 @@ struct PipelineShared {
     assignment: Assignment,
     received: AtomicU64,
     finished: AtomicU64,
+    finished_foreign: AtomicU64,
+}
+
+impl PipelineShared {
+    /// These messages are written or abandoned.
+    fn finish(&self, messages: Messages) {
+        self.finished_foreign.fetch_add(messages.foreign, Ordering::Release);
+        self.finished.fetch_add(messages.all, Ordering::Release);
+    }
 }
 
 /// A trial's pipeline.
@@ -95,7 +105,7 @@ pub struct Outcome {
     pub usage: ProcessUsage,
     /// Messages it was behind at the end.
     pub consumer_lag: Option<u64>,
-    /// When the load ended: messages that had been acknowledged, and those that were done.
+    /// When the load ended: messages that had been acknowledged, and those of them that were done.
     pub at_load_end: Option<(u64, u64)>,
 }
 
@@ -129,6 +139,7 @@ impl Pipeline {
             config: config.clone(),
             received: AtomicU64::new(0),
             finished: AtomicU64::new(0),
+            finished_foreign: AtomicU64::new(0),
         };
         let mut pipeline = Pipeline {
             shared: Arc::new(shared),
@@ -235,6 +246,12 @@ impl Pipeline {
     /// Messages that are written or abandoned.
     pub fn finished(&self) -> u64 {
         self.shared.finished.load(Ordering::Acquire)
+    }
+
+    /// Those of them that this trial has sent.
+    pub fn finished_own(&self) -> u64 {
+        // What is counted as foreign may not be counted as finished yet.
+        self.finished().saturating_sub(self.shared.finished_foreign.load(Ordering::Acquire))
     }
 
     /// How many messages the partitions of these instances are behind their `ends`; `None`: not known right now.

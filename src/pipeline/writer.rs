@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{self, mpsc};
 use tokio::task::JoinSet;
 
-use super::batch::{Batch, Generation};
+use super::batch::{Batch, Generation, Messages};
 use super::figures::Figures;
 use super::sink::{Sink, SinkError, WriteOutcome};
 use crate::measure::Clock;
@@ -82,9 +82,12 @@ impl Writers {
         }
     }
 
-    /// Abandons the batches that wait; returns how many rows that were.
-    pub fn abandon_waiting(&mut self) -> u64 {
-        self.waiting.drain(..).map(|batch| batch.rows.len() as u64).sum()
+    /// Abandons the batches that wait; returns what was in them.
+    pub fn abandon_waiting(&mut self) -> Messages {
+        self.waiting.drain(..).fold(Messages::default(), |mut abandoned, batch| {
+            abandoned += batch.messages();
+            abandoned
+        })
     }
 
     /// Ends all writers, whatever they are writing; returns the batches that they have finished.

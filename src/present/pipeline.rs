@@ -48,7 +48,10 @@ pub fn facts(pipeline: &Pipeline) -> Vec<Fact> {
 fn account(pipeline: &Pipeline) -> String {
     let sum = &pipeline.reconciliation;
     let produced = sum.produced.map(|produced| format!("{} produced", count(produced)));
-    let consumed = format!("{} consumed", count(sum.consumed));
+    let consumed = match (sum.foreign, sum.produced) {
+        (1.., Some(_)) => format!("{} consumed ({} of other programs)", count(sum.consumed), count(sum.foreign)),
+        _ => format!("{} consumed", count(sum.consumed)),
+    };
     let written = pipeline.sinks.iter().map(|sink| format!("{} in {}", count(sink.written), sink.name));
     let parts: Vec<String> = produced.into_iter().chain([consumed]).chain(written).collect();
     let balanced = match sum.balanced {

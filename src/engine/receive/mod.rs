@@ -109,7 +109,7 @@ impl<'a, B: Broker> Receiving<'a, B> {
         let starts = std::mem::take(&mut self.starts);
         let catch_up = CatchUp::begin(self.context, self.broker, starts, consuming, longest);
         self.late.signal().open();
-        let finished = |pipeline: &Pipeline| (sampler.collector.acknowledged(), pipeline.finished());
+        let finished = |pipeline: &Pipeline| (sampler.collector.acknowledged(), pipeline.finished_own());
         let concurrent = mode == Some(ProducerMode::Concurrent);
         AfterLoad {
             at_load_end: sampler.pipeline.as_ref().filter(|_| concurrent).map(finished),

@@ -49,7 +49,7 @@ fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(note(
         LagGrew,
         format!("Consumers fell further and further behind: {}.", described.join("; ")),
-        "End-to-end latency grew for as long as the load lasted, so it tells the length of the trial: p99 and higher percentiles are left out, and no threshold on it holds. Add members, or lower the load.",
+        "End-to-end latency grew for as long as the load lasted, so it tells the length of the trial: p99 and higher percentiles are left out, and no threshold on it holds. Add members (each needs a partition, where topics have them), or lower the load.",
         &[("groups", grown.len() as f64), ("grew_ns", longest_ns)],
     ))
 }
@@ -153,7 +153,7 @@ fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
         against(
             Unread,
             format!("When the wait for consumers ended, {}.", described.join("; ")),
-            "Nothing was verified, so it is not known whether they were lost or only not read: set `consumers.verify = true`. If the consumers were too slow, add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
+            "Nothing was verified, so it is not known whether they were lost or only not read: set `consumers.verify = true`. If the consumers were too slow, add members (each needs a partition, where topics have them), lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
             &[("unread", lacking().map(|(_, lag)| lag as f64).sum())],
         )
     })

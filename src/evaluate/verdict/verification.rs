@@ -82,7 +82,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     Some(against(
         Unread,
         described,
-        "The consumers were too slow, or found their partitions late, or were cut off; this does not show whether the broker kept the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
+        "The consumers were too slow, or found their partitions late, or were cut off; this does not show whether the broker kept the messages. Add members (each needs a partition, where topics have them), lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
         &[("unread", verification.unread as f64), ("acknowledged", acknowledged as f64)],
     ))
 }
@@ -105,7 +105,7 @@ fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     Some(against(
         Removed,
         format!("{described} The broker removed them by its own rules: {rules}."),
-        "The broker did what it is set to do, and lost nothing. To have every message read, relax these rules, or let the group read faster: add members, or lower the load.",
+        "The broker did what it is set to do, and lost nothing. To have every message read, relax these rules, or let the group read faster: add members (each needs a partition, where topics have them), or lower the load.",
         &[("removed", verification.removed as f64), ("acknowledged", acknowledged as f64)],
     ))
 }
@@ -128,7 +128,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
     Some(note(
         ConsumersBehind,
         described,
-        "The consumers did not keep up with the producers, so end-to-end latency grew as long as the load lasted: add members, or lower the load.",
+        "The consumers did not keep up with the producers, so end-to-end latency grew as long as the load lasted: add members (each needs a partition, where topics have them), or lower the load.",
         &[("catch_up_ns", longest as f64)],
     ))
 }
@@ -189,10 +189,16 @@ fn incomplete(verification: &Verification) -> Option<Finding> {
 
 pub(super) fn pipeline_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(pipeline) = &evidence.record.pipeline else { return Vec::new() };
-    [not_written(pipeline), written_twice(pipeline), sink_errors(pipeline), unparsable(pipeline), fell_behind(pipeline)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        not_written(pipeline),
+        written_twice(pipeline),
+        sink_errors(pipeline),
+        unparsable(pipeline),
+        fell_behind(pipeline, evidence),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Rows that a database lacks, or has too often.
@@ -210,7 +216,8 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
         .collect();
     let produced = pipeline.reconciliation.produced.unwrap_or(pipeline.consumed);
     if found.is_empty() && pipeline.reconciliation.balanced == Some(false) {
-        found.push(format!("{} messages were produced and {} consumed", count(produced), count(pipeline.consumed)));
+        let own = pipeline.consumed.saturating_sub(pipeline.reconciliation.foreign);
+        found.push(format!("{} messages were produced and {} consumed", count(produced), count(own)));
         found.extend(pipeline.sinks.iter().map(|sink| match (sink.row_count.delta, sink.read_back) {
             (Some(delta), _) => format!("{} wrote {} rows and counts {}", sink.name, count(sink.written), count(delta)),
             (None, Some(ReadBack { keys, found })) if found < keys => format!(
@@ -277,18 +284,36 @@ fn unparsable(pipeline: &Pipeline) -> Option<Finding> {
     ))
 }
 
-fn fell_behind(pipeline: &Pipeline) -> Option<Finding> {
+fn fell_behind(pipeline: &Pipeline, evidence: &Evidence<'_>) -> Option<Finding> {
     let kept_up = pipeline.consumer_kept_up.filter(|kept_up| !kept_up.held)?;
+    let sum = &pipeline.reconciliation;
+    let others = match sum.foreign {
+        0 => String::new(),
+        foreign => format!(" The pipeline received {} messages of other programs as well.", count(foreign)),
+    };
+    let has_others = |found: &Condition| found.kind == ConditionKind::GroupHasOthers;
+    // Without it, a group is the trial's own.
+    let advice = match (evidence.record.conditions.iter().any(has_others), sum.balanced) {
+        (true, _) => {
+            "Other members of the group have partitions (`conditions`): messages in these are not done here. Leave `pipeline.group` out for a group of the trial's own."
+        }
+        (false, None) => {
+            "If the group has members elsewhere, messages in their partitions are not done here: leave `pipeline.group` out for a group of the trial's own. Otherwise lower the rate, or give the bottleneck more resources."
+        }
+        (false, Some(_)) => {
+            "Consumer lag grew for as long as the load lasted, so latencies depend on its length more than on the pipeline. Lower the rate, or give the bottleneck more resources."
+        }
+    };
     Some(note(
         FellBehind,
         format!(
-            "When the load ended, {} of {} acknowledged messages were done ({}). {}",
+            "When the load ended, {} of {} acknowledged messages were done ({}). {}{others}",
             count(kept_up.finished),
             count(kept_up.acknowledged),
             percent(kept_up.share),
             pipeline.bottleneck.evidence
         ),
-        "Consumer lag grew for as long as the load lasted, so latencies depend on its length more than on the pipeline. Lower the rate, or give the bottleneck more resources.",
+        advice,
         &[
             ("finished", kept_up.finished as f64),
             ("acknowledged", kept_up.acknowledged as f64),

@@ -190,6 +190,8 @@ pub struct Reconciliation {
     pub produced: Option<u64>,
     /// Messages received.
     pub consumed: u64,
+    /// Messages among them that this trial has not sent, or that were damaged; without the abandoned ones.
+    pub foreign: u64,
     /// Unparsable messages among them.
     pub unparsable: u64,
     /// Messages that were taken and abandoned before they were written: the group reads them again.

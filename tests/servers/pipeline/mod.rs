@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::harness::databases::{ask_redis, documents, mongodb, mongodb_server, redis, redis_server};
 use crate::harness::kafka;
-use crate::harness::{Bench, finding, reasons};
+use crate::harness::{Bench, PATIENCE, finding, reasons};
 use brokermark::broker::FailureClass;
 use brokermark::record::{ErrorCount, Limiter, Pipeline, ReasonKind, Record, SeriesRow};
 
@@ -62,6 +62,7 @@ fn scenario_of(client: &str, load: &str, pipeline: &str, sinks: &[String], run: 
 for_each_kafka_client! {
     real_clean_run_reconciles_in_both_databases,
     real_backlog_is_worked_off_by_eight_instances_without_databases,
+    real_messages_of_other_programs_are_counted_apart,
     real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice,
     real_eight_instances_in_two_processes_share_a_group,
     real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others,
@@ -163,6 +164,29 @@ fn real_backlog_is_worked_off_by_eight_instances_without_databases(client: &str)
     let record = Bench::new(&text).run(&[]).expect(0).record();
     assert_balanced(&record, 200_000);
     assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
+}
+
+fn real_messages_of_other_programs_are_counted_apart(client: &str) {
+    let (address, topic) = (kafka::address(), unique_to(client, "others"));
+    kafka::make_topic(&address, &topic, PARTITIONS);
+    let load =
+        format!("{}\n[load]\nrate = \"500/s\"", found(&topic).replace("[topology]", "[topology]\npartitions = 4"));
+    let sinks = [to_redis(&redis(), &format!("prefix = \"{topic}:\"")), to_mongodb(&mongodb(), &topic, "")];
+    let text = scenario_of(client, &load, "", &sinks, "[run]\nduration = \"8s\"");
+    let bench = Bench::new(&text);
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    let (broker, _) = text.split_once("[load]").unwrap();
+    Bench::new(&format!("{broker}[run]\nmessages = 1000\n")).run(&[]).expect(0);
+    let record = running.finish(PATIENCE).expect(0).record();
+    kafka::remove_topic(&address, &topic);
+    let (pipeline, acknowledged) = (pipeline(&record), record.counts.acknowledged);
+    let sum = &pipeline.reconciliation;
+    assert_eq!((sum.produced, sum.foreign), (Some(acknowledged), 1000), "{pipeline:#?}");
+    assert_eq!((sum.consumed, sum.balanced), (acknowledged + 1000, Some(true)), "{pipeline:#?}");
+    let kept_up = pipeline.consumer_kept_up.unwrap();
+    assert!(kept_up.held && kept_up.finished <= kept_up.acknowledged, "{kept_up:?}");
+    assert_eq!(finding(&record, ReasonKind::NotReconciled), None);
 }
 
 #[test]
@@ -303,7 +327,7 @@ fn real_slow_database_is_what_binds_the_pipeline() {
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     assert_eq!(ask_redis(&server.address(), "CLIENT PAUSE 4000 WRITE"), "+OK");
-    let record = running.finish(crate::harness::PATIENCE).expect(0).record();
+    let record = running.finish(PATIENCE).expect(0).record();
     let found = pipeline(&record);
     assert_eq!((found.sinks[0].written, found.sinks[0].not_written), (8000, 0));
     assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 fn parsed(payloads: &[&[u8]], needed: &[&str], timestamp: Option<&str>) -> (Batch, Vec<(u64, Unparsable)>) {
     let mut batch = Batch::default();
     for (offset, payload) in payloads.iter().enumerate() {
-        batch.push(payload, |range| Row::new(0, offset as u64, range, None, true, 0));
+        batch.push(payload, |range| Row::new(0, offset as u64, range, None, (true, true), 0));
     }
     let needed = needed.iter().map(|name| (*name).to_owned()).collect();
     let mut unparsable = Vec::new();
@@ -35,7 +35,7 @@ fn a_sink_may_need_the_timestamp_too() {
 #[test]
 fn a_time_that_is_known_is_not_read_again() {
     let mut batch = Batch::default();
-    batch.push(br#"{"t": 5}"#, |range| Row::new(0, 0, range, Some(7), true, 0));
+    batch.push(br#"{"t": 5}"#, |range| Row::new(0, 0, range, Some(7), (true, true), 0));
     Parser::new(Vec::new(), Some("t".to_owned())).parse(&mut batch, 0, |_, unparsable| panic!("{unparsable:?}"));
     assert_eq!(batch.rows[0].intended_ns, Some(7));
 }
