@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::interruption::Interruption;
 use super::observer::TopicProgress;
-use super::topics::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT};
+use super::topics::{CONTROL_TIMEOUT, Creation, DURABILITY_TIMEOUT};
 use super::{EngineError, TrialIdentity, topics};
 use crate::broker::{Broker, BrokerError, Durability, Setup, Topic, registry};
 use crate::load::PayloadPool;
@@ -129,8 +129,10 @@ pub(super) async fn prepare<'a, B: Broker>(
     let connected = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)?;
     let broker = connected.map_err(of_broker)?;
     // A signal does not end this: the engine must know which topics were created.
-    let mut created = Vec::new();
-    let topics = match prepare_topics(scenario, identity, &broker, interruption, &mut created).await {
+    let mut creation = Creation::default();
+    let prepared = prepare_topics(scenario, identity, &broker, interruption, &mut creation).await;
+    let created = creation.created;
+    let topics = match prepared {
         Ok(topics) => topics,
         Err(error) => {
             // Any other error while closing would hide the cause.
@@ -168,13 +170,13 @@ pub(super) async fn prepare<'a, B: Broker>(
     })
 }
 
-/// The trial's topics, once they exist. Those that this process has created are in `created`, also after an error.
+/// The trial's topics, once they exist. What this process has created is in `creation`, also after an error.
 async fn prepare_topics<B: Broker>(
     scenario: &Scenario,
     identity: &TrialIdentity,
     broker: &B,
     interruption: &Interruption,
-    created: &mut Vec<Topic>,
+    creation: &mut Creation,
 ) -> Result<Vec<Topic>, BrokerError> {
     let topics = topics_of(scenario, identity);
     if scenario.topology.existing {
@@ -185,12 +187,9 @@ async fn prepare_topics<B: Broker>(
         topics::await_created(broker, &topics, Duration::from_nanos(until_load), interruption).await?;
         return Ok(topics);
     }
-    match topics::create(broker, &topics, created).await {
+    match topics::create(broker, &topics, creation).await {
         Ok(()) => Ok(topics),
-        Err(error) if scenario.topology.is_named_by_run() => {
-            Err(topics::find_unanswered(broker, &topics, created, error).await)
-        }
-        Err(error) => Err(error),
+        Err(error) => Err(topics::find_unanswered(broker, scenario.topology.is_named_by_run(), creation, error).await),
     }
 }
 

@@ -32,22 +32,34 @@ const READY_CHECK: Duration = Duration::from_millis(50);
 /// How often a process that waits for topics of another one looks for them.
 const FOREIGN_CHECK: Duration = Duration::from_millis(250);
 
-/// Creates the topics that do not exist, adds each of them to `created` (also before an error), and waits until all can be used.
+/// What came of topics that were to be created.
+#[derive(Default)]
+pub struct Creation {
+    /// Topics that did not exist before, and are removed after the trial.
+    pub created: Vec<Topic>,
+    /// Topics whose request failed. The broker may have created them all the same, where its answer was lost.
+    pub failed: Vec<Topic>,
+}
+
+/// Creates the topics that do not exist, notes what came of each (also before an error), and waits until all can be used.
 ///
 /// # Errors
 /// When one exists with another shape, or cannot be created.
-pub async fn create<B: Broker>(broker: &B, topics: &[Topic], created: &mut Vec<Topic>) -> Result<(), BrokerError> {
+pub async fn create<B: Broker>(broker: &B, topics: &[Topic], creation: &mut Creation) -> Result<(), BrokerError> {
     let results =
         in_portions::<B, _>(topics, OnError::Stop, "created", async |portion| broker.create_topics(portion).await);
     let mut outcome = Ok(());
     for (topic, result) in results.await {
         let agreed = match result {
             Ok(Created::New) => {
-                created.push(topic.clone());
+                creation.created.push(topic.clone());
                 Ok(())
             }
             Ok(Created::Existing(found)) => agree(topic, &found),
-            Err(error) => Err(error),
+            Err(error) => {
+                creation.failed.push(topic.clone());
+                Err(error)
+            }
         };
         outcome = outcome.and(agreed);
     }
@@ -99,7 +111,7 @@ pub async fn await_created<B: Broker>(
             found.and_then(|found| topics.iter().zip(&found).try_for_each(|(wanted, found)| agree(wanted, found)))
         } else {
             // What this process creates here, the other ones use, too.
-            create(broker, topics, &mut Vec::new()).await
+            create(broker, topics, &mut Creation::default()).await
         };
         match found {
             Err(BrokerError::Topic { .. } | BrokerError::TopicMismatch { .. })
@@ -112,27 +124,37 @@ pub async fn await_created<B: Broker>(
     }
 }
 
-/// After an error, adds to `created` the topics that the broker has created although its answer was lost: the names of `topics` are unique
-/// to the trial. Returns the error, with the names of topics of which the broker does not say whether it has created them.
+/// After an error, looks for the topics that the broker has created although its answer was lost. Those whose names are unique to the trial
+/// (`is_unique`) are its own. Of others it is not known whether they existed before: they stay, and the error that is returned names
+/// them. So it does with all that failed if the broker does not answer.
 pub async fn find_unanswered<B: Broker>(
     broker: &B,
-    topics: &[Topic],
-    created: &mut Vec<Topic>,
+    is_unique: bool,
+    creation: &mut Creation,
     error: BrokerError,
 ) -> BrokerError {
-    let unknown: Vec<Topic> = topics.iter().filter(|topic| !created.contains(topic)).cloned().collect();
-    if let Ok(Ok(found)) = timeout(DURABILITY_TIMEOUT, find(broker, &unknown)).await {
-        created.extend(found);
-        return error;
-    }
-    match error {
-        BrokerError::Topic { topic, action: action @ "created", reason } => {
-            let left = names(&unknown);
+    let found = match timeout(DURABILITY_TIMEOUT, find(broker, &creation.failed)).await {
+        Ok(Ok(found)) if is_unique => {
+            creation.created.extend(found);
+            return error;
+        }
+        Ok(Ok(found)) => Some(found),
+        _ => None,
+    };
+    match (error, found.as_deref()) {
+        (BrokerError::Topic { topic, action: action @ "created", reason }, None) => {
+            let left = names(&creation.failed);
             let reason =
                 format!("{reason}; the broker does not say whether it has made them, so these may be left: {left}");
             BrokerError::Topic { topic, action, reason }
         }
-        error => error,
+        (BrokerError::Topic { topic, action: action @ "created", reason }, Some(found @ [_, ..])) => {
+            let left = names(found);
+            let reason =
+                format!("{reason}; these exist now, made by the request or before it, and were not removed: {left}");
+            BrokerError::Topic { topic, action, reason }
+        }
+        (error, _) => error,
     }
 }
 

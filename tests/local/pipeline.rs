@@ -83,6 +83,19 @@ fn topics_that_were_created_before_a_refused_one_are_removed() {
     assert!(none < one, "{none:?}: there was nothing to remove");
 }
 
+#[test]
+fn topics_whose_answer_was_lost_are_named_or_removed() {
+    let ended = |topology: &str| {
+        let null = "broker = { kind = \"null\", null = { forget_topic = 0 } }";
+        let bench = Bench::new(&format!("{null}\n[topology]\n{topology}\n[run]\nmessages = 1\n"));
+        bench.run(&[]).expect(1).stderr
+    };
+    let left = ended("name = \"orders\"");
+    assert!(left.contains("no answer") && left.contains("were not removed: orders"), "{left}");
+    let own = ended("");
+    assert!(own.contains("no answer") && !own.contains("removed"), "{own}");
+}
+
 /// 500 messages in a quarter of a second, through a pipeline with these keys to this sink, which has so long for the last of them.
 #[cfg(feature = "redis")]
 fn to_sink(broker: &str, pipeline: &str, sink: &str, drain_deadline: &str) -> Finished {

@@ -95,6 +95,10 @@ impl Broker for NullBroker {
             return Err(BrokerError::Topic { topic, action: "created", reason });
         }
         self.log(topic);
+        if self.options.forget_topic == Some(number) {
+            let (topic, reason) = (topic.name.clone(), "no answer, by the null broker's script".to_owned());
+            return Err(BrokerError::Topic { topic, action: "created", reason });
+        }
         Ok(Created::New)
     }
 

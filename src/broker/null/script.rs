@@ -76,6 +76,8 @@ pub struct NullOptions {
     pub refusals_are_fatal: bool,
     /// A topic with this number, counted from 0, cannot be created.
     pub refuse_topic: Option<usize>,
+    /// A topic with this number, counted from 0, is created, and the answer is lost.
+    pub forget_topic: Option<usize>,
     /// How long it takes to remove the topics at the end, if there are any.
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "DurationText")]
