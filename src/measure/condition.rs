@@ -222,6 +222,13 @@ impl Conditions {
         self.0.lock().all.insert(subject, all);
     }
 
+    /// A condition that lasts on subjects of this kind has other words from now on.
+    pub fn reword(&self, kind: ConditionKind, subject: SubjectKind, words: &str) {
+        if let Some(lasting) = self.0.lock().lasting.get_mut(&(kind, subject)) {
+            lasting.condition.words = printable(words).into_owned();
+        }
+    }
+
     /// Those that last, in a fixed order.
     pub fn lasting(&self) -> Vec<Condition> {
         self.0.lock().lasting.values().map(|lasting| lasting.condition.clone()).collect()

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
+#[cfg(feature = "kafka-native")]
+use brokermark::measure::ConditionKind;
 use brokermark::record::{ReasonKind, Verification};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -24,8 +26,8 @@ pub fn run_with(address: &str, partitions: usize) -> String {
     run.unwrap()
 }
 
-/// Joins `group`, reads so many messages at least from the partitions it is given, and leaves.
-fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str), messages: usize) {
+/// Joins `group`, reads so many messages at least from the partitions it is given, and leaves when it is dropped.
+fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str), messages: usize) -> BaseConsumer {
     let guest: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", address)
         .set("group.id", group)
@@ -40,6 +42,7 @@ fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str
         taken += usize::from(matches!(guest.poll(Duration::from_millis(100)), Some(Ok(_))));
         taken >= messages
     });
+    guest
 }
 
 /// The group hears of the guest soon.
@@ -73,7 +76,7 @@ fn assert_members_of_a_client_resume(partitions: usize, way: (&str, &str), clien
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
     let id = run_with(&address, partitions);
-    visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), way, 100);
+    drop(visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), way, 100));
     let record = run.finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 24_000);
     let each = 24_000 + record.counts.warm_up.acknowledged;
@@ -115,6 +118,32 @@ fn real_kafka_native_server_assigned_members_resume() {
     let (property, value) = ("group.protocol", "consumer");
     let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
     assert_members_of_a_client_resume(29, (property, value), client, &properties);
+}
+
+/// The guest stays until the run tells of it.
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_native_partitions_of_a_guest_are_told() {
+    let address = kafka::address();
+    let client = "client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"kafka\", address = \"{address}\", {client} }}
+        topology.partitions = 23
+        load.rate = \"1k/s\"
+        consumers.members = 2
+        run.duration = \"25s\""
+    ));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    let id = run_with(&address, 23);
+    let way = ("partition.assignment.strategy", "range,roundrobin");
+    let guest = visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), way, 10);
+    run.await_stderr("with other members of the group");
+    drop(guest);
+    let record = run.finish(PATIENCE).expect(0).record();
+    let found = record.conditions.iter().find(|condition| condition.kind == ConditionKind::GroupHasOthers);
+    let found = found.unwrap_or_else(|| panic!("{:?}", record.conditions));
+    assert!(found.end_ns.is_some() && found.words.contains("(rebalances: 2)"), "{found:?}");
 }
 
 #[test]
@@ -160,7 +189,7 @@ fn assert_static_members_have_names(partitions: usize, client: &str) {
     run.await_stderr("measuring");
     let id = run_with(&address, partitions);
     // For longer than members need to hear of it: half of the messages come to the guest, 100 in each second.
-    visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), ("group.instance.id", "member-1"), 500);
+    drop(visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), ("group.instance.id", "member-1"), 500));
     run.signal(libc::SIGINT);
     let record = run.finish(PATIENCE).expect(130).record();
     let fenced = record.receive_errors.iter().filter(|error| error.class == FailureClass::Fenced);

@@ -27,6 +27,10 @@ struct SharesState {
     lacking: BTreeSet<u32>,
     since: Option<Instant>,
     with_others: BTreeMap<u32, Subject>,
+    /// The last generation in which they had all partitions, or else the first one that they were told.
+    complete: Option<i32>,
+    /// Generations of the group since then.
+    rebalances: i32,
 }
 
 impl MemberShares {
@@ -45,6 +49,14 @@ impl MemberShares {
         }
         let held: BTreeSet<u32> = state.held.values().flat_map(|(_, partitions)| partitions).copied().collect();
         let lacking: BTreeSet<u32> = (0..self.partitions).filter(|partition| !held.contains(partition)).collect();
+        state.rebalances = generation - *state.complete.get_or_insert(generation);
+        if !state.with_others.is_empty() {
+            let words = self.words(state.rebalances);
+            self.conditions.reword(ConditionKind::GroupHasOthers, SubjectKind::ConsumedPartition, &words);
+        }
+        if lacking.is_empty() {
+            state.complete = Some(generation);
+        }
         state.with_others.retain(|partition, _| lacking.contains(partition));
         if state.lacking == lacking {
             return;
@@ -65,13 +77,17 @@ impl MemberShares {
         if state.since != Some(since) {
             return;
         }
+        let words = self.words(state.rebalances);
         for partition in &state.lacking {
             let name = format!("{}/{partition}", self.topic);
             let subject = || Subject::new(&self.conditions, SubjectKind::ConsumedPartition, &name);
-            let words = format!("the group '{}' has members that are not this run's", self.group);
             let subject = state.with_others.entry(*partition).or_insert_with(subject);
             subject.begin_since(ConditionKind::GroupHasOthers, &words, since);
         }
+    }
+
+    fn words(&self, rebalances: i32) -> String {
+        format!("the group '{}' has members that are not this run's (rebalances: {rebalances})", self.group)
     }
 
     /// A member leaves: the group assigns its partitions to those that stay.
@@ -80,5 +96,30 @@ impl MemberShares {
         state.held.remove(&member);
         (state.lacking, state.since) = (BTreeSet::new(), None);
         state.with_others.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rebalances_are_counted_until_partitions_are_back() {
+        let conditions = Conditions::default();
+        let shares = Arc::new(MemberShares::new("group", "topic", 2, 1, conditions.clone()));
+        let hold = |generation: i32, partitions: &[u32]| {
+            shares.hold(0, generation, &partitions.iter().copied().collect(), Duration::MAX);
+            let since = shares.state.lock().since.unwrap();
+            shares.tell(since);
+            conditions.all().pop().map(|condition| condition.words)
+        };
+        let words = |rebalances: u32| {
+            format!("the group 'group' has members that are not this run's (rebalances: {rebalances})")
+        };
+        shares.hold(0, 3, &[0, 1].into(), Duration::MAX);
+        assert_eq!(hold(4, &[0]), Some(words(1)));
+        assert_eq!(hold(5, &[0]), Some(words(2)), "one more for another guest");
+        assert_eq!(hold(6, &[0, 1]), Some(words(3)), "they are back");
+        assert!(conditions.lasting().is_empty());
     }
 }
