@@ -106,23 +106,26 @@ pub struct Contradiction {
     pub advice: String,
 }
 
-/// What a user may lack on a broker, or want to know of it.
+/// How the names of a run's topics and groups begin, unless the scenario or the command line names them.
+pub const NAMES_OF_RUNS: &str = "brokermark-";
+
+/// What a user may lack on a broker, or want to know of it. Rights are to the topics of a run, whose names begin so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need<'a> {
-    /// The right to open a producer on the topics of a run.
-    ProducerRight,
+    /// The right to open a producer on them.
+    ProducerRight(&'a str),
     /// The right to open a consumer on them.
-    ConsumerRight,
+    ConsumerRight(&'a str),
     /// The right to create them.
-    CreateRight,
+    CreateRight(&'a str),
     /// The right to delete them, and the groups that read them.
-    DeleteRight,
+    DeleteRight(&'a str),
     /// A topic of this name.
     Topic(&'a str),
     /// The clients that use this topic.
     TopicUsers(&'a str),
-    /// What an acknowledgement means.
-    Durability,
+    /// What an acknowledgement in them means.
+    Durability(&'a str),
 }
 
 /// A broker that this build does not have, or a part of one.

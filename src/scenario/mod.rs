@@ -24,7 +24,7 @@ pub mod tables;
 mod url;
 
 pub use check::scenario_schema;
-pub use kind::{Absent, Capabilities, Contradiction, Descriptor, Kinds, Need, SinkDescriptor};
+pub use kind::{Absent, Capabilities, Contradiction, Descriptor, Kinds, NAMES_OF_RUNS, Need, SinkDescriptor};
 pub use overrides::{Origin, Setting, Written};
 pub use plan::{notes_on, parse_for, parse_written};
 pub use problem::{Refusal, ScenarioError};

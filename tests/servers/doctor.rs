@@ -78,6 +78,41 @@ fn a_port_with_tls_and_one_without_are_told_apart() {
     strange.says(&["✗ broker", "broker.security.tls={ ca ="]);
 }
 
+/// An administrator runs each command that is printed, until nothing is left to say.
+#[test]
+#[cfg(all(feature = "kafka", feature = "kafka-native"))]
+fn rights_that_are_advised_are_enough() {
+    const COMMAND: &str = "kafka-acls.sh --bootstrap-server ";
+    const ACL_COMMAND: &str = "org.apache.kafka.tools.AclCommand";
+    let authorizer =
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\nsuper.users=User:ANONYMOUS";
+    let server = kafka::server_with("rights", 19902, authorizer);
+    let value = |name: &str| server.variable(&format!("BROKERMARK_KAFKA_{name}"));
+    let url = format!("kafka://{}:{}@{}", value("USER"), value("PASSWORD"), value("SASL"));
+    for (client, topics) in [("native", ""), ("librdkafka", "orders")] {
+        let (client, name) = (format!("broker.client={client}"), format!("topology.name={topics}"));
+        let named: &[&str] = if topics.is_empty() { &[] } else { &["--set", &name] };
+        let more = [&["--set", &client], named].concat();
+        let mut given = std::collections::BTreeSet::new();
+        loop {
+            let said = doctor(&url, &more).stdout;
+            let ends = |command: &str| command.find(" prefixed").map(|end| command[..end].to_owned() + " prefixed");
+            let commands: Vec<String> = said.split(COMMAND).skip(1).filter_map(ends).collect();
+            if commands.is_empty() {
+                assert!(said.contains("A run will work"), "{said}");
+                break;
+            }
+            for command in commands {
+                let arguments: Vec<&str> = command.split(' ').skip(1).collect();
+                assert!(given.insert(command.clone()), "it has not helped: {said}");
+                let address = server.address();
+                kafka::tool(ACL_COMMAND, &[&["--bootstrap-server", &address], &arguments[..]].concat());
+            }
+        }
+        assert!(given.len() >= 3, "{given:?}");
+    }
+}
+
 #[test]
 #[cfg(feature = "nsq")]
 fn nsq_names_its_version_and_leaves_no_topic() {

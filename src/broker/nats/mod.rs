@@ -89,7 +89,7 @@ impl Broker for NatsBroker {
 
     fn remedy(need: Need<'_>, _: &BrokerConfig, _: &NatsOptions) -> Option<String> {
         match need {
-            Need::Topic(topic) => Some(format!("nats stream add {topic} --subjects {topic}")),
+            Need::Topic(topic) => Some(format!("nats stream add {topic} --subjects {topic} --defaults")),
             Need::TopicUsers(topic) => Some(format!("nats consumer report {topic} lists its consumers")),
             _ => None,
         }

@@ -81,7 +81,7 @@ impl Broker for NsqBroker {
             Need::TopicUsers(topic) => {
                 Some(format!("curl 'http://{host}:4151/stats?topic={topic}' lists its readers and writers"))
             }
-            Need::Durability => {
+            Need::Durability(_) => {
                 Some(format!("curl http://{host}:4151/config/mem_queue_size must answer, on each nsqd alike"))
             }
             _ => None,

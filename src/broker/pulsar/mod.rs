@@ -87,22 +87,24 @@ impl Broker for PulsarBroker {
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
         let (namespace, user) = (&options.namespace, config.user_name());
-        let right =
-            |action| format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}");
         Some(match need {
-            Need::ProducerRight => right("produce"),
-            Need::ConsumerRight => right("consume"),
-            // Topics are created and deleted by administrators of their tenant.
-            Need::CreateRight | Need::DeleteRight => {
+            // A grant replaces what the role had.
+            Need::ProducerRight(_) | Need::ConsumerRight(_) => {
+                format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions produce,consume")
+            }
+            // Topics are created and deleted by administrators of their tenant, whose list is replaced, too.
+            Need::CreateRight(_) | Need::DeleteRight(_) => {
                 let tenant = namespace.split('/').next().unwrap_or(namespace);
-                format!("pulsar-admin tenants update {tenant} --admin-roles {user}")
+                format!(
+                    "pulsar-admin tenants update {tenant} --admin-roles {user}, with the roles that pulsar-admin tenants get {tenant} lists"
+                )
             }
             Need::Topic(_) => return None,
             Need::TopicUsers(topic) => {
                 let topic = format!("persistent://{namespace}/{topic}");
                 format!("pulsar-admin topics partitioned-stats {topic} lists its readers and writers")
             }
-            Need::Durability => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
+            Need::Durability(_) => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
         })
     }
 

@@ -94,11 +94,11 @@ impl Broker for RabbitmqBroker {
     fn remedy(need: Need<'_>, config: &BrokerConfig, options: &RabbitmqOptions) -> Option<String> {
         let host = &options.virtual_host;
         match need {
-            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
+            Need::ProducerRight(_) | Need::ConsumerRight(_) | Need::CreateRight(_) | Need::DeleteRight(_) => {
                 Some(format!("rabbitmqctl set_permissions -p {host} {} '.*' '.*' '.*'", config.user_name()))
             }
             Need::TopicUsers(_) => Some(format!("rabbitmqctl list_consumers -p {host} lists its readers")),
-            Need::Topic(_) | Need::Durability => None,
+            Need::Topic(_) | Need::Durability(_) => None,
         }
     }
 

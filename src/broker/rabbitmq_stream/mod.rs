@@ -101,16 +101,17 @@ impl Broker for RabbitmqStreamBroker {
     type Producer = RabbitmqStreamProducer;
     type Consumer = RabbitmqStreamConsumer;
 
-    fn remedy(need: Need<'_>, config: &BrokerConfig, _: &RabbitmqStreamOptions) -> Option<String> {
+    fn remedy(need: Need<'_>, config: &BrokerConfig, options: &RabbitmqStreamOptions) -> Option<String> {
+        let host = &options.virtual_host;
         match need {
-            Need::ProducerRight | Need::ConsumerRight | Need::CreateRight | Need::DeleteRight => {
-                Some(format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", config.user_name()))
+            Need::ProducerRight(_) | Need::ConsumerRight(_) | Need::CreateRight(_) | Need::DeleteRight(_) => {
+                Some(format!("rabbitmqctl set_permissions -p {host} {} '.*' '.*' '.*'", config.user_name()))
             }
             Need::TopicUsers(_) => {
-                let lists = "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers";
-                Some(format!("{lists} list its readers and writers"))
+                let lists = ["consumers", "publishers"].map(|of| format!("rabbitmqctl list_stream_{of} -p {host}"));
+                Some(format!("{} list its readers and writers", lists.join(" and ")))
             }
-            Need::Topic(_) | Need::Durability => None,
+            Need::Topic(_) | Need::Durability(_) => None,
         }
     }
 

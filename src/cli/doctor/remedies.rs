@@ -3,7 +3,7 @@
 use crate::engine::{self, Opened};
 use crate::net::address;
 use crate::net::{ANSWERS_LIKE_HTTP, SPEAKS_TLS};
-use crate::scenario::{BrokerConfig, Descriptor, Need, Scenario};
+use crate::scenario::{BrokerConfig, Descriptor, NAMES_OF_RUNS, Need, Scenario};
 
 /// Words with which brokers refuse what a user has no right to.
 const RIGHTS: [&str; 6] = ["authori", "denied", "permission", "forbidden", "access refused", "may not"];
@@ -71,9 +71,21 @@ fn remedy(config: &BrokerConfig, need: Need<'_>) -> Option<String> {
     (descriptor.remedy)(need, config)
 }
 
+/// Whether the broker refused what a user has no right to.
+pub(super) fn is_of_rights(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    RIGHTS.into_iter().any(|word| reason.contains(word))
+}
+
+/// How the names of a run's topics begin.
+fn names(scenario: &Scenario) -> &str {
+    scenario.topology.name.as_deref().unwrap_or(NAMES_OF_RUNS)
+}
+
 /// How the user is given the right that the client of `opened` lacks.
-pub(super) fn right(config: &BrokerConfig, opened: &Opened) -> String {
-    let need = if opened.client == "producer" { Need::ProducerRight } else { Need::ConsumerRight };
+pub(super) fn right(scenario: &Scenario, opened: &Opened) -> String {
+    let (config, names) = (&scenario.broker, names(scenario));
+    let need = if opened.client == "producer" { Need::ProducerRight(names) } else { Need::ConsumerRight(names) };
     let page = || format!("let the user open a {}: docs/brokers/{}.md", opened.client, config.kind);
     remedy(config, need).unwrap_or_else(page)
 }
@@ -84,21 +96,20 @@ pub(super) fn topics(scenario: &Scenario, reason: &str) -> String {
     if let Some(key) = reason.split('`').find(|part| ["topology.replication", "topology.config"].contains(part)) {
         return format!("--set {key}=… with what the broker can do");
     }
+    let name = if scenario.topology.name.is_some() { "" } else { "--set topology.name=NAME " };
+    if is_of_rights(reason) {
+        let page = || format!("let the user make topics: docs/brokers/{}.md", config.kind);
+        let grant = remedy(config, Need::CreateRight(names(scenario))).unwrap_or_else(page);
+        return if scenario.topology.existing { grant } else { grant + &or_existing(config, name) };
+    }
     if scenario.topology.existing {
         return missing(scenario);
     }
-    if scenario.topology.name.is_some() {
-        return format!("--set topology.name=A-NEW-NAME{}", or_existing(config, ""));
-    }
-    if !RIGHTS.into_iter().any(|word| reason.to_lowercase().contains(word)) {
-        return format!(
-            "change [topology] to what the broker takes, or have its administrator allow it{}",
-            or_existing(config, "--set topology.name=NAME ")
-        );
-    }
-    let page = || format!("let the user make topics: docs/brokers/{}.md", config.kind);
-    let grant = remedy(config, Need::CreateRight).unwrap_or_else(page);
-    format!("{grant}{}", or_existing(config, "--set topology.name=NAME "))
+    let change = match scenario.topology.name {
+        Some(_) => "--set topology.name=A-NEW-NAME",
+        None => "change [topology] to what the broker takes, or have its administrator allow it",
+    };
+    change.to_owned() + &or_existing(config, name)
 }
 
 /// What helps where a topic that should exist does not.
@@ -120,8 +131,8 @@ fn or_existing(config: &BrokerConfig, name: &str) -> String {
 }
 
 /// What helps where topics and groups cannot be removed.
-pub(super) fn removal(config: &BrokerConfig) -> String {
-    match remedy(config, Need::DeleteRight) {
+pub(super) fn removal(scenario: &Scenario) -> String {
+    match remedy(&scenario.broker, Need::DeleteRight(names(scenario))) {
         Some(grant) => format!("{grant}; to leave them: --set topology.keep=true"),
         None => "--set topology.keep=true leaves them".to_owned(),
     }
@@ -134,8 +145,9 @@ pub(super) fn users(config: &BrokerConfig, topic: &str) -> String {
 }
 
 /// How to learn what an acknowledgement means.
-pub(super) fn durability(config: &BrokerConfig) -> String {
-    remedy(config, Need::Durability).unwrap_or_else(|| "none: runs compare with a warning".to_owned())
+pub(super) fn durability(scenario: &Scenario) -> String {
+    remedy(&scenario.broker, Need::Durability(names(scenario)))
+        .unwrap_or_else(|| "none: runs compare with a warning".to_owned())
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     found.extend(rights(scenario, examined));
     if let Some(error) = &examined.removal_error {
         let text = format!("what was made cannot be removed: {error}");
-        found.push(doubtful("permissions", text, remedies::removal(&scenario.broker)));
+        found.push(doubtful("permissions", text, remedies::removal(scenario)));
     }
     found
 }
@@ -71,7 +71,7 @@ fn rights(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     let mut found: Vec<Finding> = failed
         .map(|(opened, error)| {
             let text = format!("a {} cannot be opened: {error}", opened.client);
-            bad("permissions", text, remedies::right(&scenario.broker, opened))
+            bad("permissions", text, remedies::right(scenario, opened))
         })
         .collect();
     if found.is_empty() && !examined.opened.is_empty() {
@@ -104,7 +104,7 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
     let place = match durability.level {
         DurabilityLevel::Unknown => {
             let text = format!("the broker does not tell where an acknowledged message is{copies}{settings}");
-            return doubtful("durability", text, remedies::durability(&scenario.broker));
+            return doubtful("durability", text, remedies::durability(scenario));
         }
         DurabilityLevel::Nowhere => "nothing: it is not kept",
         DurabilityLevel::Memory => "it is in the broker's memory",
@@ -128,9 +128,13 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
             let kind = engine::kinds().broker(&scenario.broker.kind);
             bad("login", text, remedies::login(&scenario.broker, kind))
         }
-        EngineError::Broker { error: BrokerError::TopicMismatch { .. } | BrokerError::Topic { .. }, .. } => {
+        EngineError::Broker {
+            error: BrokerError::TopicMismatch { found: reason, .. } | BrokerError::Topic { reason, .. },
+            ..
+        } => bad("topics", text, remedies::topics(scenario, reason)),
+        EngineError::Broker { .. } if remedies::is_of_rights(&text) => {
             let remedy = remedies::topics(scenario, &text);
-            bad("topics", text, remedy)
+            bad("permissions", text, remedy)
         }
         EngineError::Load(_) => bad("payload", text, "brokermark check prints what is sent"),
         _ => bad("broker", text, format!("brokermark new {} writes a scenario to compare with", scenario.broker.kind)),

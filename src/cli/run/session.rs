@@ -21,7 +21,7 @@ use crate::record::export::open_metrics;
 use crate::record::{
     CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
 };
-use crate::scenario::{OutputFormat, Plan, Trial};
+use crate::scenario::{NAMES_OF_RUNS, OutputFormat, Plan, Trial};
 use crate::secrets::masked_command_line;
 
 /// The begin of 2020 and ten years, in milliseconds.
@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
 /// Unique to the run, and short enough for the names of topics.
 pub fn new_run_id(name: &str) -> String {
     let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    format!("brokermark-{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
+    format!("{NAMES_OF_RUNS}{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
 }
 
 /// Unique to the trial; a resumed run's trials get new ones, so that they never meet what an earlier attempt left.

@@ -13,34 +13,35 @@ fn scenario(kind: &str, more: &str) -> Option<Scenario> {
 
 #[test]
 fn a_right_is_given_by_the_brokers_own_tool() {
-    let remedy = |scenario: &Scenario, client| right(&scenario.broker, &Opened { client, error: None });
+    let remedy = |scenario: &Scenario, client| right(scenario, &Opened { client, error: None });
     if let Some(kafka) = scenario("kafka", "") {
         let acls = "kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:NAME";
         let prefixed = "--resource-pattern-type prefixed";
         let consumer = format!("{acls} --consumer --topic brokermark- --group brokermark- {prefixed}");
         assert_eq!(remedy(&kafka, "consumer"), consumer);
-        assert_eq!(
-            durability(&kafka.broker),
-            format!("{acls} --operation DescribeConfigs --topic brokermark- {prefixed}")
-        );
+        assert_eq!(durability(&kafka), format!("{acls} --operation DescribeConfigs --topic brokermark- {prefixed}"));
         assert!(
             topics(&kafka, "TopicAuthorizationFailed").contains("--operation Create")
                 && topics(&kafka, "TopicAuthorizationFailed").ends_with("--set topology.existing=true")
         );
         assert!(!topics(&kafka, "PolicyViolation").contains("kafka-acls"), "a policy is no right");
-        assert!(removal(&kafka.broker).starts_with(acls) && removal(&kafka.broker).contains("topology.keep"));
+        assert!(removal(&kafka).starts_with(acls) && removal(&kafka).contains("topology.keep"));
         assert!(users(&kafka.broker, "orders").ends_with("--all-groups lists the readers of orders"));
     }
     if let Some(pulsar) = scenario("pulsar", "broker.pulsar.namespace = \"shop/eu\"") {
-        assert!(remedy(&pulsar, "producer").ends_with("grant-permission shop/eu --role NAME --actions produce"));
+        assert!(
+            remedy(&pulsar, "producer").ends_with("grant-permission shop/eu --role NAME --actions produce,consume")
+        );
         assert_eq!(
-            removal(&pulsar.broker).split(';').next(),
-            Some("pulsar-admin tenants update shop --admin-roles NAME")
+            removal(&pulsar).split(';').next(),
+            Some(
+                "pulsar-admin tenants update shop --admin-roles NAME, with the roles that pulsar-admin tenants get shop lists"
+            )
         );
         assert!(!topics(&pulsar, "forbidden").contains("existing"), "it does not say what its topics look like");
     }
     if let Some(rabbitmq) = scenario("rabbitmq-stream", "") {
-        assert_eq!(remedy(&rabbitmq, "producer"), "rabbitmqctl set_permissions NAME '.*' '.*' '.*'");
+        assert_eq!(remedy(&rabbitmq, "producer"), "rabbitmqctl set_permissions -p / NAME '.*' '.*' '.*'");
     }
     if let Some(nsq) = scenario("nsq", "") {
         assert!(users(&nsq.broker, "orders").starts_with("curl 'http://h:4151/stats?topic=orders'"));
@@ -57,6 +58,12 @@ fn a_topic_that_is_there_in_another_shape_is_left_alone_or_taken_as_it_is() {
     assert!(topics(&existing, "it does not exist").starts_with(create));
     let too_many = "cannot be created: is `topology.replication` more than the brokers?";
     assert_eq!(topics(&kafka, too_many), "--set topology.replication=… with what the broker can do");
+    let denied = topics(&kafka, "TopicAuthorizationFailed");
+    assert!(
+        denied.contains("--operation Create --operation Describe --topic orders "),
+        "no other name helps: {denied}"
+    );
+    assert!(!topics(&existing, "TopicAuthorizationFailed").contains("kafka-topics.sh"), "it may be there");
 }
 
 #[test]
