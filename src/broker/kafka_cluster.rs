@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule, Topic};
-use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Keys, Need, ProducerMode, Scenario};
+use crate::scenario::{
+    BrokerConfig, Capabilities, Contradiction, Descriptor, Keys, NAMES_OF_RUNS, Need, ProducerMode, Scenario,
+};
 
 #[cfg(feature = "kafka-native")]
 pub use release::{MetadataLevels, release};
@@ -56,7 +58,7 @@ pub fn with_release(release: Option<String>, cluster: &str, unknown: &str) -> St
     }
 }
 
-/// The commands of Kafka's own tools. Rights are those of the topics and groups of a run, whose names begin alike.
+/// The commands of Kafka's own tools.
 pub fn remedy(need: Need<'_>, config: &BrokerConfig) -> Option<String> {
     let address = config.first_address();
     let right = |rights: &str| {
@@ -67,17 +69,17 @@ pub fn remedy(need: Need<'_>, config: &BrokerConfig) -> Option<String> {
         )
     };
     Some(match need {
-        Need::ProducerRight => right("--producer --topic brokermark-"),
-        Need::ConsumerRight => right("--consumer --topic brokermark- --group brokermark-"),
-        Need::CreateRight => right("--operation Create --operation Describe --topic brokermark-"),
-        Need::DeleteRight => right("--operation Delete --topic brokermark- --group brokermark-"),
+        Need::ProducerRight(topics) => right(&format!("--producer --topic {topics}")),
+        Need::ConsumerRight(topics) => right(&format!("--consumer --topic {topics} --group {NAMES_OF_RUNS}")),
+        Need::CreateRight(topics) => right(&format!("--operation Create --operation Describe --topic {topics}")),
+        Need::DeleteRight(topics) => right(&format!("--operation Delete --topic {topics} --group {NAMES_OF_RUNS}")),
         Need::Topic(topic) => {
             format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 4")
         }
         Need::TopicUsers(topic) => format!(
             "kafka-consumer-groups.sh --bootstrap-server {address} --describe --all-groups lists the readers of {topic}"
         ),
-        Need::Durability => right("--operation DescribeConfigs --topic brokermark-"),
+        Need::Durability(topics) => right(&format!("--operation DescribeConfigs --topic {topics}")),
     })
 }
 
@@ -90,17 +92,22 @@ pub const MESSAGE_SETTINGS: [&str; 2] = [CLEANUP_POLICY, MAX_MESSAGE_BYTES];
 const CLEANUP_POLICY: &str = "cleanup.policy";
 pub const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 
+/// Whether the run sends messages.
+pub fn sends(scenario: &Scenario) -> bool {
+    scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.producer_mode != ProducerMode::None)
+}
+
 /// Why topics with these settings do not take the messages of the scenario (`LogValidator.java` of Apache Kafka).
 pub fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
-    let sends = scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.producer_mode != ProducerMode::None);
+    let sends = sends(scenario);
     let is_compacted = settings.get(CLEANUP_POLICY).is_some_and(|policy| policy.contains("compact"));
     if sends && is_compacted && scenario.producers.keys == Keys::None {
         let message = format!("a compacted topic (`{CLEANUP_POLICY}`) takes no message without a key");
         let advice = "give messages keys (`producers.keys`), or use topics that are not compacted";
         return Some(Contradiction { message, advice: advice.to_owned() });
     }
-    let limit: f64 = settings.get(MAX_MESSAGE_BYTES)?.parse().ok()?;
-    let mean = scenario.payload.content.mean_bytes().filter(|mean| sends && *mean > limit)?;
+    let limit = batch_limit(settings)?;
+    let mean = scenario.payload.content.mean_bytes().filter(|mean| sends && *mean > limit as f64)?;
     let message = format!(
         "payloads of {mean} bytes (on average) are larger than the topic takes (`{MAX_MESSAGE_BYTES}` = {limit})"
     );
@@ -108,6 +115,19 @@ pub fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -
         "make them smaller, or raise `topology.config.\"{MAX_MESSAGE_BYTES}\"`, with room for keys and headers"
     );
     Some(Contradiction { message, advice })
+}
+
+/// The most bytes of a batch that clients make unless the scenario sets another number: librdkafka's default.
+pub const USUAL_BATCH_BYTES: usize = 1_000_000;
+
+/// The largest batch that a topic with these settings takes, in bytes.
+pub fn batch_limit<'a>(settings: impl IntoIterator<Item = (&'a String, &'a String)>) -> Option<usize> {
+    settings.into_iter().find(|(key, _)| *key == MAX_MESSAGE_BYTES)?.1.parse().ok()
+}
+
+/// The most bytes of a batch before compression, so that the topic takes it: what does not compress becomes a little larger.
+pub fn within(limit: usize) -> usize {
+    (limit - limit / 64).saturating_sub(128).max(1)
 }
 
 /// What a batch is larger than that the broker refused as too large, and what to do.

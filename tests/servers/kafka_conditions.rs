@@ -79,13 +79,44 @@ fn real_quota_on_topics_is_waited_for() {
 #[test]
 fn real_batches_are_no_larger_than_the_topic_takes() {
     let tables = "[topology.config]\nmax.message.bytes = 20000\n[producers]\nbatch = 1000\n[consumers]\n[run]\nmessages = 20000\n";
-    let run = |more: &str| Bench::new(&scenario(&kafka::address(), &format!("{more}{tables}"))).run(&[]).record();
-    assert_delivered(&run(""), 20_000, 1);
-    // The size of a compressed batch is not known before it is full.
-    let record = run("[broker.kafka]\ncompression = \"lz4\"\n");
-    let error = &record.errors[0].first_message;
-    assert!(error.contains("`max.message.bytes`") && error.contains("`broker.kafka.batch_bytes`"), "{error}");
-    assert_delivered(&run("[broker.kafka]\ncompression = \"lz4\"\nbatch_bytes = \"15kB\"\n"), 20_000, 1);
+    for client in ["native", "librdkafka"] {
+        let run = |keys: &str| {
+            let text = scenario(&kafka::address(), &format!("[broker.kafka]\n{keys}\n{tables}"));
+            Bench::new(&text.replace("\"native\"", &format!("{client:?}"))).run(&[])
+        };
+        for compression in ["none", "lz4", "snappy", "gzip", "zstd"] {
+            assert_delivered(&run(&format!("compression = \"{compression}\"")).record(), 20_000, 1);
+        }
+        // The scenario relies on compression, and the payload does not compress.
+        let record = run("compression = \"lz4\"\nbatch_bytes = \"100kB\"").record();
+        let error = &record.errors[0].first_message;
+        assert!(error.contains("`max.message.bytes`") && error.contains("`broker.kafka.batch_bytes`"), "{error}");
+        assert_delivered(&run("compression = \"lz4\"\nbatch_bytes = \"15kB\"").record(), 20_000, 1);
+    }
+}
+
+/// Through librdkafka, which does not know what topics take. The native client keeps to it.
+#[test]
+fn real_batches_that_a_topic_may_refuse_are_told_before_the_load() {
+    let (address, topic) = (kafka::address(), format!("small-batches-{}", std::process::id()));
+    make_topic(&address, &topic, 1);
+    let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "max.message.bytes=20000"];
+    kafka::tool("kafka.admin.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    let tables = format!(
+        "[topology]\nname = \"{topic}\"\nexisting = true\n[producers]\nbatch = 1000\n[run]\nmessages = 20000\n"
+    );
+    let text = scenario(&address, &tables).replace("\"native\"", "\"librdkafka\"");
+    let bench = Bench::new(&text);
+    let (doctor, run) = (execute(&["doctor", bench.scenario().to_str().unwrap()]), bench.run(&[]));
+    let advised = run.stderr.split("set `broker.kafka.batch_bytes` to ").nth(1).and_then(|rest| rest.split(' ').next());
+    let advised = advised.map(|bytes| format!("broker.kafka.batch_bytes={bytes}B"));
+    let followed = bench.run(&["--set", advised.as_deref().unwrap_or_default()]);
+    remove_topic(&address, &topic);
+    assert!(doctor.stdout.contains("✗ messages     batches of up to 1000000 bytes"), "{}", doctor.stdout);
+    run.complains_of(&["warning: batches of up to 1000000 bytes", "`broker.kafka.batch_bytes`"]);
+    let followed = followed.expect(0);
+    assert!(!followed.stderr.contains("batches of up to"), "{}", followed.stderr);
+    assert_eq!(followed.record().counts.acknowledged, 20_000);
 }
 
 #[test]

@@ -86,6 +86,11 @@ pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> 
             "`broker.properties.{key}` is set by `[broker.kafka]` as well, and only one of them counts"
         ));
     }
+    let set = || own.iter().chain(&config.properties).map(|(key, value)| (key.as_str(), value.as_str()));
+    let idempotence = set().filter(|(key, _)| *key == "enable.idempotence").last();
+    if idempotence.is_some_and(|(_, value)| value == "true") && acks(set()) != "all" {
+        return Some("`idempotence` needs `acks = \"all\"`".to_owned());
+    }
     let mut client = ClientConfig::new();
     config.properties.iter().for_each(|(key, value)| _ = client.set(key, value));
     match client.create_native_config() {
@@ -118,6 +123,15 @@ pub fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
         ("batch.size", options.batch_bytes.map(|bytes| bytes.to_string())),
     ];
     set.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// The `acks` that librdkafka works with: the last that was set under one of its names. Its default is `all`.
+pub fn acks<'a>(properties: impl Iterator<Item = (&'a str, &'a str)>) -> &'a str {
+    let set = properties.filter(|(key, _)| matches!(*key, "acks" | "request.required.acks"));
+    match set.last() {
+        None | Some((_, "-1" | "all")) => "all",
+        Some((_, acks)) => acks,
+    }
 }
 
 /// Transactions without their effect on consumers would be pointless.

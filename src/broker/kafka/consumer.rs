@@ -270,6 +270,12 @@ impl Consumer for KafkaConsumer {
             offsets.advance(&self.reached);
         }
         self.reached.clear();
+        let member = self.client.context();
+        match failure {
+            Some(code) => member.failed(code),
+            None if taken > 0 => member.received(),
+            None => {}
+        }
         // What was just handed over is recorded only when this call has returned.
         if taken == 0 {
             self.revoke_if_requested();

@@ -131,8 +131,8 @@ impl HeldUp {
     }
 }
 
-/// What the failure of a message shows beside that message.
-fn condition(code: Code) -> Option<ConditionKind> {
+/// What the failure of a message, or of receiving, shows beside that.
+pub fn condition(code: Code) -> Option<ConditionKind> {
     Some(match code {
         Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => ConditionKind::NotEnoughReplicas,
         Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicOrPartition | Code::UnknownTopicId => {
@@ -140,8 +140,11 @@ fn condition(code: Code) -> Option<ConditionKind> {
         }
         Code::TopicAuthorizationFailed
         | Code::ClusterAuthorizationFailed
+        | Code::GroupAuthorizationFailed
         | Code::TransactionalIdAuthorizationFailed => ConditionKind::Denied,
-        Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => ConditionKind::Fenced,
+        Code::Fenced | Code::FencedInstanceId | Code::ProducerFenced | Code::InvalidProducerEpoch => {
+            ConditionKind::Fenced
+        }
         Code::LeaderNotAvailable | Code::NotLeaderForPartition => ConditionKind::WaitingForLeader,
         _ => return None,
     })

@@ -28,7 +28,9 @@ use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::client::{self, oauth_token};
+use super::client::{self, describe, oauth_token};
+use super::held_up::condition;
+use crate::measure::{ConditionKind, Subject};
 use crate::scenario::Secret;
 
 /// How long to wait for the answers.
@@ -102,8 +104,10 @@ impl GroupOffsets {
 }
 
 /// A member of a group, as rdkafka calls it.
-#[derive(Default)]
 pub struct Member {
+    /// The group for this member: what it waits for before messages come, and whether it is assigned partitions.
+    held_up: Subject,
+    rebalancing: Subject,
     /// Of a member that does not commit.
     pub offsets: Option<Arc<GroupOffsets>>,
     token: Option<Secret>,
@@ -128,8 +132,21 @@ struct MemberPartitions {
 
 impl Member {
     /// `offsets`: of a group whose members do not commit. `token`: with SASL OAUTHBEARER, where the token is.
-    pub fn new(offsets: Option<Arc<GroupOffsets>>, token: Option<Secret>) -> Self {
-        Member { offsets, token, ..Member::default() }
+    pub fn new(offsets: Option<Arc<GroupOffsets>>, token: Option<Secret>, group: impl Fn() -> Subject) -> Self {
+        let (partitions, end, was_called) = Default::default();
+        Member { held_up: group(), rebalancing: group(), offsets, token, partitions, end, was_called }
+    }
+
+    /// Messages have come.
+    pub fn received(&self) {
+        self.held_up.end();
+    }
+
+    /// Receiving has failed.
+    pub fn failed(&self, code: Code) {
+        if let Some(kind) = condition(code) {
+            self.held_up.begin(kind, &describe(code));
+        }
     }
 
     /// Partitions are assigned, by a group or without one.
@@ -189,6 +206,7 @@ impl ConsumerContext for Member {
         match code {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 (partitions.assigned, partitions.met) = (true, true);
+                self.rebalancing.end();
                 if let Some(offsets) = &self.offsets {
                     resume(list, offsets);
                 }
@@ -196,6 +214,7 @@ impl ConsumerContext for Member {
             }
             _ if partitions.leaving => unassign(consumer, list),
             _ => {
+                self.rebalancing.begin(ConditionKind::Rebalancing, "");
                 let earlier = partitions.requested.replace(list.clone());
                 if let Some(earlier) = earlier {
                     unassign(consumer, &earlier);
@@ -217,9 +236,16 @@ impl ClientContext for Member {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if error.rdkafka_error_code() == Some(Code::PartitionEOF) {
-            *self.end.lock() = end_offset(reason);
-        }
+        let kind = match client::code(&error) {
+            Code::PartitionEOF => {
+                *self.end.lock() = end_offset(reason);
+                return;
+            }
+            Code::AllBrokersDown => ConditionKind::Connecting,
+            Code::Authentication | Code::SaslAuthenticationFailed => ConditionKind::Authentication,
+            _ => return,
+        };
+        self.held_up.begin(kind, &client::without_circumstances(reason));
     }
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {

@@ -43,6 +43,7 @@ use super::{
     Telemetry, Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
+use crate::measure::{Conditions, Subject, SubjectKind};
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
@@ -75,6 +76,7 @@ pub struct KafkaBroker {
     identity: BrokerInfo,
     config: BrokerConfig,
     timeout: Duration,
+    conditions: Conditions,
     /// Dropped after the clients that are connected to it.
     embedded: Option<EmbeddedKafka>,
 }
@@ -106,7 +108,16 @@ impl Broker for KafkaBroker {
     }
 
     fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
-        kafka_cluster::contradiction(scenario, settings)
+        kafka_cluster::contradiction(scenario, settings).or_else(|| {
+            let limit = kafka_cluster::batch_limit(settings).filter(|_| kafka_cluster::sends(scenario))?;
+            let in_flight = scenario.producers.count as f64 * scenario.producers.in_flight as f64;
+            let gathers_more = |mean: f64| in_flight * mean > limit as f64;
+            scenario.payload.content.mean_bytes().is_none_or(gathers_more).then_some(())?;
+            let options: KafkaOptions = scenario.broker.options.clone().try_into().ok()?;
+            let mut properties = Properties::new(&scenario.broker, &options, "", "").ok()?;
+            properties.keep_batches_within(&scenario.topology.config);
+            properties.too_large_batches(limit)
+        })
     }
 
     async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {
@@ -126,6 +137,7 @@ impl Broker for KafkaBroker {
             None => setup.config.addresses.join(","),
         };
         let mut properties = Properties::new(&setup.config, &setup.options, &setup.run_id, &addresses)?;
+        properties.keep_batches_within(&setup.topic_config);
         if embedded.is_some() {
             properties.shorten_sessions();
         }
@@ -148,6 +160,7 @@ impl Broker for KafkaBroker {
             connections,
             properties,
             header_sets: HeaderSets::new(&setup.header_sets),
+            conditions: setup.conditions,
             committed_groups: Mutex::default(),
             offsets: Mutex::default(),
             identity,
@@ -216,7 +229,8 @@ impl Broker for KafkaBroker {
             self.committed_groups.lock().entry(subscription.group.clone()).or_default();
         }
         let own = own.iter().copied().chain(instance_id);
-        let member = Member::new(offsets, self.topics.token());
+        let held_up = || Subject::new(&self.conditions, SubjectKind::Group, &subscription.group);
+        let member = Member::new(offsets, self.topics.token(), held_up);
         let client = ConsumerClient::new(properties.chain(own), member).map_err(BrokerError::Configuration)?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {

@@ -2,10 +2,11 @@
 
 use std::env;
 
-use super::config::{KafkaOptions, isolation, producer};
+use super::config::{KafkaOptions, acks, isolation, producer};
+use crate::broker::kafka_cluster::{self, USUAL_BATCH_BYTES};
 use crate::broker::kafka_options::{Assignment, DIVIDED, TransactionOptions, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
-use crate::scenario::{BrokerConfig, SaslMechanism};
+use crate::scenario::{BrokerConfig, Contradiction, SaslMechanism};
 
 /// SCRAM is salted hashing, which librdkafka leaves to OpenSSL; its OAUTHBEARER is built with it only.
 pub const SASL_MECHANISMS: &[SaslMechanism] = if cfg!(feature = "kafka-tls") {
@@ -23,6 +24,9 @@ const REFUSED: [(&str, &str); 3] = [
 
 /// Properties by which a producer numbers its batches. The client that makes topics is a producer to librdkafka, and would register.
 const NUMBERING: [&str; 2] = ["enable.idempotence", "enable.gapless.guarantee"];
+
+/// Most bytes of a batch.
+const BATCH_SIZE: &str = "batch.size";
 
 /// Properties of the protocols by which groups assign partitions.
 const OF_GROUPS: [&str; 3] = ["group.protocol", "group.remote.assignor", "partition.assignment.strategy"];
@@ -71,6 +75,30 @@ impl Properties {
             static_members: options.static_members,
             assignment: options.assignment,
         })
+    }
+
+    /// Batches of producers are no larger than topics with these settings take, unless the scenario sets the size of batches.
+    pub fn keep_batches_within(&mut self, topic_config: &[(String, String)]) {
+        let limit = kafka_cluster::batch_limit(topic_config.iter().map(|(key, value)| (key, value)));
+        if let Some(bytes) = limit.map(kafka_cluster::within).filter(|bytes| *bytes < USUAL_BATCH_BYTES) {
+            self.producer.insert(0, (BATCH_SIZE.to_owned(), bytes.to_string()));
+        }
+    }
+
+    /// Why a topic with this `max.message.bytes` may refuse what producers gather, of messages that are not compressed.
+    pub fn too_large_batches(&self, limit: usize) -> Option<Contradiction> {
+        let value = |key: &str| self.for_producer().filter(|(name, _)| *name == key).last().map(|(_, value)| value);
+        let is_compressed = ["compression.codec", "compression.type"].into_iter().find_map(value);
+        if is_compressed.is_some_and(|codec| codec != "none") {
+            return None;
+        }
+        let bytes = value(BATCH_SIZE).map_or(Some(USUAL_BATCH_BYTES), |bytes| bytes.parse().ok())?;
+        let message = format!(
+            "batches of up to {bytes} bytes are larger than the topic takes (`{}` = {limit})",
+            kafka_cluster::MAX_MESSAGE_BYTES
+        );
+        let advice = format!("set `broker.kafka.batch_bytes` to {} or less", kafka_cluster::within(limit));
+        (bytes > limit).then_some(Contradiction { message, advice })
     }
 
     /// For producing clients: statistics once a second feed the queue depth and round trips of the record.
@@ -234,15 +262,6 @@ pub fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> 
 fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>) -> String {
     let mut named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(|name| variable(name).ok());
     named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())
-}
-
-/// The `acks` that librdkafka works with: the last that was set under one of its names. Its default is `all`.
-fn acks<'a>(properties: impl Iterator<Item = (&'a str, &'a str)>) -> &'a str {
-    let set = properties.filter(|(key, _)| matches!(*key, "acks" | "request.required.acks"));
-    match set.last() {
-        None | Some((_, "-1" | "all")) => "all",
-        Some((_, acks)) => acks,
-    }
 }
 
 /// Whether a batch that is sent again may come behind one that was in flight with it: by default, librdkafka does not number them, and has

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
 use crate::broker::BrokerOptions;
+use crate::broker::kafka_cluster::USUAL_BATCH_BYTES;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
@@ -73,7 +74,7 @@ impl Default for KafkaNativeOptions {
             idempotence: None,
             partitioner: Partitioner::default(),
             linger: Duration::from_millis(5),
-            batch_bytes: 1_000_000,
+            batch_bytes: USUAL_BATCH_BYTES as u64,
             max_in_flight: 5,
             delivery_timeout: Duration::from_secs(120),
             request_timeout: Duration::from_secs(30),

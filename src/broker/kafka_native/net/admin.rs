@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::super::config::Isolation;
 use super::super::error::{CallError, NO_LEADER, UNKNOWN_TOPIC, is_retriable};
 use super::cluster::{Cluster, Metadata, TopicMetadata, name_of};
-use crate::broker::kafka_cluster::{MAX_MESSAGE_BYTES, NO_LEADERS};
+use crate::broker::kafka_cluster::{NO_LEADERS, batch_limit};
 use crate::broker::{BrokerError, Topic, Unready, Wire};
 
 /// How often nodes are asked again that have not heard of a new topic.
@@ -134,16 +134,14 @@ impl Admin {
 
     /// Remembers the largest batches that topics take.
     pub fn learn_limits(&self, topics: &[Topic], settings: &[BTreeMap<String, String>]) {
-        let limit = |settings: &BTreeMap<String, String>| settings.get(MAX_MESSAGE_BYTES)?.parse().ok();
-        let limits = topics.iter().zip(settings).filter_map(|(topic, of)| Some((topic.name.clone(), limit(of)?)));
+        let limits = topics.iter().zip(settings).filter_map(|(topic, of)| Some((topic.name.clone(), batch_limit(of)?)));
         self.limits.lock().extend(limits);
     }
 
     /// The largest batch that the topic takes, in bytes, as the broker or else the scenario says.
     pub fn batch_limit(&self, topic: &str) -> Option<usize> {
         let known = self.limits.lock().get(topic).copied();
-        let asked = || self.config.iter().find(|(key, _)| key == MAX_MESSAGE_BYTES)?.1.parse().ok();
-        known.or_else(asked)
+        known.or_else(|| batch_limit(self.config.iter().map(|(key, value)| (key, value))))
     }
 
     /// The end of every one of these partitions.

@@ -17,6 +17,7 @@ use super::client::{Client, Messages, Node};
 use super::request;
 use super::sender::serve;
 use super::transactions::{Due, INVALID_STATE, TRANSACTION_ABORTABLE, Transactions};
+use crate::broker::kafka_cluster::{self, USUAL_BATCH_BYTES};
 use crate::broker::{BrokerError, FailureClass, SubmitError};
 use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, ConditionKind};
@@ -133,8 +134,14 @@ impl Client {
     }
 
     fn routes(&self, name: &str, partitions: usize, begin: usize, limit: Option<usize>) -> Arc<TopicRoutes> {
-        // The topic's limit is one of compressed batches, whose size is not known before they are full.
-        let limit = limit.filter(|_| self.options.compression == Compression::None).unwrap_or(usize::MAX);
+        let limit = match self.options.compression {
+            Compression::None => limit,
+            // The topic's limit is one of compressed batches, whose size is not known before they are full.
+            _ if self.options.batch_bytes == USUAL_BATCH_BYTES as u64 => limit.map(kafka_cluster::within),
+            // The scenario relies on compression.
+            _ => None,
+        };
+        let limit = limit.unwrap_or(usize::MAX);
         let routes = TopicRoutes::new(name, partitions, begin, self.identity(), limit);
         if self.transactions().is_some() {
             routes.partitions.iter().for_each(|partition| partition.leave_transaction());

@@ -6,6 +6,7 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use super::*;
 use crate::broker::Topic;
 use crate::broker::kafka::member::Member;
+use crate::measure::{Conditions, Subject, SubjectKind};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -26,7 +27,8 @@ fn subscription() -> Subscription {
 fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> ConsumerClient {
     let addresses = cluster.bootstrap_servers();
     let properties = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
-    ConsumerClient::new(properties, Member::default()).unwrap()
+    let group = || Subject::new(&Conditions::default(), SubjectKind::Group, "group");
+    ConsumerClient::new(properties, Member::new(None, None, group)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
