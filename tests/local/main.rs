@@ -32,6 +32,7 @@ mod pulsar_oauth2;
 #[cfg(feature = "mpi")]
 mod ranks;
 mod refusing;
+mod remedies;
 mod report;
 mod results;
 mod scenario;

@@ -91,7 +91,10 @@ fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved(
     again.complains_of(&["warning: the topics exist", "written to before"]);
     let again = again.record();
     assert_eq!(again.messages_before, Some(first.counts.acknowledged));
-    assert!(finding(&again, ReasonKind::TopicNotEmpty).is_some());
+    let found = finding(&again, ReasonKind::TopicNotEmpty).unwrap();
+    assert!(found.advice.contains("leave `topology.name` out"), "{found:?}");
+    let unnamed = scenario.replace(&format!("name = \"{topic}\"\nkeep = true\n"), "");
+    assert_eq!(finding(&record_of(&unnamed), ReasonKind::TopicNotEmpty), None);
     let wire = first.wire.expect("clients tell");
     assert!(wire.raw_bytes > 0 && wire.requests > 0 && wire.compression_ratio.unwrap() > 2.0, "{wire:?}");
 }
