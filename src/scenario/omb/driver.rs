@@ -22,6 +22,13 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
             "NATS Streaming is another server, which has come to its end: take `driver-nats/nats.yaml` for JetStream",
         ),
         (_, "") => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
+        // As the drivers of Redpanda and of Kafka on Pulsar.
+        _ if ["commonConfig", "kafkaConfig"].into_iter().any(|key| keys.contains_key(key)) => {
+            let kafka = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
+            let reason =
+                format!("brokermark has no broker for `{class}`; if it speaks Kafka's protocol, write `{kafka}`");
+            untranslated.refuse("driverClass", &reason);
+        }
         _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
 }
