@@ -191,6 +191,7 @@ pub struct Reconciliation {
     /// Messages received.
     pub consumed: u64,
     /// Messages among them that this trial has not sent, or that were damaged; without the abandoned ones.
+    #[serde(default)]
     pub foreign: u64,
     /// Unparsable messages among them.
     pub unparsable: u64,
