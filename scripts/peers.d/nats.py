@@ -1,6 +1,6 @@
 """NATS: brokermark beside `nats bench` of natscli, on one nats-server, one connection and one publisher each.
 
-The workloads: `js-async` (the default), `js-sync`, `js-atomic` (batches that are stored as a whole) and `consume` with JetStream
+The workloads: `js-async` (the default), `js-sync`, `js-atomic` (batches that are stored as a whole), `js-fast` and `consume` with JetStream
 streams in files, `core` without it. `nats bench js pub async` waits for a whole batch of acknowledgements before it sends the next
 one; brokermark has as many messages in flight.
 BROKERMARK_NATS_SIZE is the message size in bytes, 100 by default.
@@ -17,7 +17,7 @@ from measure import PeerError, Process
 WINDOW = 500  # messages in flight; `nats bench` calls it a batch
 CORE_WINDOW = 10_000  # `nats bench pub` waits for nothing, so it has as many in flight as the connection holds
 CORE_SUBJECT = "compare-peers"  # of both: the server reads a subject byte by byte
-WORKLOADS = ["js-async", "js-sync", "js-atomic", "core", "consume"]
+WORKLOADS = ["js-async", "js-sync", "js-atomic", "js-fast", "core", "consume"]
 
 
 def comparison(messages: int, server: dict[str, str], side: str = "js-async") -> Comparison:
@@ -37,8 +37,8 @@ def comparison(messages: int, server: dict[str, str], side: str = "js-async") ->
     settings = {
         "broker.address": server["BROKERMARK_NATS"],
         "broker.nats.mode": "core" if side == "core" else "jetstream",
-        "broker.nats.batches": "atomic" if side == "js-atomic" else "single",
-        "producers.batch": {"js-sync": 1, "js-atomic": WINDOW, "core": WINDOW}.get(side, 100),
+        "broker.nats.batches": {"js-atomic": "atomic", "js-fast": "fast"}.get(side, "single"),
+        "producers.batch": {"js-sync": 1, "js-atomic": WINDOW, "js-fast": WINDOW, "core": WINDOW}.get(side, 100),
         "producers.in_flight": window,
         "payload.size": size,
     }
@@ -85,8 +85,8 @@ class Bench:
                     process = self.bench("pub", CORE_SUBJECT, *common)
                 case "js-sync":
                     process = self.bench("js", "pub", "sync", name, *common, *create)
-                case "js-atomic":
-                    process = self.bench("js", "pub", "atomic", name, *common, *create, *window)
+                case "js-atomic" | "js-fast":
+                    process = self.bench("js", "pub", self.side[3:], name, *common, *create, *window)
                 case "js-async":
                     process = self.bench("js", "pub", "async", name, *common, *create, *window)
                 case _:

@@ -68,3 +68,4 @@ mod shares;
 mod slow_readers;
 mod sls;
 mod topics;
+mod verbs;

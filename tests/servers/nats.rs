@@ -202,6 +202,26 @@ fn real_full_stream_refuses_what_is_beyond_its_size() {
 }
 
 #[test]
+fn real_existing_stream_takes_as_many_messages_as_it_may_have() {
+    let (address, name) = (nats::address(), format!("limited-{}", std::process::id()));
+    let limits = ["--max-msgs", "300", "--discard", "new", "--storage", "memory", "--defaults"];
+    nats::command(&address, &[&["stream", "add", &name, "--subjects", &name][..], &limits].concat());
+    let topology = format!("topology = {{ name = \"{name}\", existing = true }}\n");
+    let load =
+        "producers = { count = 2, batch = 7 }\nrun = { messages = 1_000, warm_up = \"0s\" }\nconsumers.members = 1\n";
+    let record = Bench::new(&format!("{}{topology}{load}", broker(&address))).run(&[]).record();
+    let left = nats::command(&address, &["consumer", "ls", &name, "--names"]);
+    nats::command(&address, &["stream", "rm", "--force", &name]);
+    assert_balanced(&record);
+    assert_eq!((record.counts.acknowledged, record.counts.failed), (300, 700), "{:?}", record.errors);
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.received, found.lost), (300, 0), "{found:?}");
+    let errors = serde_json::to_string(&record.errors).unwrap();
+    assert!(errors.contains("\"full\"") && errors.contains("maximum messages exceeded"), "{errors}");
+    assert_eq!(left.trim(), "", "the group's consumer is removed");
+}
+
+#[test]
 fn real_message_above_the_server_limit_is_too_large() {
     for batches in ["single", "atomic", "fast"] {
         let keys = format!(

@@ -305,7 +305,7 @@ pub fn refusal(error: &[u8]) -> ClientError {
     let message = text(error);
     let lower = message.to_lowercase();
     if lower.contains("authoriz") || lower.contains("authenticat") || lower.contains("account") {
-        ClientError::lasting(FailureClass::Authorisation, format!("the server refused the credentials: {message}"))
+        ClientError::lasting(FailureClass::Authorisation, message)
     } else if lower.contains("permissions violation") {
         ClientError::passing(FailureClass::Authorisation, message)
     } else {

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use async_nats::jetstream::consumer::pull::{self, OrderedError, OrderedErrorKind};
-use async_nats::jetstream::consumer::{self, DeliverPolicy, PullConsumer, PushConsumer, push};
+use async_nats::jetstream::consumer::{
+    self, Consumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PullConsumer, PushConsumer, push,
+};
 use async_nats::jetstream::{self, Context as Jetstream};
 use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, Subscriber};
 use base64::Engine;
@@ -67,7 +69,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The messages of a stream, for a member of a group. The group's durable consumer exists, unless consumers are ordered.
+    /// The messages of a stream, for a member of a group.
     ///
     /// # Errors
     /// Those of the crate in words, or that there can be no such member.
@@ -76,18 +78,15 @@ impl Source {
         options: &NatsOptions,
         subscription: &Subscription,
     ) -> Result<Self, String> {
-        let (stream, durable) = (&subscription.topic.name, name_for_server(&subscription.group));
         let most = options.pull_batch.get();
         match options.consumer {
             ConsumerType::Pull => {
-                let consumer: PullConsumer =
-                    context.get_consumer_from_stream(durable, stream).await.map_err(|error| in_full(&error))?;
+                let consumer: PullConsumer = create(context, subscription, durable(options, subscription)).await?;
                 let messages = consumer.stream().max_messages_per_batch(most as usize).messages().await;
                 Ok(Source::Pull(Box::new(messages.map_err(|error| in_full(&error))?)))
             }
             ConsumerType::Push => {
-                let consumer: PushConsumer =
-                    context.get_consumer_from_stream(durable, stream).await.map_err(|error| in_full(&error))?;
+                let consumer: PushConsumer = create(context, subscription, durable(options, subscription)).await?;
                 Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
             }
             ConsumerType::Ordered => {
@@ -96,17 +95,30 @@ impl Source {
                         and remove `[pipeline]`, or set `broker.nats.consumer` to \"pull\""
                         .to_owned());
                 }
-                let config = pull::OrderedConfig {
+                let config = consumer::Config {
                     deliver_policy: deliver_policy(subscription.from),
                     max_batch: most.into(),
-                    ..pull::OrderedConfig::default()
+                    ..consumer::Config::default()
                 };
-                let consumer =
-                    context.create_consumer_on_stream(config, stream).await.map_err(|error| in_full(&error))?;
+                let consumer: Consumer<pull::OrderedConfig> = create(context, subscription, config).await?;
                 Ok(Source::Ordered(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
             }
         }
     }
+}
+
+/// Creates a consumer of this type on the subscription's stream; the durable one of a group only once.
+///
+/// # Errors
+/// Those of the crate in words.
+pub async fn create<C: FromConsumer + IntoConsumerConfig>(
+    context: &Jetstream,
+    subscription: &Subscription,
+    config: consumer::Config,
+) -> Result<Consumer<C>, String> {
+    let config = C::try_from_consumer_config(config).map_err(|error| error.to_string())?;
+    let created = context.create_consumer_on_stream(config, &subscription.topic.name).await;
+    created.map_err(|error| in_full(&error))
 }
 
 /// The durable consumer of a group.

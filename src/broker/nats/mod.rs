@@ -21,6 +21,7 @@ use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
@@ -30,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Batches, ConsumerType, Mode};
 use self::connect::{Connector, Login};
-use self::consume::{NatsDeliveries, Source, durable, in_full, name_for_server, round_trip};
+use self::consume::{NatsDeliveries, Source, create, durable, in_full, name_for_server, round_trip};
 use self::in_flight::InFlight;
 use self::publish::{Connection, NatsProducer, Publishing};
 use super::adapter::{Clients, StreamConsumer, within};
@@ -204,7 +205,7 @@ impl Broker for NatsBroker {
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
             let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());
-            self.create_consumer(&context, subscription).await?;
+            self.joins(subscription);
             Source::of_stream(&context, options, subscription).await.map_err(failed)?
         } else {
             let group = name_for_server(&subscription.group);
@@ -228,7 +229,15 @@ impl Broker for NatsBroker {
                     .to_owned(),
             ));
         }
-        self.create_consumer(&self.admin, subscription).await
+        // An ordered consumer reads what the stream keeps.
+        if self.setup.options.consumer == ConsumerType::Ordered {
+            return Ok(());
+        }
+        self.joins(subscription);
+        let settings = durable(&self.setup.options, subscription);
+        let created = create::<consumer::Config>(&self.admin, subscription, settings).await;
+        let topic = subscription.topic.name.clone();
+        created.map(drop).map_err(|reason| BrokerError::Topic { topic, action: "consumed", reason })
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -332,29 +341,16 @@ impl NatsBroker {
         }
     }
 
-    /// Creates the durable consumer of a group, unless another member has. A group of ordered consumers has none.
-    async fn create_consumer(
-        &self,
-        context: &jetstream::Context,
-        subscription: &Subscription,
-    ) -> Result<(), BrokerError> {
-        let options = &self.setup.options;
-        if options.consumer == ConsumerType::Ordered {
-            return Ok(());
-        }
-        let stream = &subscription.topic.name;
-        let created = context.create_consumer_on_stream(durable(options, subscription), stream).await;
-        if subscription.progress != Progress::Kept && !subscription.is_divided {
+    /// Remembers the durable consumer of a group, which ends with the trial. A group of ordered consumers has none.
+    fn joins(&self, subscription: &Subscription) {
+        let has_durable = self.setup.options.consumer != ConsumerType::Ordered;
+        if has_durable && subscription.progress != Progress::Kept && !subscription.is_divided {
             let mut joined = self.joined.lock();
-            let consumer = (stream.clone(), name_for_server(&subscription.group));
+            let consumer = (subscription.topic.name.clone(), name_for_server(&subscription.group));
             if !joined.contains(&consumer) {
                 joined.push(consumer);
             }
         }
-        created.map(drop).map_err(|error| {
-            let reason = in_full(&error);
-            BrokerError::Topic { topic: stream.clone(), action: "consumed", reason }
-        })
     }
 }
 

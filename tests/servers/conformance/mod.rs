@@ -58,6 +58,12 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "nats")]
+    fn real_nats_pushed() -> Self {
+        let pull = Broker::real_nats();
+        Broker { keys: format!("{}\nbroker.nats.consumer = \"push\"", pull.keys), ..pull }
+    }
+
     #[cfg(feature = "nsq")]
     fn real_nsq() -> Self {
         let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
@@ -199,6 +205,8 @@ conformance! {
     real_kafka_native,
     #[cfg(feature = "nats")]
     real_nats,
+    #[cfg(feature = "nats")]
+    real_nats_pushed,
     #[cfg(feature = "nsq")]
     real_nsq,
     #[cfg(feature = "pulsar")]

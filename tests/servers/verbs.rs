@@ -1,0 +1,30 @@
+//! The commands beside `run`, on NATS and on RabbitMQ's queues: from a scenario to start from to a page that compares.
+#![cfg(all(feature = "nats", feature = "rabbitmq"))]
+
+use crate::harness::{Bench, Finished, execute, nats, rabbitmq};
+
+#[test]
+fn real_scenarios_to_start_from_are_searched_and_compared() {
+    for (kind, address) in [("nats", nats::address()), ("rabbitmq", rabbitmq::amqp())] {
+        let bench = Bench::new(&execute(&["new", kind]).expect(0).stdout);
+        let (file, addresses) = (bench.scenario().display().to_string(), format!("broker.addresses=[\"{address}\"]"));
+        let results = bench.results().display().to_string();
+        let on_server = |verb: &str, more: &[&str]| -> Finished {
+            // Other programs use the same cores: what is judged here is what the commands do.
+            let settings = ["--set", &addresses, "--set", "thresholds.when_invalid=ignore", "--output", &results];
+            execute(&[&[verb, &file][..], &settings, more].concat())
+        };
+        let search = ["--between", "200/s..1k/s", "--within", "30s", "--probe", "1s", "--for", "p99 < 30s, lost = 0"];
+        on_server("search", &search).expect(0).says(&["At least 1,000 messages/s held"]);
+
+        let load = ["--rate", "500/s", "--for", "2s", "--set", "run.warm_up=1s", "--set", "sweep.trials=2"];
+        let against = ["--against-set", "producers.batch=10", "--tolerance", "99%"];
+        on_server("run", &[&load[..], &against].concat()).expect(0).says(&["producers.batch"]);
+        let runs: Vec<String> = bench.run_directories().iter().map(|run| run.display().to_string()).collect();
+        // The names of those that ran in turn and of the search are longer.
+        let [without, with, _search] = &runs[..] else { panic!("{runs:?}") };
+        execute(&["compare", without, with, "--tolerance", "99%"]).expect(0).says(&["producers.batch", "messages/s"]);
+        execute(&["report", without, with]).expect(0);
+        execute(&["show", without]).expect(0).says(&[kind, "the median of 2 trials"]);
+    }
+}
