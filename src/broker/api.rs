@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ReceiveError, SubmitError};
-use super::info::{BrokerInfo, Durability, Removal, Telemetry};
+use super::info::{BrokerInfo, Durability, Removal, Telemetry, Unready};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
@@ -160,6 +160,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
         None::<Ready<Option<Vec<u64>>>>
     }
 
+    /// Whether the broker will send members of the trial's groups messages of `topic` again, which they have not acknowledged. Then a group that
+    /// has reached the end of the topic may still miss messages before it.
+    fn will_redeliver(&self, topic: &Topic) -> impl Future<Output = bool> + Send {
+        let _ = topic;
+        ready(false)
+    }
+
     /// What the broker has removed from `topic` by its own rules. Asked when consumers have ended and `groups`, by their names, did not
     /// receive everything. `None`: the broker does not tell, so that nothing counts as removed.
     fn removal(&self, topic: &Topic, groups: &[String]) -> impl Future<Output = Option<Removal>> + Send {
@@ -172,8 +179,8 @@ pub trait Broker: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Whether a message that the client sends again may be stored behind later ones of its producer. Then a message that has not arrived
-    /// may still come although a later one has.
+    /// Whether a message that the client sends again may be stored behind later ones of its producer, or one that the broker sends again may
+    /// arrive behind them. Then a message that has not arrived may still come although a later one has.
     fn may_reorder(&self) -> bool {
         false
     }
@@ -382,15 +389,6 @@ pub enum Created {
     New,
     /// It existed already, in this shape.
     Existing(Topic),
-}
-
-/// A topic that exists and cannot be used yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unready {
-    /// The name of the topic.
-    pub topic: String,
-    /// What it lacks, as in "it has no leader for each of its partitions".
-    pub reason: String,
 }
 
 /// A member of `group`, on `topic`.

@@ -253,3 +253,12 @@ impl AddAssign for Wire {
         self.throttled_fetches += other.throttled_fetches;
     }
 }
+
+/// A topic that exists and cannot be used yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unready {
+    /// The name of the topic.
+    pub topic: String,
+    /// What it lacks, as in "it has no leader for each of its partitions".
+    pub reason: String,
+}

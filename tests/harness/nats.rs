@@ -19,5 +19,5 @@ pub fn programs() -> PathBuf {
 pub fn command(address: &str, arguments: &[&str]) -> String {
     let output = Command::new(programs().join("nats")).args(["--server", address]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

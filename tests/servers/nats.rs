@@ -64,6 +64,31 @@ fn real_pushed_messages_are_shared_by_the_members_of_a_group() {
     }
 }
 
+/// As when a server dies that had sent messages to a member: nobody acknowledges them, and they come again when `ack_wait` is over. The
+/// group has reached the end of the stream before.
+#[test]
+fn real_messages_that_nobody_acknowledged_are_awaited() {
+    let (address, name) = (nats::address(), format!("pending-{}", std::process::id()));
+    for ack_wait in ["12s", "300s"] {
+        let bench = Bench::new(&format!(
+            "{}broker.nats = {{ storage = \"memory\", ack_wait = \"{ack_wait}\" }}\ntopology.name = \"{name}\"\nload.rate = \"500/s\"\n\
+             run = {{ duration = \"5s\", warm_up = \"0s\", drain_deadline = \"14s\" }}\nconsumers.members = 1\n",
+            broker(&address)
+        ));
+        let mut running = bench.start(&[]);
+        running.await_stderr(" p99 ");
+        let consumers = nats::command(&address, &["consumer", "ls", &name, "--names"]);
+        let consumer = consumers.lines().next().unwrap();
+        nats::command(&address, &["consumer", "next", &name, consumer, "--count", "5", "--no-ack"]);
+        let record = running.finish(PATIENCE).records().remove(0);
+        assert_balanced(&record);
+        let found = record.verification.as_ref().unwrap();
+        // Those that would come after the end of the wait are unread: the server has them.
+        let unread = if ack_wait == "12s" { 0 } else { 5 };
+        assert_eq!((found.lost, found.unread, found.duplicated), (0, unread, 0), "{ack_wait}: {found:?}");
+    }
+}
+
 #[test]
 fn real_ordered_consumer_that_is_deleted_begins_again() {
     let address = nats::address();

@@ -10,12 +10,11 @@ fn real_scenarios_to_start_from_are_searched_and_compared() {
         let (file, addresses) = (bench.scenario().display().to_string(), format!("broker.addresses=[\"{address}\"]"));
         let results = bench.results().display().to_string();
         let on_server = |verb: &str, more: &[&str]| -> Finished {
-            // Other programs use the same cores: what is judged here is what the commands do.
-            let settings = ["--set", &addresses, "--set", "thresholds.when_invalid=ignore", "--output", &results];
+            let settings = ["--set", &addresses, "--output", &results];
             execute(&[&[verb, &file][..], &settings, more].concat())
         };
         let search = ["--between", "200/s..1k/s", "--within", "30s", "--probe", "1s", "--for", "p99 < 30s, lost = 0"];
-        on_server("search", &search).expect(0).says(&["At least 1,000 messages/s held"]);
+        on_server("search", &search).says(&["messages/s held p99 < 30s, lost = 0"]);
 
         let load = ["--rate", "500/s", "--for", "2s", "--set", "run.warm_up=1s", "--set", "sweep.trials=2"];
         let against = ["--against-set", "producers.batch=10", "--tolerance", "99%"];

@@ -26,6 +26,7 @@ use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamEr
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, ServerAddr};
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::config::NatsOptions;
@@ -274,6 +275,26 @@ impl Broker for NatsBroker {
             let stream = self.admin.get_stream(name).await.ok()?;
             Some(vec![stream.cached_info().state.last_sequence + 1])
         })
+    }
+
+    async fn will_redeliver(&self, topic: &Topic) -> bool {
+        let options = &self.setup.options;
+        if options.mode != Mode::Jetstream || options.ack_policy == Acknowledge::None {
+            return false;
+        }
+        let joined = self.joined.lock().clone();
+        let of_topic = joined.iter().filter(|(stream, _)| *stream == topic.name);
+        let pending = of_topic.map(|(stream, durable)| async move {
+            let found = self.admin.get_consumer_from_stream::<consumer::Config, _, _>(durable, stream).await;
+            // Of a consumer that does not answer, all may come again.
+            !found.is_ok_and(|consumer| consumer.cached_info().num_ack_pending == 0)
+        });
+        join_all(pending).await.contains(&true)
+    }
+
+    fn may_reorder(&self) -> bool {
+        // A message that is not acknowledged comes again.
+        self.setup.options.mode == Mode::Jetstream && self.setup.options.ack_policy != Acknowledge::None
     }
 
     async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {

@@ -75,10 +75,12 @@ pub(super) struct CatchUp<'a, B> {
     /// Until when consumers have asked for messages.
     until: Instant,
     /// A question for the ends that has not been answered.
-    asked: Option<BoxFuture<'a, Ends>>,
+    asked: Option<BoxFuture<'a, Vec<(Option<Vec<u64>>, bool)>>>,
     /// When it was asked last.
     asked_at: Option<Instant>,
     ends: Ends,
+    /// Whether the broker will send some of a topic again: then its end is reached and not passed.
+    redelivers: Vec<bool>,
     /// What the broker tells of removal, where messages were missing.
     pub removals: Removals,
 }
@@ -143,6 +145,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             asked: None,
             asked_at: None,
             ends: vec![None; context.topics.len()],
+            redelivers: vec![false; context.topics.len()],
             removals: Removals::default(),
         }
     }
@@ -349,6 +352,9 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// The partitions whose end the consumers of `subscription` have not reached; `None`: the broker does not report end offsets.
     fn unreached(&self, subscription: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[subscription.topic].as_ref()?;
+        if self.redelivers[subscription.topic] {
+            return Some((0..ends.len() as u32).collect());
+        }
         let next = self.context.arrivals.as_ref()?.next_offsets(subscription);
         let unreached = unreached(&self.starts[subscription.topic], ends, &next);
         Some(unreached.map(|partition| partition as u32).collect())
@@ -400,11 +406,12 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         }
         let (broker, topics) = (self.broker, &self.context.topics);
         self.asked_at = Some(Instant::now());
-        self.asked = Some(async move { join_all(topics.iter().map(|topic| end_offsets(broker, topic))).await }.boxed());
+        let end = move |topic| async move { (end_offsets(broker, topic).await, broker.will_redeliver(topic).await) };
+        self.asked = Some(async move { join_all(topics.iter().map(end)).await }.boxed());
     }
 
-    fn answered(&mut self, ends: Ends) {
+    fn answered(&mut self, ends: Vec<(Option<Vec<u64>>, bool)>) {
         self.asked = None;
-        self.ends = ends;
+        (self.ends, self.redelivers) = ends.into_iter().unzip();
     }
 }
