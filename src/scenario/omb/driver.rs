@@ -327,7 +327,6 @@ fn nsq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated)
     refuse_partitions(document, untranslated);
 }
 
-/// Some of these drivers make one queue or stream, whatever the workload says.
 fn refuse_partitions(document: &DocumentMut, untranslated: &mut Untranslated) {
     if document["topology"]["partitions"].as_integer().is_some_and(|partitions| partitions > 1) {
         untranslated.refuse("driverClass", "this driver has no partitions, and the workload's topics have several");
