@@ -50,6 +50,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Appends a heartbeat, where the client sends any.
     fn heartbeat(_state: &mut Self::State, _out: &mut Vec<u8>) {}
 
+    /// Everything that was appended has been written, unless more was appended since.
+    fn written(_session: &Session<Self>) {}
+
     /// Opens the connection again and installs it.
     fn reconnect(session: &Arc<Session<Self>>) -> impl Future<Output = Option<Served>> + Send;
 
@@ -397,6 +400,9 @@ async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> i
             Ok(all) => !all,
             Err(error) => return last_responses(session, served, scratch).await.unwrap_or(error),
         };
+        if !blocked {
+            P::written(session);
+        }
         tokio::select! {
             readable = transport.readable() => {
                 if let Err(error) = readable.and_then(|()| P::read(session, served, &mut scratch)) {

@@ -22,6 +22,7 @@ impl<C> Clients<C> {
     ///
     /// # Errors
     /// Those of `connect`.
+    #[cfg(feature = "pulsar-rs")]
     pub async fn connect<F, O>(setup: &Setup<O>, connect: impl Fn(String) -> F) -> Result<Self, BrokerError>
     where
         F: Future<Output = Result<C, BrokerError>>,
@@ -35,6 +36,7 @@ impl<C> Clients<C> {
     }
 
     /// The client of the producer of this number.
+    #[cfg(feature = "pulsar-rs")]
     pub fn producing(&self, number: usize) -> &C {
         &self.producing[number % self.producing.len()]
     }

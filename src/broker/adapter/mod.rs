@@ -10,9 +10,11 @@
 //! for the application that uses it.
 
 mod clients;
+#[cfg(feature = "pulsar-rs")]
 mod queued_producer;
 mod stream_consumer;
 
 pub use clients::{Clients, within};
+#[cfg(feature = "pulsar-rs")]
 pub use queued_producer::{OwnedMessage, ProducerQueues, QueuedProducer, SendOne};
 pub use stream_consumer::{Deliveries, Delivery, StreamConsumer};

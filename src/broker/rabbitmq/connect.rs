@@ -1,29 +1,26 @@
 //! Connections of the crate: opened, opened again when they are lost, and asked for channels.
 
-use std::io::{self, ErrorKind as IoErrorKind};
+use std::io::ErrorKind as IoErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_compat::CompatExt;
 use futures_util::StreamExt;
-use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::tcp::RustlsConnector;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
 use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, ErrorKind, Event};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
 use super::config::RabbitmqOptions;
 use crate::broker::adapter::within;
 use crate::broker::{BrokerError, ClientError, FailureClass, Setup};
 use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
-use crate::net::{address, connect, tcp, tls};
+use crate::net::{address, tcp, tls};
 use crate::scenario::SaslMechanism;
 
-/// A server's first frame is far smaller.
-const MAX_FIRST_FRAME_BYTES: u32 = 64 << 10;
+/// The user of a new server, which lets it in from its own host only.
+pub const GUEST: &str = "guest";
 
 /// A connection for one purpose, which several producers or consumers share.
 pub struct Link {
@@ -123,17 +120,19 @@ async fn watch(node: Arc<Subject>, mut events: impl StreamExt<Item = Event> + Un
     }
 }
 
-/// A connection to the first of the addresses that answers, beginning with the one of this number, and which one it is.
-async fn open_one_of(
-    setup: &Setup<RabbitmqOptions>,
-    role: &str,
+/// What `open` makes at the place of the first address where it can, beginning with the one of this number, and this place.
+///
+/// # Errors
+/// That of the last address, or one that other addresses would not mend.
+pub async fn one_of<C, F: Future<Output = Result<C, ClientError>>>(
+    addresses: &[String],
     first: usize,
-) -> Result<(Connection, usize), ClientError> {
-    let addresses = &setup.config.addresses;
+    open: impl Fn(usize) -> F,
+) -> Result<(C, usize), ClientError> {
     let mut failure = ClientError::lost("there is no address");
     for place in (first..first + addresses.len()).map(|place| place % addresses.len()) {
-        match open(setup, role, &addresses[place]).await {
-            Ok(connection) => return Ok((connection, place)),
+        match open(place).await {
+            Ok(opened) => return Ok((opened, place)),
             Err(error) if addresses.len() == 1 || error.lasting => return Err(error),
             Err(error) => {
                 failure = ClientError { message: format!("{}: {}", addresses[place], error.message), ..error }
@@ -141,6 +140,15 @@ async fn open_one_of(
         }
     }
     Err(failure)
+}
+
+async fn open_one_of(
+    setup: &Setup<RabbitmqOptions>,
+    role: &str,
+    first: usize,
+) -> Result<(Connection, usize), ClientError> {
+    let addresses = &setup.config.addresses;
+    one_of(addresses, first, |place| open(setup, role, &addresses[place])).await
 }
 
 async fn open(setup: &Setup<RabbitmqOptions>, role: &str, address: &str) -> Result<Connection, ClientError> {
@@ -164,45 +172,11 @@ async fn open(setup: &Setup<RabbitmqOptions>, role: &str, address: &str) -> Resu
     within(setup.timeout, Connection::connector(uri, runtime, transport, properties)).await
 }
 
-/// The server's name and version, which it sends before a login and the crate does not keep. `None`: it does not tell.
-pub async fn server(setup: &Setup<RabbitmqOptions>, address: &str) -> Option<String> {
-    let tls = tls::client_config(setup.config.security.tls.as_ref()).ok()?;
-    let mut stream = tcp::connect(address).await.ok()?;
-    let start = async {
-        match tls {
-            Some(config) => first_frame(&mut connect::encrypt(config, address, stream).await?).await,
-            None => first_frame(&mut stream).await,
-        }
-    };
-    version(&timeout(setup.timeout, start).await.ok()?.ok()?).map(|version| format!("RabbitMQ {version}"))
-}
-
-/// Sends the protocol header, and reads the frame that answers it (AMQP 0.9.1, section 2.3.5).
-async fn first_frame(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Vec<u8>> {
-    stream.write_all(b"AMQP\0\0\x09\x01").await?;
-    let mut head = [0; 7];
-    stream.read_exact(&mut head).await?;
-    let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]).min(MAX_FIRST_FRAME_BYTES);
-    let mut frame = vec![0; size as usize];
-    stream.read_exact(&mut frame).await?;
-    Ok(frame)
-}
-
-/// The value of the property `version`: a long string in the table of `connection.start`.
-fn version(frame: &[u8]) -> Option<String> {
-    const NAME: &[u8] = b"\x07versionS";
-    let place = frame.windows(NAME.len()).position(|bytes| bytes == NAME)?;
-    let (length, rest) = frame[place + NAME.len()..].split_first_chunk()?;
-    let text = rest.get(..u32::from_be_bytes(*length) as usize)?;
-    String::from_utf8(text.to_vec()).ok()
-}
-
 /// Who logs in, and where. The crate connects by our own means, so that its host and port are not used.
 fn uri(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<AMQPUri, String> {
     let heartbeat = Some(setup.options.heartbeat.as_secs() as u16);
     let mut query = AMQPQueryString { heartbeat, ..AMQPQueryString::default() };
-    // Without a login, the server's default user, which it lets in from its own machine.
-    let mut userinfo = AMQPUserInfo { username: "guest".to_owned(), password: "guest".to_owned() };
+    let mut userinfo = AMQPUserInfo { username: GUEST.to_owned(), password: GUEST.to_owned() };
     match &setup.config.security.sasl {
         Some(sasl) if sasl.mechanism == SaslMechanism::External => {
             query.auth_mechanism = Some(SASLMechanism::External);
@@ -218,51 +192,34 @@ fn uri(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<AMQPUri, String>
 
 impl From<Error> for ClientError {
     fn from(error: Error) -> Self {
-        let message = match error.kind() {
-            // As the server says it: "PRECONDITION_FAILED - inequivalent arg …".
-            ErrorKind::ProtocolError(error) => error.get_message().to_string(),
-            ErrorKind::IOError(cause) => cause.to_string(),
-            _ => error.to_string(),
+        let (class, message) = match error.kind() {
+            ErrorKind::ProtocolError(error) => return refusal(error.get_id(), error.get_message().to_string()),
+            ErrorKind::IOError(cause) if cause.kind() == IoErrorKind::TimedOut => {
+                (FailureClass::Timeout, cause.to_string())
+            }
+            ErrorKind::IOError(cause) => (FailureClass::ConnectionLost, cause.to_string()),
+            ErrorKind::MissingHeartbeatError
+            | ErrorKind::InvalidChannelState(..)
+            | ErrorKind::InvalidConnectionState(_) => (FailureClass::ConnectionLost, error.to_string()),
+            _ => (FailureClass::Other, error.to_string()),
         };
-        let class = class(&error, &message);
-        ClientError { class, message, lasting: class == FailureClass::Authorisation }
+        ClientError::passing(class, message)
     }
 }
 
-fn class(error: &Error, message: &str) -> FailureClass {
-    match error.kind() {
-        ErrorKind::ProtocolError(error) => match error.kind() {
-            AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => FailureClass::UnknownTopic,
-            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => FailureClass::Authorisation,
-            // Also for a virtual host that does not exist.
-            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if message.contains("refused") => {
-                FailureClass::Authorisation
-            }
-            // rabbit_channel.erl, check_msg_size: "message size 20 is larger than configured max size 10".
-            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) if message.contains("larger than") => {
-                FailureClass::TooLarge
-            }
-            AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED) => FailureClass::ConnectionLost,
-            _ => FailureClass::Refused,
-        },
-        ErrorKind::IOError(cause) if cause.kind() == IoErrorKind::TimedOut => FailureClass::Timeout,
-        ErrorKind::MissingHeartbeatError
-        | ErrorKind::IOError(_)
-        | ErrorKind::InvalidChannelState(..)
-        | ErrorKind::InvalidConnectionState(_) => FailureClass::ConnectionLost,
-        _ => FailureClass::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn version_is_found_among_the_properties_of_a_server() {
-        let frame = b"\0\x0a\0\x0a\0\x09\0\0\0\x2f\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x054.0.5";
-        assert_eq!(version(frame).as_deref(), Some("4.0.5"));
-        assert_eq!(version(&frame[..frame.len() - 1]), None);
-        assert_eq!(version(b"HTTP/1.1"), None);
-    }
+/// Why the server closes a channel or the connection, as it says it: "PRECONDITION_FAILED - inequivalent arg …". Codes: section 1.2 of the
+/// specification.
+pub fn refusal(code: u16, message: String) -> ClientError {
+    let class = match code {
+        404 => FailureClass::UnknownTopic,
+        403 => FailureClass::Authorisation,
+        // Also for a virtual host that does not exist.
+        530 if message.contains("refused") => FailureClass::Authorisation,
+        // rabbit_channel.erl, check_msg_size: "message size 20 is larger than configured max size 10".
+        406 if message.contains("larger than") => FailureClass::TooLarge,
+        // CONNECTION_FORCED: the server shuts down, or an operator has closed the connection.
+        320 => FailureClass::ConnectionLost,
+        _ => FailureClass::Refused,
+    };
+    ClientError { class, message, lasting: class == FailureClass::Authorisation }
 }

@@ -1,32 +1,40 @@
-//! RabbitMQ's queues over AMQP 0.9.1, by the crate `lapin`.
+//! RabbitMQ's queues over AMQP 0.9.1. Messages are published by a protocol module of our own, because the crate `lapin` costs more than
+//! half of what RabbitMQ's own tool does; queues and exchanges are created, and messages consumed, by the crate.
 //!
 //! - `config`: the `[broker.rabbitmq]` table.
-//! - `connect`: connections, which are opened again when they are lost, and the crate's errors.
-//! - `client`: what is sent and received by the crate.
+//! - `handshake`, `codec`, `publish`, `in_flight`: publishing connections.
+//! - `connect`: connections of the crate, which are opened again when they are lost, and the server's refusals.
+//! - `consume`: what is received by the crate.
 //!
 //! A topic is a queue of its name, which messages reach through the server's default exchange. With several groups or an exchange of the
 //! scenario's own, it is an exchange of its name that queues are bound to. Each producer and each consumer has a channel.
 
-mod client;
+mod codec;
 mod config;
 mod connect;
+mod consume;
+mod handshake;
+mod in_flight;
+mod publish;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lapin::options::{
-    BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions,
-    QueueDeleteOptions,
+    ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Error, ExchangeKind};
+use lapin::{Channel, Error, ExchangeKind};
 use parking_lot::Mutex;
 
-use self::client::{Consuming, RabbitmqDeliveries, RabbitmqSender, publishing_channel};
+use self::codec::{MessageProperties, Preamble, table_entries};
 pub use self::config::RabbitmqOptions;
 use self::config::{Acknowledge, QueueType};
 use self::connect::Link;
-use super::adapter::{Clients, ProducerQueues, QueuedProducer, StreamConsumer};
+use self::consume::{Consuming, RabbitmqDeliveries};
+use self::handshake::Connector;
+use self::publish::{Connection, Publishing, RabbitmqProducer};
+use super::adapter::{Clients, StreamConsumer};
 use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Setup,
     Subscription, Telemetry, Topic,
@@ -43,10 +51,12 @@ const STREAM_PORT: u16 = 5552;
 /// Queues of a RabbitMQ node or cluster.
 pub struct RabbitmqBroker {
     setup: Arc<Setup<RabbitmqOptions>>,
-    clients: Clients<Arc<Link>>,
+    connections: Vec<Arc<Connection>>,
+    consumers: Clients<Arc<Link>>,
     /// For topics: the server reads nothing from a connection that publishes while an alarm lasts.
     admin: Arc<Link>,
-    queues: Arc<ProducerQueues>,
+    /// Entries of the table of each of the scenario's lists of headers.
+    header_sets: Vec<Vec<u8>>,
     server: Option<String>,
     /// Queues of groups on exchanges that existed before.
     joined: Mutex<BTreeSet<String>>,
@@ -60,7 +70,7 @@ impl Broker for RabbitmqBroker {
         default_port: Some(5672),
         example: include_str!("example.toml"),
         omb_driver: Some("RabbitMqBenchmarkDriver"),
-        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, by the crate lapin",
+        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, with consumers by the crate lapin",
         capabilities: Capabilities {
             addresses: true,
             replication: true,
@@ -78,7 +88,7 @@ impl Broker for RabbitmqBroker {
     };
 
     type Options = RabbitmqOptions;
-    type Producer = QueuedProducer;
+    type Producer = RabbitmqProducer;
     type Consumer = StreamConsumer<RabbitmqDeliveries>;
 
     fn refusal(config: &BrokerConfig, _: &RabbitmqOptions) -> Option<String> {
@@ -104,12 +114,22 @@ impl Broker for RabbitmqBroker {
 
     async fn connect(setup: Setup<RabbitmqOptions>) -> Result<Self, BrokerError> {
         let setup = Arc::new(setup);
-        let first = setup.config.addresses[0].clone();
-        let admin = Link::new(&setup, "admin", first.clone()).await?;
-        let clients = Clients::connect(&setup, |address| Link::new(&setup, "producer", address)).await?;
-        let server = connect::server(&setup, &first).await;
-        let queues = ProducerQueues::new(&setup);
-        Ok(RabbitmqBroker { setup, clients, admin, queues, server, joined: Mutex::default() })
+        let Setup { config, options, header_sets, .. } = &*setup;
+        let admin = Link::new(&setup, "admin", config.addresses[0].clone()).await?;
+        let header_sets: Result<_, _> = header_sets.iter().map(|headers| table_entries(headers)).collect();
+        let header_sets = header_sets.map_err(|error| BrokerError::Configuration(error.to_string()))?;
+        let connector = Arc::new(Connector::new(setup.clone()).map_err(BrokerError::Configuration)?);
+        let mut server = None;
+        let mut connections = Vec::with_capacity(config.connections);
+        for number in 0..config.connections {
+            let (opened, place) =
+                connector.connect(number).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
+            server.clone_from(&opened.server);
+            let outcomes = (options.confirms, options.reconnect);
+            connections.push(Arc::new(Publishing::start(&setup, connector.clone(), outcomes, (opened, place))));
+        }
+        let (consumers, joined) = (Clients::for_consumers(), Mutex::default());
+        Ok(RabbitmqBroker { setup, connections, consumers, admin, header_sets, server, joined })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -163,33 +183,30 @@ impl Broker for RabbitmqBroker {
         deleted.await.map_err(|error| error.of_topic(&topic.name, "deleted"))
     }
 
-    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<RabbitmqProducer, BrokerError> {
         let Setup { options, groups, .. } = &*self.setup;
-        let link = self.clients.producing(producer_number).clone();
-        let channel = publishing_channel(&link, options.confirms).await;
-        // AMQP 0.9.1, `delivery-mode`: 1 is transient, 2 persistent.
-        let mut properties = BasicProperties::default().with_delivery_mode(if options.persistent { 2 } else { 1 });
-        if let Some(priority) = options.priority {
-            properties = properties.with_priority(priority.get());
-        }
-        let exchange = if options.exchange_kind(*groups).is_some() { topic.name.as_str() } else { "" };
-        let sender = RabbitmqSender {
-            link,
-            channel: channel.map_err(|error| error.of_topic(&topic.name, "written to"))?,
-            confirms: options.confirms,
-            exchange: exchange.into(),
-            routing_key: topic.name.as_str().into(),
-            options: BasicPublishOptions { mandatory: options.mandatory(), ..BasicPublishOptions::default() },
-            properties,
+        let connection = self.connections[producer_number % self.connections.len()].clone();
+        let properties = MessageProperties {
+            persistent: options.persistent,
+            priority: options.priority.map(|priority| priority.get()),
         };
-        Ok(self.queues.start(producer_number, &topic.name, vec![sender]))
+        let exchange = if options.exchange_kind(*groups).is_some() { topic.name.as_str() } else { "" };
+        let preambles = |channel| {
+            let preamble = |headers: &Vec<u8>| {
+                let target = (exchange, topic.name.as_str());
+                Preamble::new(channel, target, options.mandatory(), headers.clone(), properties)
+            };
+            self.header_sets.iter().map(preamble).collect()
+        };
+        let producer = RabbitmqProducer::open(connection, &topic.name, preambles).await;
+        producer.map_err(|error| error.of_topic(&topic.name, "written to"))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         let options = &self.setup.options;
         self.register(subscription).await?;
         let connect = |address| Link::new(&self.setup, "consumer", address);
-        let link = self.clients.consuming(subscription.member, &self.setup, connect).await?.clone();
+        let link = self.consumers.consuming(subscription.member, &self.setup, connect).await?.clone();
         let consuming = Consuming { link, queue: self.queue_of(subscription), options: options.clone() };
         let opened = consuming.open().await.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))?;
         // What goes back divides what is acknowledged at once.
@@ -216,7 +233,11 @@ impl Broker for RabbitmqBroker {
     }
 
     fn identity(&self) -> BrokerInfo {
-        BrokerInfo { client: CRATE.to_owned(), broker: self.server.clone(), embedded: false }
+        BrokerInfo {
+            client: format!("brokermark {}, AMQP 0.9.1; consumers by {CRATE}", env!("CARGO_PKG_VERSION")),
+            broker: self.server.clone(),
+            embedded: false,
+        }
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
@@ -237,7 +258,17 @@ impl Broker for RabbitmqBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        self.queues.telemetry()
+        let mut telemetry = Telemetry::default();
+        for connection in &self.connections {
+            let (queue_full_ns, messages) = connection.take_telemetry();
+            telemetry.queue_full_ns += queue_full_ns;
+            *telemetry.queue_messages.get_or_insert(0) += messages;
+        }
+        telemetry
+    }
+
+    async fn stop(&self) {
+        self.connections.iter().for_each(|connection| publish::end(connection));
     }
 
     async fn close(self) -> Result<(), BrokerError> {
@@ -248,7 +279,7 @@ impl Broker for RabbitmqBroker {
             });
             deleted.await.map_err(|error| error.of_topic(&queue, "deleted"))?;
         }
-        for link in self.clients.all().chain([&self.admin]) {
+        for link in self.consumers.all().chain([&self.admin]) {
             link.close().await;
         }
         Ok(())

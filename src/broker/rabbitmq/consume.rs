@@ -1,4 +1,4 @@
-//! What is sent and received by the crate.
+//! What is received by the crate.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -7,105 +7,20 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use futures_util::future::{self, BoxFuture, poll_immediate};
+use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::{FutureExt, Stream};
 use lapin::message::Delivery as Arrived;
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
-};
-use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Confirmation, Consumer, Error};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Consumer};
 
 use super::config::{Acknowledge, RabbitmqOptions};
 use super::connect::Link;
-use crate::broker::adapter::{Deliveries, Delivery, OwnedMessage, SendOne};
+use crate::broker::adapter::{Deliveries, Delivery};
 use crate::broker::fraction::is_sampled;
 use crate::broker::{ClientError, Details, FailureClass, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::backoff::Backoff;
-
-/// A sender to one exchange.
-pub struct RabbitmqSender {
-    pub link: Arc<Link>,
-    pub channel: Arc<Channel>,
-    pub confirms: bool,
-    /// Empty: the server's default exchange, which takes a message to the queue of its routing key.
-    pub exchange: ShortString,
-    pub routing_key: ShortString,
-    pub options: BasicPublishOptions,
-    /// What every message has.
-    pub properties: BasicProperties,
-}
-
-/// A channel to publish on.
-pub async fn publishing_channel(link: &Link, confirms: bool) -> Result<Arc<Channel>, ClientError> {
-    let channel = link.channel().await?;
-    if confirms {
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
-    }
-    Ok(Arc::new(channel))
-}
-
-impl RabbitmqSender {
-    fn properties(&self, message: &OwnedMessage) -> BasicProperties {
-        let properties = self.properties.clone();
-        if message.headers.is_empty() && message.trace_header.is_none() {
-            return properties;
-        }
-        let mut headers = FieldTable::default();
-        for (name, value) in &*message.headers {
-            headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
-        }
-        if let Some(trace_header) = &message.trace_header {
-            let text = BASE64.encode(trace_header);
-            headers.insert(TRACE_HEADER_NAME.into(), AMQPValue::LongString(text.into()));
-        }
-        properties.with_headers(headers)
-    }
-}
-
-impl SendOne for RabbitmqSender {
-    // A server confirms a message when its queues have stored it: a slow queue does not hold up those behind it.
-    const RECEIPTS_IN_ORDER: bool = false;
-    const HAS_PARTITIONS: bool = false;
-
-    type Error = ClientError;
-    type Receipt = BoxFuture<'static, Result<Confirmation, Error>>;
-
-    async fn send(&mut self, message: OwnedMessage) -> Result<Self::Receipt, ClientError> {
-        if !self.channel.status().connected() {
-            // The server closed it, or the connection was lost.
-            self.channel = publishing_channel(&self.link, self.confirms).await?;
-        }
-        let properties = self.properties(&message);
-        let (channel, options, payload) = (self.channel.clone(), self.options, message.payload);
-        let (exchange, routing_key) = (self.exchange.clone(), self.routing_key.clone());
-        let mut receipt = async move {
-            // It resolves when the message is written to the socket.
-            channel.basic_publish(exchange, routing_key, options, &payload, properties).await?.await
-        }
-        .boxed();
-        // The crate takes it, in order, when it is polled for the first time. To wait for the write would send one message at a time.
-        Ok(match poll_immediate(&mut receipt).await {
-            Some(result) => future::ready(result).boxed(),
-            None => receipt,
-        })
-    }
-
-    fn outcome(confirmation: Result<Confirmation, Error>) -> Result<(), ClientError> {
-        match confirmation? {
-            Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
-            Confirmation::Ack(Some(returned)) => {
-                let message = format!("the server returned the message: {} (mandatory)", returned.reply_text);
-                Err(ClientError::passing(FailureClass::UnknownTopic, message))
-            }
-            Confirmation::Nack(_) => {
-                let message = "the server refused the message (basic.nack): its queue is full, or could not store it";
-                Err(ClientError::passing(FailureClass::Full, message))
-            }
-        }
-    }
-}
 
 /// How the members of a group consume a queue.
 pub struct Consuming {

@@ -1,0 +1,401 @@
+//! The frames of AMQP 0.9.1 that a publisher reads and writes (the specification, sections 2.3.5 and 4.2; rabbitmq.com/amqp-0-9-1-reference).
+//! All numbers are big-endian.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use crate::broker::TRACE_HEADER_NAME;
+use crate::limits::TRACE_HEADER_BYTES;
+use crate::net::connect::protocol_of_size;
+
+/// What a client sends first.
+pub const PROTOCOL_HEADER: &[u8] = b"AMQP\0\0\x09\x01";
+
+pub const HEARTBEAT: &[u8] = &[FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END];
+
+/// Bytes of a frame beside its content: type, channel, size, end.
+const FRAME_BYTES: usize = 8;
+
+const FRAME_METHOD: u8 = 1;
+const FRAME_HEADER: u8 = 2;
+const FRAME_BODY: u8 = 3;
+const FRAME_HEARTBEAT: u8 = 8;
+const FRAME_END: u8 = 0xce;
+
+/// Bits of the properties that are there: section 4.2.6.1, in the order of the class `basic`.
+const HAS_HEADERS: u16 = 1 << 13;
+const HAS_DELIVERY_MODE: u16 = 1 << 12;
+const HAS_PRIORITY: u16 = 1 << 11;
+
+/// Bytes of a trace header as text in base64.
+const TRACE_TEXT_BYTES: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
+
+/// What precedes this text in the table of headers: its name, the type of a long string, and its length.
+const TRACE_ENTRY: &[u8] = b"\x0abrokermarkS\0\0\0\x2c";
+
+const _: () = assert!(TRACE_HEADER_NAME.len() == 0x0a && TRACE_TEXT_BYTES == 0x2c, "as in `TRACE_ENTRY`");
+
+/// What the server sent, decoded in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    Method(u16, Method<'a>),
+    /// Of a message that follows its method: the bytes of its body, and its properties as they were sent.
+    Header(u16, u64, &'a [u8]),
+    Body(u16, &'a [u8]),
+    Heartbeat,
+}
+
+/// A method of the server. Which class a `Close` is of follows from its channel: 0 is the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method<'a> {
+    Start {
+        properties: &'a [u8],
+        mechanisms: &'a [u8],
+    },
+    Tune {
+        channel_max: u16,
+        frame_max: u32,
+        heartbeat_secs: u16,
+    },
+    OpenOk,
+    Close {
+        code: u16,
+        text: &'a [u8],
+    },
+    Blocked(&'a [u8]),
+    Unblocked,
+    Return {
+        text: &'a [u8],
+    },
+    Ack {
+        delivery_tag: u64,
+        multiple: bool,
+    },
+    Nack {
+        delivery_tag: u64,
+        multiple: bool,
+    },
+    /// One that a publisher need not look at.
+    Other,
+}
+
+/// Bytes that are not AMQP 0.9.1.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub String);
+
+/// The frame at the beginning of `bytes`, and its length. `None`: it has not arrived completely.
+///
+/// # Errors
+/// When the bytes are another protocol, or a frame is larger than `most`.
+#[inline]
+pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+    let Some((&kind, rest)) = bytes.split_first() else { return Ok(None) };
+    if !matches!(kind, FRAME_METHOD | FRAME_HEADER | FRAME_BODY | FRAME_HEARTBEAT) {
+        return foreign(bytes).map(|()| None);
+    }
+    let Some((&[high, low, size @ ..], rest)) = rest.split_first_chunk::<6>() else { return Ok(None) };
+    let (channel, size) = (u16::from_be_bytes([high, low]), u32::from_be_bytes(size) as usize);
+    if size > most {
+        return Err(Malformed(format!("a frame of {size} bytes: at most {most} are expected")));
+    }
+    let Some((content, [end, ..])) = rest.split_at_checked(size) else { return Ok(None) };
+    if *end != FRAME_END {
+        return Err(Malformed(format!("a frame ends with the byte {end:#04x} instead of {FRAME_END:#04x}")));
+    }
+    let frame = match kind {
+        FRAME_METHOD => Frame::Method(channel, method(Reader(content))?),
+        FRAME_HEADER => {
+            let mut reader = Reader(content);
+            // The class and a weight, which is always 0.
+            reader.bytes(4)?;
+            Frame::Header(channel, u64::from_be_bytes(reader.array()?), reader.0)
+        }
+        FRAME_BODY => Frame::Body(channel, content),
+        _ => Frame::Heartbeat,
+    };
+    Ok(Some((frame, size + FRAME_BYTES)))
+}
+
+/// Waits for four bytes at most.
+fn foreign(bytes: &[u8]) -> Result<(), Malformed> {
+    let Some(first) = bytes.first_chunk::<4>() else { return Ok(()) };
+    Err(Malformed(match protocol_of_size(u32::from_be_bytes(*first)) {
+        Some(protocol) => protocol.to_owned(),
+        None if first == b"AMQP" => "the server does not take AMQP 0.9.1, but another version".to_owned(),
+        None => format!("this is not AMQP: it begins with the bytes {first:02x?}"),
+    }))
+}
+
+/// Classes and methods by their numbers: `amqp0-9-1.extended.xml` of RabbitMQ.
+#[inline]
+fn method(mut reader: Reader<'_>) -> Result<Method<'_>, Malformed> {
+    Ok(match (reader.u16()?, reader.u16()?) {
+        (60, 80) => Method::Ack { delivery_tag: u64::from_be_bytes(reader.array()?), multiple: reader.bit()? },
+        (60, 120) => Method::Nack { delivery_tag: u64::from_be_bytes(reader.array()?), multiple: reader.bit()? },
+        (60, 50) => {
+            reader.u16()?;
+            Method::Return { text: reader.short()? }
+        }
+        (10, 10) => {
+            // The version of the protocol.
+            reader.bytes(2)?;
+            Method::Start { properties: reader.long()?, mechanisms: reader.long()? }
+        }
+        (10, 30) => Method::Tune {
+            channel_max: reader.u16()?,
+            frame_max: u32::from_be_bytes(reader.array()?),
+            heartbeat_secs: reader.u16()?,
+        },
+        (10, 41) => Method::OpenOk,
+        (10, 50) | (20, 40) => Method::Close { code: reader.u16()?, text: reader.short()? },
+        (10, 60) => Method::Blocked(reader.short()?),
+        (10, 61) => Method::Unblocked,
+        _ => Method::Other,
+    })
+}
+
+/// The content of a frame, from its beginning to its end.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        self.0.split_off(..count).ok_or_else(|| Malformed("a frame ends too early".to_owned()))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(N)?);
+        Ok(array)
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn bit(&mut self) -> Result<bool, Malformed> {
+        self.array().map(|[byte]| byte & 1 == 1)
+    }
+
+    fn short(&mut self) -> Result<&'a [u8], Malformed> {
+        let [length] = self.array()?;
+        self.bytes(length.into())
+    }
+
+    /// A long string, or a table.
+    fn long(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = self.array().map(u32::from_be_bytes)?;
+        self.bytes(length as usize)
+    }
+}
+
+/// The trace header among the properties of a message.
+pub fn trace_header(properties: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
+    let begin = properties.windows(TRACE_ENTRY.len()).position(|bytes| bytes == TRACE_ENTRY)? + TRACE_ENTRY.len();
+    BASE64.decode(properties.get(begin..begin + TRACE_TEXT_BYTES)?).ok()?.try_into().ok()
+}
+
+/// Why a text cannot be written.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is longer than the 255 bytes that AMQP has for it")]
+pub struct TooLong(String);
+
+/// Appends a text of at most 255 bytes.
+fn append_short(out: &mut Vec<u8>, text: &str) -> Result<(), TooLong> {
+    out.push(u8::try_from(text.len()).map_err(|_| TooLong(text.to_owned()))?);
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+fn append_long(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn append_frame(out: &mut Vec<u8>, kind: u8, channel: u16, content: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(&channel.to_be_bytes());
+    append_long(out, content);
+    out.push(FRAME_END);
+}
+
+fn append_method(out: &mut Vec<u8>, channel: u16, (class, method): (u16, u16), arguments: &[u8]) {
+    let content = [&class.to_be_bytes(), &method.to_be_bytes(), arguments].concat();
+    append_frame(out, FRAME_METHOD, channel, &content);
+}
+
+/// Entries of a table, each a long string.
+///
+/// # Errors
+/// When a name is too long.
+pub fn table_entries(entries: &[(String, String)]) -> Result<Vec<u8>, TooLong> {
+    let mut out = Vec::new();
+    for (name, value) in entries {
+        append_short(&mut out, name)?;
+        out.push(b'S');
+        append_long(&mut out, value.as_bytes());
+    }
+    Ok(out)
+}
+
+/// Logs in. `name`: what the server shows of the connection. `response`: the mechanism's.
+///
+/// # Errors
+/// When the name is too long.
+pub fn append_start_ok(out: &mut Vec<u8>, name: &str, mechanism: &str, response: &[u8]) -> Result<(), TooLong> {
+    let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut properties = table_entries(&[
+        text("product", "brokermark"),
+        text("version", env!("CARGO_PKG_VERSION")),
+        text("connection_name", name),
+    ])?;
+    let mut capabilities = Vec::new();
+    for capability in ["publisher_confirms", "basic.nack", "connection.blocked", "authentication_failure_close"] {
+        append_short(&mut capabilities, capability)?;
+        capabilities.extend_from_slice(b"t\x01");
+    }
+    append_short(&mut properties, "capabilities")?;
+    properties.push(b'F');
+    append_long(&mut properties, &capabilities);
+    let mut arguments = Vec::new();
+    append_long(&mut arguments, &properties);
+    append_short(&mut arguments, mechanism)?;
+    append_long(&mut arguments, response);
+    append_short(&mut arguments, "en_US")?;
+    append_method(out, 0, (10, 11), &arguments);
+    Ok(())
+}
+
+pub fn append_tune_ok(out: &mut Vec<u8>, channel_max: u16, frame_max: u32, heartbeat_secs: u16) {
+    let arguments = [&channel_max.to_be_bytes()[..], &frame_max.to_be_bytes(), &heartbeat_secs.to_be_bytes()].concat();
+    append_method(out, 0, (10, 31), &arguments);
+}
+
+/// # Errors
+/// When the virtual host's name is too long.
+pub fn append_open(out: &mut Vec<u8>, virtual_host: &str) -> Result<(), TooLong> {
+    let mut arguments = Vec::new();
+    append_short(&mut arguments, virtual_host)?;
+    // Two arguments that are not used any more.
+    arguments.extend_from_slice(&[0, 0]);
+    append_method(out, 0, (10, 40), &arguments);
+    Ok(())
+}
+
+/// Ends the connection. No answer need be waited for.
+pub fn append_close(out: &mut Vec<u8>) {
+    // 200: without an error; an empty text; no method is the cause.
+    append_method(out, 0, (10, 50), &[0, 200, 0, 0, 0, 0, 0]);
+}
+
+/// Confirms that the server has closed a channel.
+pub fn append_channel_close_ok(out: &mut Vec<u8>, channel: u16) {
+    append_method(out, channel, (20, 41), &[]);
+}
+
+/// Opens a channel. With `confirms`, the server confirms the messages on it, and does not answer that it will.
+pub fn append_channel_open(out: &mut Vec<u8>, channel: u16, confirms: bool) {
+    append_method(out, channel, (20, 10), &[0]);
+    if confirms {
+        append_method(out, channel, (85, 10), &[1]);
+    }
+}
+
+/// What precedes the body of a message, for messages that have everything in common but their payloads and trace headers.
+pub struct Preamble {
+    channel: u16,
+    /// The method and the header of an empty message.
+    bytes: Vec<u8>,
+    /// Where the bytes of the method end.
+    header_begin: usize,
+    /// Entries of the table of headers.
+    headers: Vec<u8>,
+    properties: MessageProperties,
+}
+
+/// Properties that all messages have.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageProperties {
+    pub persistent: bool,
+    pub priority: Option<u8>,
+}
+
+impl Preamble {
+    /// # Errors
+    /// When the name of the exchange or the routing key is too long.
+    pub fn new(
+        channel: u16,
+        (exchange, routing_key): (&str, &str),
+        mandatory: bool,
+        headers: Vec<u8>,
+        properties: MessageProperties,
+    ) -> Result<Self, TooLong> {
+        let mut arguments = vec![0, 0];
+        append_short(&mut arguments, exchange)?;
+        append_short(&mut arguments, routing_key)?;
+        arguments.push(mandatory.into());
+        let mut bytes = Vec::new();
+        append_method(&mut bytes, channel, (60, 40), &arguments);
+        let preamble = Preamble { channel, header_begin: bytes.len(), bytes: Vec::new(), headers, properties };
+        preamble.append_header(&mut bytes, 0, None);
+        Ok(Preamble { bytes, ..preamble })
+    }
+
+    /// Appends a message, in frames of at most `frame_max` bytes.
+    #[inline]
+    pub fn append_message(
+        &self,
+        out: &mut Vec<u8>,
+        trace_header: Option<&[u8; TRACE_HEADER_BYTES]>,
+        payload: &[u8],
+        frame_max: usize,
+    ) {
+        out.reserve(self.bytes.len() + payload.len() + FRAME_BYTES);
+        if trace_header.is_some() {
+            out.extend_from_slice(&self.bytes[..self.header_begin]);
+            self.append_header(out, payload.len(), trace_header);
+        } else {
+            // Behind the beginning of the frame, the class and a weight.
+            let at = out.len() + self.header_begin + FRAME_BYTES - 1 + 4;
+            out.extend_from_slice(&self.bytes);
+            out[at..at + 8].copy_from_slice(&(payload.len() as u64).to_be_bytes());
+        }
+        for part in payload.chunks(frame_max - FRAME_BYTES) {
+            append_frame(out, FRAME_BODY, self.channel, part);
+        }
+    }
+
+    fn append_header(&self, out: &mut Vec<u8>, payload_bytes: usize, trace_header: Option<&[u8; TRACE_HEADER_BYTES]>) {
+        let MessageProperties { persistent, priority } = self.properties;
+        let begin = out.len();
+        append_frame(out, FRAME_HEADER, self.channel, &[0, 60, 0, 0]);
+        out.pop();
+        out.extend_from_slice(&(payload_bytes as u64).to_be_bytes());
+        let has_headers = trace_header.is_some() || !self.headers.is_empty();
+        let has = |flag: u16, is_there: bool| if is_there { flag } else { 0 };
+        let flags = HAS_DELIVERY_MODE | has(HAS_HEADERS, has_headers) | has(HAS_PRIORITY, priority.is_some());
+        out.extend_from_slice(&flags.to_be_bytes());
+        if has_headers {
+            let trace_bytes = trace_header.map_or(0, |_| TRACE_ENTRY.len() + TRACE_TEXT_BYTES);
+            out.extend_from_slice(&((self.headers.len() + trace_bytes) as u32).to_be_bytes());
+            out.extend_from_slice(&self.headers);
+        }
+        if let Some(trace_header) = trace_header {
+            out.extend_from_slice(TRACE_ENTRY);
+            let text = out.len();
+            out.resize(text + TRACE_TEXT_BYTES, 0);
+            // The text has exactly this length.
+            let _ = BASE64.encode_slice(trace_header, &mut out[text..]);
+        }
+        // `delivery-mode`: 1 is transient, 2 persistent.
+        out.push(if persistent { 2 } else { 1 });
+        out.extend(priority);
+        let size = (out.len() - begin - FRAME_BYTES + 1) as u32;
+        out[begin + 3..begin + 7].copy_from_slice(&size.to_be_bytes());
+        out.push(FRAME_END);
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/rabbitmq/codec.rs"]
+mod tests;
