@@ -97,6 +97,9 @@ pub enum RemovalExtent {
     FirstOffsetsWithGaps(Vec<u64>),
     /// For each group, in the order in which groups were named: messages that the broker has stored and removed before it delivered them.
     Undelivered(Vec<u64>),
+    /// For each group, in the order in which groups were named: messages that the broker still has for it. It does not tell what it has
+    /// removed; all that is missing and that it does not have was.
+    Left(Vec<u64>),
 }
 
 impl Default for RemovalExtent {
@@ -129,6 +132,8 @@ pub enum RemovalCause {
     Eviction,
     /// A later message has the same key.
     Compaction,
+    /// A message was delivered too often without an acknowledgement.
+    DeliveryLimit,
 }
 
 impl RemovalRule {
@@ -146,6 +151,7 @@ impl fmt::Display for RemovalRule {
             RemovalCause::TimeToLive => "time to live",
             RemovalCause::Eviction => "eviction of the backlog",
             RemovalCause::Compaction => "compaction",
+            RemovalCause::DeliveryLimit => "delivery limit",
         };
         match self.value.as_str() {
             "" => write!(formatter, "{cause} ({})", self.setting),

@@ -54,6 +54,25 @@ fn real_rabbitmq_stream_forgets_what_is_beyond_its_length() {
     assert_kept(&run("5GB"));
 }
 
+#[cfg(feature = "rabbitmq")]
+#[test]
+fn real_rabbitmq_queues_remove_by_every_rule() {
+    for queue in ["quorum", "classic"] {
+        let run = |rule: &str| {
+            let (address, load) = (crate::harness::rabbitmq::amqp(), SLOW_GROUP.replace("20k/s", "10k/s"));
+            record_of(&format!(
+                "[broker]\nkind = \"rabbitmq\"\naddress = \"{address}\"\n[broker.rabbitmq]\nqueue = \"{queue}\"\n{rule}\n{load}"
+            ))
+        };
+        let (retention, age) = (RemovalCause::Retention, RemovalCause::TimeToLive);
+        assert_removed(&run("message_ttl = \"500ms\""), age, "time to live (x-message-ttl = 500 ms)");
+        assert_removed(&run("length_limit = 2000"), retention, "retention (x-max-length = 2000)");
+        let bytes = run("length_limit_bytes = \"2MB\"");
+        assert_removed(&bytes, retention, "retention (x-max-length-bytes = 2000000)");
+        assert_kept(&run("length_limit = 1_000_000"));
+    }
+}
+
 #[cfg(feature = "nats")]
 #[test]
 fn real_nats_stream_discards_what_is_beyond_its_size() {

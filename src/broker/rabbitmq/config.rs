@@ -8,8 +8,8 @@ use lapin::types::{AMQPValue, FieldTable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::broker::BrokerOptions;
 use crate::broker::fraction::fraction;
+use crate::broker::{BrokerOptions, RemovalCause, RemovalRule};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
 /// How queues are made and used. An omitted key leaves the server's own setting, unless a default is named.
@@ -157,6 +157,21 @@ impl RabbitmqOptions {
             Some(Exchange::Headers) => Some(ExchangeKind::Headers),
             None => (groups > 1).then_some(ExchangeKind::Fanout),
         }
+    }
+
+    /// The rules by which queues that are declared with these settings remove messages.
+    pub fn removal_rules(&self) -> Vec<RemovalRule> {
+        let drops = matches!(self.overflow, None | Some(Overflow::DropHead));
+        let limit = |limit: Option<u64>| limit.filter(|_| drops).map(|limit| limit.to_string());
+        let ttl = self.message_ttl.map(|ttl| format!("{} ms", ttl.as_millis()));
+        let rules = [
+            (RemovalCause::TimeToLive, "x-message-ttl", ttl),
+            (RemovalCause::Retention, "x-max-length", limit(self.length_limit.map(NonZeroU64::get))),
+            (RemovalCause::Retention, "x-max-length-bytes", limit(self.length_limit_bytes)),
+            (RemovalCause::DeliveryLimit, "x-delivery-limit", self.delivery_limit.map(|limit| limit.to_string())),
+        ];
+        let is_set = |(cause, setting, value): (_, _, Option<String>)| Some(RemovalRule::new(cause, setting, value?));
+        rules.into_iter().filter_map(is_set).collect()
     }
 
     /// The arguments that queues are declared with (rabbitmq.com/docs/queues, "Optional Arguments").

@@ -19,6 +19,7 @@ mod publish;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lapin::options::{
     ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
@@ -26,6 +27,7 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{Channel, Error, ExchangeKind};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use self::codec::{MessageProperties, Preamble, table_entries};
 pub use self::config::RabbitmqOptions;
@@ -36,8 +38,8 @@ use self::handshake::Connector;
 use self::publish::{Connection, Publishing, RabbitmqProducer};
 use super::adapter::{Clients, StreamConsumer};
 use super::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Setup,
-    Subscription, Telemetry, Topic,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Removal,
+    RemovalExtent, Setup, Subscription, Telemetry, Topic,
 };
 use crate::net::address;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
@@ -47,6 +49,10 @@ const CRATE: &str = "lapin 4.12.3";
 
 /// The port of RabbitMQ's streams, which users take for that of its queues.
 const STREAM_PORT: u16 = 5552;
+
+/// A queue has back what its consumers had when its length is the same at two looks: a quorum queue writes its log first.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const MOST_LOOKS: usize = 8;
 
 /// Queues of a RabbitMQ node or cluster.
 pub struct RabbitmqBroker {
@@ -159,7 +165,7 @@ impl Broker for RabbitmqBroker {
         let Setup { options, groups, .. } = &*self.setup;
         let found = self.with_channel(async |channel| match options.exchange_kind(*groups) {
             Some(kind) => declare_exchange(channel, &topic.name, kind, true).await,
-            None => find_queue(channel, &topic.name).await,
+            None => find_queue(channel, &topic.name).await.map(drop),
         });
         match found.await {
             Ok(()) => Ok(Some(topic.clone())),
@@ -227,7 +233,7 @@ impl Broker for RabbitmqBroker {
                 self.joined.lock().insert(queue.clone());
                 self.with_channel(async |channel| self.declare(channel, topic, &queue).await).await
             }
-            found => found,
+            found => found.map(drop),
         }
         .map_err(|error| error.of_topic(&topic.name, "consumed"))
     }
@@ -255,6 +261,19 @@ impl Broker for RabbitmqBroker {
         };
         let settings = [("queue", queue.name().to_owned()), ("persistent", persistent.to_string())];
         Durability::new(level, copies, settings, SOURCE)
+    }
+
+    /// The server does not tell what a queue has removed, nor a queue's arguments, but whether they are those of the scenario.
+    async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
+        let rules = self.setup.options.removal_rules();
+        if rules.is_empty() {
+            return None;
+        }
+        let mut left = Vec::new();
+        for queue in self.queues_of(topic) {
+            left.push(self.messages_left(topic, &queue).await.ok()?);
+        }
+        Some(Removal { rules, extent: RemovalExtent::Left(left) })
     }
 
     fn telemetry(&self) -> Telemetry {
@@ -313,19 +332,41 @@ impl RabbitmqBroker {
         Ok(())
     }
 
+    /// The messages in a queue that has the scenario's arguments, when it has back what consumers had that are gone.
+    async fn messages_left(&self, topic: &Topic, queue: &str) -> Result<u64, ClientError> {
+        let count = async |channel: &Channel| {
+            let mut count = find_queue(channel, queue).await?;
+            // A queue that exists is not changed by it.
+            self.declare(channel, topic, queue).await?;
+            for _ in 0..MOST_LOOKS {
+                sleep(BETWEEN_LOOKS).await;
+                if std::mem::replace(&mut count, find_queue(channel, queue).await?) == count {
+                    break;
+                }
+            }
+            Ok(count)
+        };
+        self.with_channel(count).await
+    }
+
     /// Makes requests on a channel of their own: one that the server refuses closes it.
-    async fn with_channel(&self, requests: impl AsyncFnOnce(&Channel) -> Result<(), Error>) -> Result<(), ClientError> {
+    async fn with_channel<T>(
+        &self,
+        requests: impl AsyncFnOnce(&Channel) -> Result<T, Error>,
+    ) -> Result<T, ClientError> {
         let channel = self.admin.channel().await?;
-        requests(&channel).await?;
+        let answer = requests(&channel).await?;
         // It ends with the connection otherwise.
         let _ = channel.close(200, "done".into()).await;
-        Ok(())
+        Ok(answer)
     }
 }
 
-async fn find_queue(channel: &Channel, name: &str) -> Result<(), Error> {
+/// The messages of a queue that are there to be delivered.
+async fn find_queue(channel: &Channel, name: &str) -> Result<u64, Error> {
     let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    channel.queue_declare(name.into(), passive, FieldTable::default()).await.map(drop)
+    let queue = channel.queue_declare(name.into(), passive, FieldTable::default()).await?;
+    Ok(queue.message_count().into())
 }
 
 async fn declare_exchange(channel: &Channel, name: &str, kind: ExchangeKind, passive: bool) -> Result<(), Error> {

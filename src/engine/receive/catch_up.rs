@@ -204,9 +204,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     pub async fn end(&mut self) {
         self.watch();
         self.until = Instant::now();
-        let missing =
-            |group| self.context.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
-        if self.context.scenario.part.is_none() && !(0..self.watches.len()).any(missing) {
+        if self.context.scenario.part.is_none() && !self.is_missing_something() {
             return;
         }
         self.asked_at = None;
@@ -216,7 +214,20 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         {
             self.answered(ends);
         }
-        self.removals = timeout(ANSWER, Removals::ask(self.context, self.broker)).await.unwrap_or_default();
+    }
+
+    /// Whether a group has not received everything.
+    fn is_missing_something(&self) -> bool {
+        let misses =
+            |verification: &Verification| (0..self.watches.len()).any(|group| !verification.misses_at_most(group, 0));
+        self.context.verification().is_some_and(misses)
+    }
+
+    /// When the consumers have ended: asks what the broker has removed, if something is missing.
+    pub async fn ask_what_is_removed(&mut self) {
+        if self.is_missing_something() {
+            self.removals = timeout(ANSWER, Removals::ask(self.context, self.broker)).await.unwrap_or_default();
+        }
     }
 
     /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is

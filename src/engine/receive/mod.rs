@@ -280,6 +280,7 @@ impl<B: Broker> AfterLoad<'_, B> {
             pipeline.finish(self.deadline);
         }
         let (errors, crashes) = consume::ended(consumers, sampler.pipeline.as_ref(), signals, interruption).await;
+        let _ = interruption.finish(self.catch_up.ask_what_is_removed(), LAST_ANSWER).await;
         let consumer_lag = if interruption.is_urgent() { None } else { sampler.measure_consumer_lag().await };
         let (totals, pipeline) = sampler.close(self.last_phase);
         let arrived = self.receiving.context.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();

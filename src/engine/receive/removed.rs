@@ -100,6 +100,8 @@ impl Removals {
                 RemovalExtent::Undelivered(counts) => {
                     return Unreceivable { passed: counts.get(group).copied().unwrap_or(0), ahead: 0 };
                 }
+                // Below, for all topics together.
+                RemovalExtent::Left(_) => return Unreceivable::default(),
             };
             if !has_offsets {
                 return Unreceivable::default();
@@ -114,7 +116,19 @@ impl Removals {
         let unacknowledged = context.acks.submitted().saturating_sub(acknowledged);
         let not_received = unacknowledged.saturating_sub(account.not_acknowledged_but_stored);
         let others = not_received.max(written(starts, ends).saturating_sub(acknowledged));
-        account.with_removed(unreceivable.without(others), kept)
+        let missing = account.lost + account.unread;
+        let gone = Unreceivable { passed: self.left(group).map_or(0, |left| missing.saturating_sub(left)), ahead: 0 };
+        account.with_removed(unreceivable.without(others).plus(gone), kept)
+    }
+
+    /// Messages that the broker still has for a group; `None`: it does not tell of each topic.
+    fn left(&self, group: usize) -> Option<u64> {
+        let of_topic = |removal: &Option<Removal>| match &removal.as_ref()?.extent {
+            RemovalExtent::Left(counts) => counts.get(group).copied(),
+            _ => None,
+        };
+        // Nothing was told if it was not asked.
+        self.0.iter().map(of_topic).sum::<Option<u64>>().filter(|_| !self.0.is_empty())
     }
 }
 
@@ -130,4 +144,18 @@ fn written(starts: &[Vec<u64>], ends: &[Option<Vec<u64>>]) -> u64 {
         ends.map(|(partition, end)| end.saturating_sub(starts.get(partition).copied().unwrap_or(0))).sum::<u64>()
     };
     starts.iter().zip(ends).map(of_topic).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_messages_of_every_topic_or_not_known() {
+        let left =
+            |counts: &[u64]| Some(Removal { extent: RemovalExtent::Left(counts.to_vec()), ..Removal::default() });
+        assert_eq!(Removals(vec![left(&[1, 2]), left(&[10, 20])]).left(1), Some(22));
+        assert_eq!(Removals(vec![left(&[1]), None]).left(0), None);
+        assert_eq!(Removals::default().left(0), None);
+    }
 }

@@ -62,3 +62,17 @@ fn several_groups_get_a_fanout_exchange() {
     assert_eq!(options("").exchange_kind(2), Some(ExchangeKind::Fanout));
     assert_eq!(options("exchange = 'topic'").exchange_kind(1), Some(ExchangeKind::Topic));
 }
+
+#[test]
+fn removal_rules_of_queues_that_remove() {
+    let rules = |text| options(text).removal_rules().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(rules("length_limit = 7\noverflow = 'reject-publish'\ndead_letter_exchange = ''"), [""; 0]);
+    let all = rules("message_ttl = '2s'\nlength_limit = 7\nlength_limit_bytes = '1KB'\ndelivery_limit = 3");
+    let expected = [
+        "time to live (x-message-ttl = 2000 ms)",
+        "retention (x-max-length = 7)",
+        "retention (x-max-length-bytes = 1000)",
+        "delivery limit (x-delivery-limit = 3)",
+    ];
+    assert_eq!(all, expected);
+}
