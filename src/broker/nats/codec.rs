@@ -25,6 +25,8 @@ pub enum Frame<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer<'a> {
     pub subject: &'a [u8],
+    /// Subject of its own answer; empty: it wants none.
+    pub reply: &'a [u8],
     /// Empty: it has none.
     pub headers: &'a [u8],
     pub payload: &'a [u8],
@@ -83,20 +85,37 @@ fn message<'a>(
     most: usize,
     has_headers: bool,
 ) -> Result<Option<(Frame<'a>, usize)>, Malformed> {
-    let mut from_end = fields.rsplit(|byte| *byte == b' ');
-    let size = from_end.next().and_then(number).ok_or_else(|| unknown(fields))? as usize;
-    let header_bytes = match has_headers {
-        true => from_end.next().and_then(number).filter(|bytes| *bytes as usize <= size),
-        false => Some(0),
+    let (fields, size) = last_number(fields).ok_or_else(|| unknown(fields))?;
+    let (fields, header_bytes) = match has_headers {
+        true => last_number(fields).filter(|(_, bytes)| *bytes <= size).ok_or_else(|| unknown(fields))?,
+        false => (fields, 0),
     };
-    let header_bytes = header_bytes.ok_or_else(|| unknown(fields))? as usize;
     if size > most {
         return Err(Malformed(format!("a message of {size} bytes: at most {most} are expected")));
     }
     let Some(body) = bytes.get(begin..begin + size + 2) else { return Ok(None) };
-    let subject = fields.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let mut fields = fields.splitn(3, |byte| *byte == b' ');
+    let subject = fields.next().unwrap_or_default();
+    let reply = fields.nth(1).unwrap_or_default();
     let (headers, payload) = body[..size].split_at(header_bytes);
-    Ok(Some((Frame::Message(Answer { subject, headers, payload }), begin + size + 2)))
+    Ok(Some((Frame::Message(Answer { subject, reply, headers, payload }), begin + size + 2)))
+}
+
+/// The last field, a number, and the fields before it.
+#[inline]
+fn last_number(fields: &[u8]) -> Option<(&[u8], usize)> {
+    let space = memchr::memrchr(b' ', fields)?;
+    Some((&fields[..space], number(&fields[space + 1..])? as usize))
+}
+
+/// The lines of headers behind the first, each a name and a value.
+pub fn header_fields(headers: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = headers.split(|byte| *byte == b'\n').skip(1);
+    lines.filter_map(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
 }
 
 /// A number in decimal digits.

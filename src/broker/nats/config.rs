@@ -57,7 +57,7 @@ pub struct NatsOptions {
     pub max_ack_pending: NonZeroU32,
     /// Messages that a consumer asks for at once, unless they are pushed. Default: 500.
     pub pull_batch: NonZeroU32,
-    /// Messages that wait in the client for a consumer. The client drops what is more. Default: 65,536.
+    /// Messages that wait in the client for a consumer that does not pull. The client drops what is more. Default: 65,536.
     pub pending_messages: NonZeroU32,
     /// Token to log in with.
     pub token: Option<Secret>,
@@ -125,7 +125,7 @@ impl NatsOptions {
         let (pending, batch) = (self.pending_messages.get(), self.pull_batch.get());
         match self.consumer {
             // The next batch is asked for while half of one is on its way.
-            ConsumerType::Pull | ConsumerType::Ordered if self.mode == Mode::Jetstream && pending / 2 < batch => {
+            ConsumerType::Ordered if pending / 2 < batch => {
                 refused("the client drops what is more than `pending_messages`: make it twice `pull_batch` at least")
             }
             ConsumerType::Pull => Ok(()),

@@ -25,7 +25,7 @@ use crate::printable::printable;
 use crate::scenario::BrokerConfig;
 
 /// Longest answer that a publisher reads.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 pub type ConnectError = connect::ConnectError<ClientError>;
 
@@ -168,7 +168,7 @@ pub struct Info {
     pub lame_duck: bool,
 }
 
-/// A connection that is ready to publish.
+/// A connection that is ready.
 pub struct Opened {
     pub address: String,
     pub transport: Transport,
@@ -202,17 +202,18 @@ impl Connector {
         Ok(Connector { addresses, tls, login, name, timeout, conditions: conditions.clone() })
     }
 
-    /// A connection to the first server that answers, from the one of this number on, which hears the answers to `inbox`.
+    /// A connection to the first server that answers, from the one of this number on, which hears the messages to `inbox`, of at most so
+    /// many bytes.
     ///
     /// # Errors
     /// Why each server was left out, with its address; only the refusal, if one refuses the credentials.
-    pub async fn connect(&self, first: usize, inbox: &[u8]) -> Result<Opened, ClientError> {
+    pub async fn connect(&self, first: usize, inbox: &[u8], most: usize) -> Result<Opened, ClientError> {
         let addresses = self.addresses.lock().clone();
         let limit = self.timeout / addresses.len() as u32;
         let mut reasons = Vec::new();
         for address in addresses.iter().cycle().skip(first % addresses.len()).take(addresses.len()) {
             let node = Subject::new(&self.conditions, SubjectKind::Node, address);
-            let opening = within(limit, self.open(address, inbox));
+            let opening = within(limit, self.open(address, inbox, most));
             match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
                 Ok(opened) => return Ok(opened),
                 Err(ConnectError::Refused(refusal)) if refusal.class == FailureClass::Authorisation => {
@@ -234,7 +235,7 @@ impl Connector {
         }
     }
 
-    async fn open(&self, address: &str, inbox: &[u8]) -> Result<Opened, ConnectError> {
+    async fn open(&self, address: &str, inbox: &[u8], most: usize) -> Result<Opened, ConnectError> {
         let mut stream = tcp::connect(address).await?;
         let mut info = information(&mut stream).await?;
         let transport = match &self.tls {
@@ -253,7 +254,7 @@ impl Connector {
         out.bytes.extend_from_slice(&line);
         out.bytes.extend_from_slice(&[b"SUB ", inbox, b"> 1\r\nPING\r\n"].concat());
         out.flush_all(&transport).await?;
-        let mut read_buffer = ReadBuffer::new(MAX_ANSWER_BYTES);
+        let mut read_buffer = ReadBuffer::new(most);
         loop {
             match read_buffer.next(decode)? {
                 Some(Frame::Pong) => break,

@@ -1,4 +1,4 @@
-//! What is received by the crate: the consumers of groups, and the errors of the crate.
+//! The members of groups, and what the crate receives: all but what is pulled from a stream.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use async_nats::jetstream::consumer::pull::{self, OrderedError, OrderedErrorKind};
 use async_nats::jetstream::consumer::{
-    self, Consumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PullConsumer, PushConsumer, push,
+    self, Consumer as CrateConsumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PushConsumer, push,
 };
 use async_nats::jetstream::{self, Context as Jetstream};
 use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, Subscriber};
@@ -16,8 +16,11 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
 use super::config::{Acknowledge, ConsumerType, NatsOptions};
-use crate::broker::adapter::{Deliveries, Delivery};
-use crate::broker::{ClientError, Details, FailureClass, Progress, Subscription, TRACE_HEADER_NAME};
+use super::pull::PullConsumer;
+use crate::broker::adapter::{Deliveries, Delivery, StreamConsumer};
+use crate::broker::{
+    ClientError, Consumer, Details, FailureClass, Progress, ReceiveError, Received, Subscription, TRACE_HEADER_NAME,
+};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::scenario::StartFrom;
 
@@ -50,6 +53,42 @@ pub fn in_full(error: &dyn Error) -> String {
 }
 
 /// A member of a group.
+pub enum NatsConsumer {
+    Pull(Box<PullConsumer>),
+    Crate(StreamConsumer<NatsDeliveries>),
+}
+
+impl Consumer for NatsConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        match self {
+            NatsConsumer::Pull(pulling) => pulling.ready().await,
+            NatsConsumer::Crate(receiving) => receiving.ready().await,
+        }
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        match self {
+            NatsConsumer::Pull(pulling) => pulling.take(each),
+            NatsConsumer::Crate(receiving) => receiving.take(each),
+        }
+    }
+
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        match self {
+            NatsConsumer::Pull(pulling) => pulling.take_some(most, each),
+            NatsConsumer::Crate(receiving) => receiving.take_some(most, each),
+        }
+    }
+
+    async fn close(self) {
+        match self {
+            NatsConsumer::Pull(pulling) => pulling.close().await,
+            NatsConsumer::Crate(receiving) => receiving.close().await,
+        }
+    }
+}
+
+/// A member of a group, by the crate.
 pub struct NatsDeliveries {
     pub source: Source,
     pub client: Client,
@@ -58,7 +97,6 @@ pub struct NatsDeliveries {
 
 /// Where its messages come from.
 pub enum Source {
-    Pull(Box<pull::Stream>),
     Push(Box<push::Messages>),
     Ordered(Box<pull::Ordered>),
     /// Without JetStream.
@@ -69,41 +107,40 @@ pub enum Source {
 }
 
 impl Source {
-    /// The messages of a stream, for a member of a group.
+    /// What the server pushes to the members of a group.
     ///
     /// # Errors
-    /// Those of the crate in words, or that there can be no such member.
-    pub async fn of_stream(
+    /// Those of the crate, in words.
+    pub async fn pushed(
         context: &Jetstream,
         options: &NatsOptions,
         subscription: &Subscription,
     ) -> Result<Self, String> {
-        let most = options.pull_batch.get();
-        match options.consumer {
-            ConsumerType::Pull => {
-                let consumer: PullConsumer = create(context, subscription, durable(options, subscription)).await?;
-                let messages = consumer.stream().max_messages_per_batch(most as usize).messages().await;
-                Ok(Source::Pull(Box::new(messages.map_err(|error| in_full(&error))?)))
-            }
-            ConsumerType::Push => {
-                let consumer: PushConsumer = create(context, subscription, durable(options, subscription)).await?;
-                Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
-            }
-            ConsumerType::Ordered => {
-                if subscription.members > 1 || subscription.progress != Progress::Uncommitted {
-                    return Err("an ordered consumer reads alone and keeps no progress: set `consumers.members = 1` \
-                        and remove `[pipeline]`, or set `broker.nats.consumer` to \"pull\""
-                        .to_owned());
-                }
-                let config = consumer::Config {
-                    deliver_policy: deliver_policy(subscription.from),
-                    max_batch: most.into(),
-                    ..consumer::Config::default()
-                };
-                let consumer: Consumer<pull::OrderedConfig> = create(context, subscription, config).await?;
-                Ok(Source::Ordered(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
-            }
+        let consumer: PushConsumer = create(context, subscription, durable(options, subscription)).await?;
+        Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
+    }
+
+    /// The messages of a stream in its order.
+    ///
+    /// # Errors
+    /// Those of the crate in words, or that there can be no such member.
+    pub async fn ordered(
+        context: &Jetstream,
+        options: &NatsOptions,
+        subscription: &Subscription,
+    ) -> Result<Self, String> {
+        if subscription.members > 1 || subscription.progress != Progress::Uncommitted {
+            return Err("an ordered consumer reads alone and keeps no progress: set `consumers.members = 1` \
+                and remove `[pipeline]`, or set `broker.nats.consumer` to \"pull\""
+                .to_owned());
         }
+        let config = consumer::Config {
+            deliver_policy: deliver_policy(subscription.from),
+            max_batch: options.pull_batch.get().into(),
+            ..consumer::Config::default()
+        };
+        let consumer: CrateConsumer<pull::OrderedConfig> = create(context, subscription, config).await?;
+        Ok(Source::Ordered(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
     }
 }
 
@@ -115,7 +152,7 @@ pub async fn create<C: FromConsumer + IntoConsumerConfig>(
     context: &Jetstream,
     subscription: &Subscription,
     config: consumer::Config,
-) -> Result<Consumer<C>, String> {
+) -> Result<CrateConsumer<C>, String> {
     let config = C::try_from_consumer_config(config).map_err(|error| error.to_string())?;
     let created = context.create_consumer_on_stream(config, &subscription.topic.name).await;
     created.map_err(|error| in_full(&error))
@@ -179,9 +216,6 @@ impl Stream for NatsDeliveries {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let arrived = match &mut self.source {
-            Source::Pull(messages) => {
-                ready!(messages.poll_next_unpin(context)).map(|message| message.map_err(OrderedError::from))
-            }
             Source::Ordered(messages) => ready!(messages.poll_next_unpin(context)),
             // Without heartbeats, which members of a group cannot share, nothing is missed.
             Source::Push(messages) => ready!(messages.poll_next_unpin(context))
@@ -211,7 +245,7 @@ impl Deliveries for NatsDeliveries {
     async fn acknowledge(&mut self, delivery: &NatsDelivery, _: bool) -> Result<(), ClientError> {
         let answer = match &self.source {
             Source::Subject { replies: true, .. } => Bytes::new(),
-            Source::Pull(_) | Source::Push(_) if self.policy != Acknowledge::None => ACK,
+            Source::Push(_) if self.policy != Acknowledge::None => ACK,
             _ => return Ok(()),
         };
         let Some(reply) = delivery.message.reply.clone() else { return Ok(()) };

@@ -1,9 +1,11 @@
 //! NATS: JetStream, core NATS, and requests. Messages are published by a protocol module of our own, because its official crate
-//! `async-nats` costs more than the server does; streams are created and messages consumed by the crate.
+//! `async-nats` costs more than the server does, and so are they pulled from streams; the crate creates streams and has the other consumers.
 //!
 //! - `config`: the `[broker.nats]` table.
-//! - `connect`, `codec`, `publish`, `in_flight`: publishing connections.
-//! - `consume`: what is received by the crate, and its errors.
+//! - `connect`, `codec`: connections, and what is on them.
+//! - `publish`, `in_flight`: publishing connections.
+//! - `pull`: members of a group that pull.
+//! - `consume`: all members of groups, what the crate receives, and its errors.
 //!
 //! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members share, so a group's
 //! messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
@@ -14,6 +16,7 @@ mod connect;
 mod consume;
 mod in_flight;
 mod publish;
+mod pull;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -31,10 +34,11 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Batches, ConsumerType, Mode};
-use self::connect::{Connector, Login};
-use self::consume::{NatsDeliveries, Source, create, durable, in_full, name_for_server, round_trip};
+use self::connect::{Connector, Login, MAX_ANSWER_BYTES};
+use self::consume::{NatsConsumer, NatsDeliveries, Source, create, durable, in_full, name_for_server, round_trip};
 use self::in_flight::InFlight;
 use self::publish::{Connection, NatsProducer, Publishing};
+use self::pull::PullConsumer;
 use super::adapter::{Clients, StreamConsumer, within};
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
@@ -53,6 +57,8 @@ pub struct NatsBroker {
     admin: jetstream::Context,
     version: String,
     connections: Vec<Arc<Connection>>,
+    /// Opens the connections of consumers that pull.
+    pulling: Arc<Connector>,
     consumers: Clients<Client>,
     /// The subject of each stream that was created or found.
     subjects: Mutex<HashMap<String, String>>,
@@ -68,7 +74,7 @@ impl Broker for NatsBroker {
         default_port: Some(4222),
         omb_driver: Some("NatsBenchmarkDriver"),
         example: include_str!("example.toml"),
-        summary: "NATS: JetStream, core NATS and requests, with consumers by the crate async-nats",
+        summary: "NATS: JetStream, core NATS and requests",
         capabilities: Capabilities {
             addresses: true,
             replication: true,
@@ -87,7 +93,7 @@ impl Broker for NatsBroker {
 
     type Options = NatsOptions;
     type Producer = NatsProducer;
-    type Consumer = StreamConsumer<NatsDeliveries>;
+    type Consumer = NatsConsumer;
 
     fn remedy(need: Need<'_>, _: &BrokerConfig, _: &NatsOptions) -> Option<String> {
         match need {
@@ -100,15 +106,20 @@ impl Broker for NatsBroker {
     async fn connect(setup: Setup<NatsOptions>) -> Result<Self, BrokerError> {
         let Setup { config, options, run_id, timeout, conditions, .. } = &setup;
         let refused = BrokerError::Configuration;
-        let login = Login::read(config, options).map_err(refused)?;
-        let connector = Connector::new(config, login, format!("{run_id}-producer"), *timeout, conditions);
-        let connector = Arc::new(connector.map_err(refused)?);
+        let connector = |role: &str| {
+            let login = Login::read(config, options)?;
+            Connector::new(config, login, format!("{run_id}-{role}"), *timeout, conditions).map(Arc::new)
+        };
+        let pulling = connector("consumer").map_err(refused)?;
+        let connector = connector("producer").map_err(refused)?;
         let mut version = String::new();
         let mut connections = Vec::with_capacity(config.connections);
         for number in 0..config.connections {
             let inbox = format!("_INBOX.{:032x}.", rand::random::<u128>()).into_bytes();
-            let opened =
-                connector.connect(number, &inbox).await.map_err(|error| error.at(&config.addresses.join(", ")))?;
+            let opened = connector
+                .connect(number, &inbox, MAX_ANSWER_BYTES)
+                .await
+                .map_err(|error| error.at(&config.addresses.join(", ")))?;
             version.clone_from(&opened.info.version);
             let publishing = Publishing {
                 mode: options.mode,
@@ -131,7 +142,7 @@ impl Broker for NatsBroker {
         let admin = client(&setup, "admin", config.addresses[0].clone()).await?;
         let admin = ContextBuilder::new().timeout(*timeout).build(admin);
         let (consumers, subjects, joined) = (Clients::for_consumers(), Mutex::default(), Mutex::default());
-        Ok(NatsBroker { setup, admin, version, connections, consumers, subjects, joined })
+        Ok(NatsBroker { setup, admin, version, connections, pulling, consumers, subjects, joined })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -200,14 +211,28 @@ impl Broker for NatsBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         let options = &self.setup.options;
+        let topic = &subscription.topic.name;
+        if options.mode == Mode::Jetstream {
+            self.joins(subscription);
+            if options.consumer == ConsumerType::Pull {
+                self.create_consumer(subscription).await?;
+                let consumer = (topic.as_str(), name_for_server(&subscription.group));
+                let pulls = (options.ack_policy, options.pull_batch.get());
+                let connecting = PullConsumer::connect(self.pulling.clone(), subscription.member, consumer, pulls);
+                let pulling = connecting.await.map_err(|error| error.at(&self.setup.config.addresses.join(", ")))?;
+                return Ok(NatsConsumer::Pull(Box::new(pulling)));
+            }
+        }
         let connect = |address| client(&self.setup, "consumer", address);
         let client = self.consumers.consuming(subscription.member, &self.setup, connect).await?.clone();
-        let topic = &subscription.topic.name;
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
             let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());
-            self.joins(subscription);
-            Source::of_stream(&context, options, subscription).await.map_err(failed)?
+            match options.consumer {
+                ConsumerType::Push => Source::pushed(&context, options, subscription).await,
+                ConsumerType::Pull | ConsumerType::Ordered => Source::ordered(&context, options, subscription).await,
+            }
+            .map_err(failed)?
         } else {
             let group = name_for_server(&subscription.group);
             let subscriber = client.queue_subscribe(self.subject(topic), group).await;
@@ -220,7 +245,7 @@ impl Broker for NatsBroker {
             Source::Subject { subscriber, replies: options.mode == Mode::Request }
         };
         let deliveries = NatsDeliveries { source, client, policy: options.ack_policy };
-        Ok(StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All))
+        Ok(NatsConsumer::Crate(StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All)))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
@@ -235,15 +260,15 @@ impl Broker for NatsBroker {
             return Ok(());
         }
         self.joins(subscription);
-        let settings = durable(&self.setup.options, subscription);
-        let created = create::<consumer::Config>(&self.admin, subscription, settings).await;
-        let topic = subscription.topic.name.clone();
-        created.map(drop).map_err(|reason| BrokerError::Topic { topic, action: "consumed", reason })
+        self.create_consumer(subscription).await
     }
 
     fn identity(&self) -> BrokerInfo {
         BrokerInfo {
-            client: format!("brokermark {}, NATS protocol; consumers by {CRATE}", env!("CARGO_PKG_VERSION")),
+            client: format!(
+                "brokermark {}, NATS protocol; streams, and consumers that do not pull, by {CRATE}",
+                env!("CARGO_PKG_VERSION")
+            ),
             broker: Some(format!("nats-server {}", self.version)),
             embedded: false,
         }
@@ -360,6 +385,14 @@ impl NatsBroker {
             allow_batch_publish: options.batches == Batches::Fast,
             ..stream::Config::default()
         }
+    }
+
+    /// Creates the durable consumer of a group, unless another member has.
+    async fn create_consumer(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        let settings = durable(&self.setup.options, subscription);
+        let created = create::<consumer::Config>(&self.admin, subscription, settings).await;
+        let topic = subscription.topic.name.clone();
+        created.map(drop).map_err(|reason| BrokerError::Topic { topic, action: "consumed", reason })
     }
 
     /// Remembers the durable consumer of a group, which ends with the trial. A group of ordered consumers has none.

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::codec::{Answer, Frame, HEADERS, Publish, decode, number};
 use super::config::{Batches, Mode};
-use super::connect::{Connector, Opened, parse, refusal};
+use super::connect::{Connector, MAX_ANSWER_BYTES, Opened, parse, refusal};
 use super::in_flight::{InFlight, Outcome, Sent, Settled, stored};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 use crate::measure::host::tasks;
@@ -304,7 +304,7 @@ impl Protocol for Publishing {
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let publishing = &session.protocol;
         let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
-        let opened = publishing.connector.connect(first, &publishing.inbox).await.ok()?;
+        let opened = publishing.connector.connect(first, &publishing.inbox, MAX_ANSWER_BYTES).await.ok()?;
         publishing.node.end();
         let served = publishing.serve(opened);
         session.install(served.transport.clone(), WriteBuffer::default());

@@ -24,7 +24,7 @@ fn all(mut bytes: &[u8]) -> Vec<Frame<'_>> {
 #[test]
 fn decode_captured_bytes_frames() {
     let frames = all(CAPTURED);
-    let answer = |subject, headers, payload| Frame::Message(Answer { subject, headers, payload });
+    let answer = |subject, headers, payload| Frame::Message(Answer { subject, reply: b"", headers, payload });
     assert!(matches!(frames[0], Frame::Info(json) if json.starts_with(b"{\"server_id\"")));
     assert_eq!(frames[1], Frame::Pong);
     assert_eq!(frames[2], answer(b"_INBOX.a.0", b"NATS/1.0 503\r\nNats-Subject: nostream\r\n\r\n", b""));
