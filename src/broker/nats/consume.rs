@@ -1,6 +1,7 @@
 //! The members of groups, and what the crate receives: all but what is pulled from a stream.
 
 use std::error::Error;
+use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -9,19 +10,22 @@ use async_nats::jetstream::consumer::{
     self, Consumer as CrateConsumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PushConsumer, push,
 };
 use async_nats::jetstream::{self, Context as Jetstream};
-use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, Subscriber};
+use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, ServerAddr, Subscriber};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
 use super::config::{Acknowledge, ConsumerType, NatsOptions};
+use super::connect::Login;
 use super::pull::PullConsumer;
-use crate::broker::adapter::{Deliveries, Delivery, StreamConsumer};
+use crate::broker::adapter::{Deliveries, Delivery, StreamConsumer, within};
 use crate::broker::{
-    ClientError, Consumer, Details, FailureClass, Progress, ReceiveError, Received, Subscription, TRACE_HEADER_NAME,
+    BrokerError, ClientError, Consumer, Details, FailureClass, Progress, ReceiveError, Received, Setup, Subscription,
+    TRACE_HEADER_NAME,
 };
 use crate::limits::TRACE_HEADER_BYTES;
+use crate::net::tls;
 use crate::scenario::StartFrom;
 
 /// How a consumer acknowledges a message of JetStream.
@@ -288,6 +292,30 @@ impl Details for NatsDelivery {
         let value = |value: &HeaderValue| value.as_str().as_bytes().to_vec();
         own.flat_map(|(name, values)| values.iter().map(move |one| (name.to_string(), value(one)))).collect()
     }
+}
+
+/// Connects to `address`, or to another one of the scenario's if it does not answer.
+pub async fn client(setup: &Setup<NatsOptions>, role: &str, address: String) -> Result<Client, BrokerError> {
+    let Setup { config, options, timeout, .. } = setup;
+    let refused = BrokerError::Configuration;
+    let scheme = if config.security.tls.is_some() { "tls" } else { "nats" };
+    let others = config.addresses.iter().filter(|other| **other != address);
+    let servers = iter::once(&address).chain(others).map(|address| format!("{scheme}://{address}").parse());
+    let servers: Result<Vec<ServerAddr>, _> = servers.collect();
+    let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
+    let login = Login::read(config, options).map_err(refused)?;
+    let mut connecting = login
+        .options()
+        .map_err(refused)?
+        .name(format!("{}-{role}", setup.run_id))
+        .connection_timeout(*timeout)
+        .subscription_capacity(options.pending_messages.get() as usize)
+        .retain_servers_order();
+    if let Some(tls) = tls::client_config(config.security.tls.as_ref()).map_err(refused)? {
+        connecting = connecting.require_tls(true).tls_client_config((*tls).clone());
+    }
+    // The crate counts the time for each address alone.
+    within(*timeout, connecting.connect(servers)).await.map_err(|failure| failure.at(&config.addresses.join(", ")))
 }
 
 /// Resolves when the server has handled what this connection has sent: it answers in order.

@@ -20,32 +20,32 @@ mod pull;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use async_nats::Client;
 use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ServerAddr};
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::config::NatsOptions;
 use self::config::{Acknowledge, Batches, ConsumerType, Mode};
 use self::connect::{Connector, Login, MAX_ANSWER_BYTES};
-use self::consume::{NatsConsumer, NatsDeliveries, Source, create, durable, in_full, name_for_server, round_trip};
+use self::consume::{
+    NatsConsumer, NatsDeliveries, Source, client, create, durable, in_full, name_for_server, round_trip,
+};
 use self::in_flight::InFlight;
 use self::publish::{Connection, NatsProducer, Publishing};
 use self::pull::PullConsumer;
-use super::adapter::{Clients, StreamConsumer, within};
+use super::adapter::{Clients, StreamConsumer};
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
     RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
 use crate::measure::{Subject, SubjectKind};
-use crate::net::tls;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
 
 /// The crate and its version, for the record. A test compares it with Cargo.lock.
@@ -420,30 +420,6 @@ fn removal_rules(config: &stream::Config) -> Vec<RemovalRule> {
         ("max_msgs_per_subject", limit(config.max_messages_per_subject)),
     ];
     age.into_iter().chain(sizes.into_iter().filter_map(|(setting, value)| Some(retention(setting, value?)))).collect()
-}
-
-/// Connects to `address`, or to another one of the scenario's if it does not answer.
-async fn client(setup: &Setup<NatsOptions>, role: &str, address: String) -> Result<Client, BrokerError> {
-    let Setup { config, options, timeout, .. } = setup;
-    let refused = BrokerError::Configuration;
-    let scheme = if config.security.tls.is_some() { "tls" } else { "nats" };
-    let others = config.addresses.iter().filter(|other| **other != address);
-    let servers = iter::once(&address).chain(others).map(|address| format!("{scheme}://{address}").parse());
-    let servers: Result<Vec<ServerAddr>, _> = servers.collect();
-    let servers = servers.map_err(|error| refused(format!("`broker.addresses`: {error}")))?;
-    let login = Login::read(config, options).map_err(refused)?;
-    let mut connecting = login
-        .options()
-        .map_err(refused)?
-        .name(format!("{}-{role}", setup.run_id))
-        .connection_timeout(*timeout)
-        .subscription_capacity(options.pending_messages.get() as usize)
-        .retain_servers_order();
-    if let Some(tls) = tls::client_config(config.security.tls.as_ref()).map_err(refused)? {
-        connecting = connecting.require_tls(true).tls_client_config((*tls).clone());
-    }
-    // The crate counts the time for each address alone.
-    within(*timeout, connecting.connect(servers)).await.map_err(|failure| failure.at(&config.addresses.join(", ")))
 }
 
 /// Headers as they are sent, without the first line.
