@@ -277,7 +277,10 @@ mod tests {
         for (keys, reason) in [
             ("consumer = 'push'\nack_policy = 'none'", "needs acknowledgements"),
             ("consumer = 'push'\nmax_ack_pending = 200000", "`pending_messages` as large"),
-            ("pull_batch = 1000\npending_messages = 1999", "twice `pull_batch`"),
+            (
+                "consumer = 'ordered'\nack_policy = 'none'\npull_batch = 1000\npending_messages = 1999",
+                "twice `pull_batch`",
+            ),
             ("consumer = 'ordered'", "set `ack_policy = \"none\"`"),
             ("consumer = 'ordered'\nack_policy = 'none'\nretention = 'interest'", "`retention = \"limits\"`"),
             ("consumer = 'push'\nmode = 'core'", "`consumer` is about JetStream"),

@@ -7,7 +7,7 @@ use super::*;
 
 const MOST: usize = 1 << 17;
 
-/// What RabbitMQ 4.0.5 sends to a publisher, from its socket. The properties of the server are shortened.
+/// What a server sends to a publisher, written by hand as the specification has it.
 const CAPTURED: &[u8] = b"\x01\0\0\0\0\0\x37\0\x0a\0\x0a\0\x09\0\0\0\x12\x07versionS\0\0\0\x054.0.5\
     \0\0\0\x0eAMQPLAIN PLAIN\0\0\0\x05en_US\xce\
     \x01\0\0\0\0\0\x0c\0\x0a\0\x1e\x07\xff\0\x02\0\0\0\x3c\xce\
