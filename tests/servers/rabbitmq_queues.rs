@@ -222,7 +222,7 @@ fn real_dead_letters_go_to_their_queue_with_their_reason() {
 fn real_queue_deleted_under_its_consumer_ends_the_run_in_time() {
     let name = format!("deleted-{}", std::process::id());
     let bench = Bench::new(&format!(
-        "{}topology.name = \"{name}\"\nload.rate = \"500/s\"\nconsumers.members = 1\nrun.duration = \"4s\"\n\
+        "{}topology.name = \"{name}\"\nload.rate = \"500/s\"\nconsumers.members = 1\nrun.duration = \"12s\"\n\
          run.drain_deadline = \"2s\"\nrun.catch_up_deadline = \"2s\"\n",
         with("reconnect = \"1s\"")
     ));
