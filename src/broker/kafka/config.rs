@@ -87,7 +87,7 @@ pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> 
         ));
     }
     let set = || own.iter().chain(&config.properties).map(|(key, value)| (key.as_str(), value.as_str()));
-    let idempotence = set().filter(|(key, _)| *key == "enable.idempotence").last();
+    let idempotence = set().rfind(|(key, _)| *key == "enable.idempotence");
     if idempotence.is_some_and(|(_, value)| value == "true") && acks(set()) != "all" {
         return Some("`idempotence` needs `acks = \"all\"`".to_owned());
     }

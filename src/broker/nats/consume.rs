@@ -59,7 +59,7 @@ pub fn in_full(error: &dyn Error) -> String {
 /// A member of a group.
 pub enum NatsConsumer {
     Pull(Box<PullConsumer>),
-    Crate(StreamConsumer<NatsDeliveries>),
+    Crate(Box<StreamConsumer<NatsDeliveries>>),
 }
 
 impl Consumer for NatsConsumer {

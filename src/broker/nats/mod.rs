@@ -245,7 +245,8 @@ impl Broker for NatsBroker {
             Source::Subject { subscriber, replies: options.mode == Mode::Request }
         };
         let deliveries = NatsDeliveries { source, client, policy: options.ack_policy };
-        Ok(NatsConsumer::Crate(StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All)))
+        let receiving = StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All);
+        Ok(NatsConsumer::Crate(Box::new(receiving)))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {

@@ -38,6 +38,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Of each topic, the offset that the next message of each partition will have; `None`: not known.
 pub(super) type Ends = Vec<Option<Vec<u64>>>;
 
+/// Of a topic, the same, and whether the broker will send messages of it again.
+type End = (Option<Vec<u64>>, bool);
+
 /// A wait that goes on as long as there is progress.
 pub struct Patience {
     /// End of the wait in any case; `None`: as long as there is progress.
@@ -75,7 +78,7 @@ pub(super) struct CatchUp<'a, B> {
     /// Until when consumers have asked for messages.
     until: Instant,
     /// A question for the ends that has not been answered.
-    asked: Option<BoxFuture<'a, Vec<(Option<Vec<u64>>, bool)>>>,
+    asked: Option<BoxFuture<'a, Vec<End>>>,
     /// When it was asked last.
     asked_at: Option<Instant>,
     ends: Ends,
@@ -421,7 +424,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.asked = Some(async move { join_all(topics.iter().map(end)).await }.boxed());
     }
 
-    fn answered(&mut self, ends: Vec<(Option<Vec<u64>>, bool)>) {
+    fn answered(&mut self, ends: Vec<End>) {
         self.asked = None;
         (self.ends, self.redelivers) = ends.into_iter().unzip();
     }
