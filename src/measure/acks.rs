@@ -173,13 +173,11 @@ impl AckRecorder {
     }
 
     /// Begins a batch of outcomes that all became known now.
-    #[inline]
     pub fn batch(&self) -> AckBatch<'_> {
         self.batch_at(self.now_ns())
     }
 
     /// Begins a batch of outcomes that all became known at `now_ns`.
-    #[inline]
     pub fn batch_at(&self, now_ns: u64) -> AckBatch<'_> {
         AckBatch::begin(&self.acks.shared, &self.shard, now_ns)
     }
