@@ -139,7 +139,7 @@ impl ConditionKind {
         }
     }
 
-    /// Whether messages wait for its end. The other kinds tell of an event.
+    /// Whether messages wait for its end. The other kinds are events.
     pub fn holds_up(self) -> bool {
         !matches!(self, ConditionKind::GroupHasOthers | ConditionKind::TopicReplaced)
     }

@@ -5,6 +5,8 @@ pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
 pub mod http;
+#[cfg(any(feature = "nats", feature = "nsq"))]
+pub mod receiving;
 #[cfg(feature = "session")]
 pub mod session;
 pub mod tcp;

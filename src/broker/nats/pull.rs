@@ -8,7 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -21,7 +21,7 @@ use super::connect::{Connector, Opened, parse, refusal, text};
 use crate::broker::{ClientError, Consumer, Details, FailureClass, ReceiveError, Received, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::backoff::Backoff;
-use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
+use crate::net::receiving::ReceivingConnection;
 
 /// Longest message, its headers included: nats-server allows a `max_payload` of 64 MiB.
 const MAX_MESSAGE_BYTES: usize = (64 << 20) + (1 << 20);
@@ -56,14 +56,7 @@ enum Line {
 /// A connection.
 struct Up {
     address: String,
-    transport: Transport,
-    read_buffer: ReadBuffer,
-    write_buffer: WriteBuffer,
-    heard: Instant,
-    /// Something was read that was not decoded yet.
-    unread: bool,
-    /// Why the connection ended.
-    end: Option<io::Error>,
+    connection: ReceivingConnection,
 }
 
 /// What a member asks for, and acknowledges.
@@ -119,12 +112,12 @@ impl PullConsumer {
             }
         }
         let Line::Up(up) = &mut self.line else { return Poll::Pending };
-        self.requests.write(&self.inbox, &mut up.write_buffer.bytes);
-        if up.poll(context) {
+        self.requests.write(&self.inbox, &mut up.connection.write_buffer.bytes);
+        if up.connection.poll(context) {
             return Poll::Ready(());
         }
         while self.silence.poll_tick(context).is_ready() {
-            let quiet = up.heard.elapsed();
+            let quiet = up.connection.heard.elapsed();
             if quiet > 2 * HEARTBEAT {
                 self.lose(ClientError::lost(format!("no heartbeat for {quiet:?}")));
                 return Poll::Ready(());
@@ -189,7 +182,7 @@ impl Consumer for PullConsumer {
 
     async fn close(mut self) {
         if let Line::Up(up) = &mut self.line {
-            let Up { transport, write_buffer, .. } = &mut **up;
+            let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
             write_buffer.bytes.append(&mut self.requests.acknowledgements);
             // The server delivers again what it does not hear of.
             let _ = timeout(CLOSING, write_buffer.flush_all(transport)).await;
@@ -218,32 +211,8 @@ impl From<io::Error> for Ended {
 }
 
 impl Up {
-    fn new(opened: Opened) -> Self {
-        let Opened { address, transport, read_buffer, .. } = opened;
-        let (write_buffer, heard) = (WriteBuffer::default(), Instant::now());
-        Up { address, transport, read_buffer, write_buffer, heard, unread: false, end: None }
-    }
-
-    /// Writes pending bytes and reads once. Returns whether there is something to take.
-    fn poll(&mut self, context: &mut Context<'_>) -> bool {
-        while self.write_buffer.unwritten() > 0 && self.transport.poll_writable(context).is_ready() {
-            // An error shows again when the connection is read.
-            if self.write_buffer.flush(&self.transport).is_err() {
-                break;
-            }
-        }
-        while !self.unread && self.end.is_none() && self.transport.poll_readable(context).is_ready() {
-            match self.read_buffer.fill(&self.transport) {
-                // It was not readable after all: the next poll registers the waker again.
-                Ok(0) => {}
-                Ok(_) => {
-                    self.heard = Instant::now();
-                    self.unread = true;
-                }
-                Err(error) => self.end = Some(error),
-            }
-        }
-        self.unread || self.end.is_some()
+    fn new(Opened { address, transport, read_buffer, .. }: Opened) -> Self {
+        Up { address, connection: ReceivingConnection::new(transport, read_buffer) }
     }
 
     /// Hands over the messages that were read, until `most` are taken.
@@ -255,11 +224,11 @@ impl Up {
         connector: &Connector,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), Ended> {
+        let ReceivingConnection { read_buffer, write_buffer, unread, end, .. } = &mut self.connection;
         while *taken < most {
-            let Some(frame) = self.read_buffer.next(decode).map_err(|error| Ended::from(io::Error::other(error)))?
-            else {
-                self.unread = false;
-                return self.end.take().map_or(Ok(()), |end| Err(end.into()));
+            let Some(frame) = read_buffer.next(decode).map_err(|error| Ended::from(io::Error::other(error)))? else {
+                *unread = false;
+                return end.take().map_or(Ok(()), |end| Err(end.into()));
             };
             match frame {
                 Frame::Message(message) => match Told::read(message.reply) {
@@ -276,9 +245,9 @@ impl Up {
                         requests.took(message.reply);
                         *taken += 1;
                     }
-                    None => requests.hear(&message).map_err(Ended::Request)?,
+                    None => requests.take_status(&message).map_err(Ended::Request)?,
                 },
-                Frame::Ping => self.write_buffer.bytes.extend_from_slice(b"PONG\r\n"),
+                Frame::Ping => write_buffer.bytes.extend_from_slice(b"PONG\r\n"),
                 Frame::Info(json) => connector.learn(&parse(json).map_err(io::Error::other)?),
                 Frame::Error(error) => return Err(Ended::Connection(refusal(error))),
                 Frame::Pong | Frame::Ok => {}
@@ -317,11 +286,11 @@ impl Requests {
         self.acknowledgements.extend_from_slice(b" 4\r\n+ACK\r\n");
     }
 
-    /// Takes what the server tells of a request.
+    /// Handles the status of a request.
     ///
     /// # Errors
     /// When it is refused.
-    fn hear(&mut self, message: &Answer<'_>) -> Result<(), ClientError> {
+    fn take_status(&mut self, message: &Answer<'_>) -> Result<(), ClientError> {
         let line = message.headers.split(|byte| *byte == b'\r').next().unwrap_or_default();
         let status = line.strip_prefix(HEADERS).unwrap_or_default().trim_ascii();
         let (code, words) = status.split_at(status.len().min(3));
@@ -357,7 +326,7 @@ impl Requests {
     }
 }
 
-/// What the subject of an acknowledgement tells of its message.
+/// What JetStream writes about a message into the subject of its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     deliveries: u64,

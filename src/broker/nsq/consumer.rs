@@ -9,7 +9,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -20,7 +19,7 @@ use super::connect::{Connector, Role, Session, class_of, is_about_a_delivery, te
 use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;
-use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
+use crate::net::receiving::ReceivingConnection;
 
 /// A member of a channel.
 pub struct NsqConsumer {
@@ -50,57 +49,9 @@ struct Source {
 }
 
 enum Line {
-    Up(Up),
+    Up(ReceivingConnection),
     /// A task connects again.
     Down(JoinHandle<Session>),
-}
-
-struct Up {
-    transport: Transport,
-    read_buffer: ReadBuffer,
-    write_buffer: WriteBuffer,
-    heard: Instant,
-    /// Something was read that was not decoded yet.
-    unread: bool,
-    /// Why the connection ended.
-    end: Option<io::Error>,
-}
-
-impl Up {
-    fn new(session: Session) -> Self {
-        let Session { transport, read_buffer, .. } = session;
-        // The handshake may have read more than its responses.
-        Up {
-            transport,
-            read_buffer,
-            write_buffer: WriteBuffer::default(),
-            heard: Instant::now(),
-            unread: true,
-            end: None,
-        }
-    }
-
-    /// Writes pending bytes and reads once. Returns whether there is something to take.
-    fn poll(&mut self, context: &mut Context<'_>) -> bool {
-        while self.write_buffer.unwritten() > 0 && self.transport.poll_writable(context).is_ready() {
-            // An error shows again when the connection is read.
-            if self.write_buffer.flush(&self.transport).is_err() {
-                break;
-            }
-        }
-        while !self.unread && self.end.is_none() && self.transport.poll_readable(context).is_ready() {
-            match self.read_buffer.fill(&self.transport) {
-                // It was not readable after all: the next poll registers the waker again.
-                Ok(0) => {}
-                Ok(_) => {
-                    self.heard = Instant::now();
-                    self.unread = true;
-                }
-                Err(error) => self.end = Some(error),
-            }
-        }
-        self.unread || self.end.is_some()
-    }
 }
 
 /// Why a connection cannot be read on.
@@ -115,6 +66,10 @@ impl From<io::Error> for ConnectionError {
     }
 }
 
+fn connection(Session { transport, read_buffer, .. }: Session) -> ReceivingConnection {
+    ReceivingConnection::new(transport, read_buffer)
+}
+
 impl NsqConsumer {
     /// Takes over sessions that have subscribed, one for each address.
     pub(super) fn new(
@@ -125,7 +80,7 @@ impl NsqConsumer {
     ) -> Self {
         let mut silence = interval(connector.options().heartbeat);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
+        let source = |(address, session)| Source { address, line: Line::Up(connection(session)) };
         let sources = sessions.into_iter().map(source).collect();
         let options = connector.options();
         let answers =
@@ -150,7 +105,7 @@ impl NsqConsumer {
         for source in &mut self.sources {
             if let Line::Down(coming) = &mut source.line {
                 match Pin::new(coming).poll(context) {
-                    Poll::Ready(Ok(session)) => source.line = Line::Up(Up::new(session)),
+                    Poll::Ready(Ok(session)) => source.line = Line::Up(connection(session)),
                     // It has panicked.
                     Poll::Ready(Err(_)) => {
                         source.reconnect(&self.connector, &self.role);
@@ -237,7 +192,7 @@ impl Consumer for NsqConsumer {
             }
             let index = (first + step) % count;
             let Line::Up(up) = &mut self.sources[index].line else { continue };
-            if let Err(broken) = up.take(most, &mut taken, &mut self.answers, &mut each) {
+            if let Err(broken) = take(up, most, &mut taken, &mut self.answers, &mut each) {
                 self.lose(index, broken);
             }
         }
@@ -260,65 +215,60 @@ impl Details for MessageDetails {
     }
 }
 
-impl Up {
-    /// Hands over and answers the messages that were read, until `most` are taken.
-    fn take(
-        &mut self,
-        most: usize,
-        taken: &mut usize,
-        answers: &mut Answers,
-        each: &mut impl FnMut(Received<'_>),
-    ) -> Result<(), ConnectionError> {
-        if std::mem::take(&mut self.unread) {
-            self.decode(most, taken, answers, each)?;
-            self.unread = *taken >= most;
-            // The rest is written when the socket is writable.
-            self.write_buffer.flush(&self.transport)?;
-        }
-        if self.unread {
-            return Ok(());
-        }
-        self.end.take().map_or(Ok(()), |end| Err(end.into()))
+/// Hands over and answers the messages that were read, until `most` are taken.
+fn take(
+    up: &mut ReceivingConnection,
+    most: usize,
+    taken: &mut usize,
+    answers: &mut Answers,
+    each: &mut impl FnMut(Received<'_>),
+) -> Result<(), ConnectionError> {
+    if std::mem::take(&mut up.unread) {
+        decode_all(up, most, taken, answers, each)?;
+        up.unread = *taken >= most;
+        // The rest is written when the socket is writable.
+        up.write_buffer.flush(&up.transport)?;
     }
+    if up.unread {
+        return Ok(());
+    }
+    up.end.take().map_or(Ok(()), |end| Err(end.into()))
+}
 
-    fn decode(
-        &mut self,
-        most: usize,
-        taken: &mut usize,
-        answers: &mut Answers,
-        each: &mut impl FnMut(Received<'_>),
-    ) -> Result<(), ConnectionError> {
-        let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
-        while *taken < most
-            && let Some(frame) = self.read_buffer.next(decode).map_err(malformed)?
-        {
-            match frame {
-                Frame::Message(Message { timestamp_ns, attempts, id, body }) => {
-                    each(Received {
-                        payload: body,
-                        trace_header: None,
-                        partition: UNORDERED_PARTITION,
-                        offset: 0,
-                        redelivered: attempts > 1,
-                        details: &MessageDetails { timestamp_ns },
-                    });
-                    answers.put(&mut self.write_buffer.bytes, id, attempts);
-                    *taken += 1;
-                }
-                Frame::Response(HEARTBEAT) => command::nothing(&mut self.write_buffer.bytes),
-                Frame::Response(OK) => {}
-                Frame::Response(other) => {
-                    return Err(ConnectionError::from(io::Error::other(format!(
-                        "unexpected response: {}",
-                        text(other)
-                    ))));
-                }
-                Frame::Error(error) if is_about_a_delivery(error) => {}
-                Frame::Error(error) => return Err(ConnectionError { class: class_of(error), message: text(error) }),
+fn decode_all(
+    up: &mut ReceivingConnection,
+    most: usize,
+    taken: &mut usize,
+    answers: &mut Answers,
+    each: &mut impl FnMut(Received<'_>),
+) -> Result<(), ConnectionError> {
+    let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
+    while *taken < most
+        && let Some(frame) = up.read_buffer.next(decode).map_err(malformed)?
+    {
+        match frame {
+            Frame::Message(Message { timestamp_ns, attempts, id, body }) => {
+                each(Received {
+                    payload: body,
+                    trace_header: None,
+                    partition: UNORDERED_PARTITION,
+                    offset: 0,
+                    redelivered: attempts > 1,
+                    details: &MessageDetails { timestamp_ns },
+                });
+                answers.put(&mut up.write_buffer.bytes, id, attempts);
+                *taken += 1;
             }
+            Frame::Response(HEARTBEAT) => command::nothing(&mut up.write_buffer.bytes),
+            Frame::Response(OK) => {}
+            Frame::Response(other) => {
+                return Err(ConnectionError::from(io::Error::other(format!("unexpected response: {}", text(other)))));
+            }
+            Frame::Error(error) if is_about_a_delivery(error) => {}
+            Frame::Error(error) => return Err(ConnectionError { class: class_of(error), message: text(error) }),
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl Answers {

@@ -52,7 +52,7 @@ const STREAM_PORT: u16 = 5552;
 
 /// A queue has back what its consumers had when its length is the same at two looks: a quorum queue writes its log first.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-const MOST_LOOKS: usize = 8;
+const MAX_LOOKS: usize = 8;
 
 /// Queues of a RabbitMQ node or cluster.
 pub struct RabbitmqBroker {
@@ -338,7 +338,7 @@ impl RabbitmqBroker {
             let mut count = find_queue(channel, queue).await?;
             // A queue that exists is not changed by it.
             self.declare(channel, topic, queue).await?;
-            for _ in 0..MOST_LOOKS {
+            for _ in 0..MAX_LOOKS {
                 sleep(BETWEEN_LOOKS).await;
                 if std::mem::replace(&mut count, find_queue(channel, queue).await?) == count {
                     break;

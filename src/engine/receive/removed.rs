@@ -12,8 +12,8 @@ use crate::measure::{Arrived, GroupAccount, SubscriptionIndex, Unreceivable};
 use crate::scenario::Partitioning;
 
 /// Different keys, and messages of all groups, of which the latest are found: 20 MB, and about a second.
-const MOST_KEYS: u64 = 1 << 20;
-const MOST_MESSAGES: u64 = 200_000_000;
+const MAX_KEYS: u64 = 1 << 20;
+const MAX_MESSAGES: u64 = 200_000_000;
 
 /// What the broker tells, by topic; empty: it was not asked.
 #[derive(Default)]
@@ -54,8 +54,8 @@ impl Removals {
         let (producers, payload) = (&context.scenario.producers, &context.scenario.payload);
         let distinct = producers.keys.distinct();
         let groups = context.verification().map_or(0, |verification| verification.groups() as u64);
-        let is_known = (1..=MOST_KEYS).contains(&distinct)
-            && context.acks.submitted().saturating_mul(groups) <= MOST_MESSAGES
+        let is_known = (1..=MAX_KEYS).contains(&distinct)
+            && context.acks.submitted().saturating_mul(groups) <= MAX_MESSAGES
             && producers.partitioning != Partitioning::RoundRobin
             // Other programs may send the same keys.
             && arrived.foreign == 0
@@ -121,7 +121,7 @@ impl Removals {
         account.with_removed(unreceivable.without(others).plus(gone), kept)
     }
 
-    /// Messages that the broker still has for a group; `None`: it does not tell of each topic.
+    /// Messages that the broker still has for a group; `None`: for some topic, their number is not known.
     fn left(&self, group: usize) -> Option<u64> {
         let of_topic = |removal: &Option<Removal>| match &removal.as_ref()?.extent {
             RemovalExtent::Left(counts) => counts.get(group).copied(),

@@ -99,7 +99,7 @@ impl Bench {
         let conditions = &self.client.connector.conditions;
         let reached = async {
             while !wanted(&conditions.lasting()) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::task::yield_now().await;
             }
         };
         let reached = tokio::time::timeout(TIMEOUT, reached).await;

@@ -100,7 +100,7 @@ async fn a_refusal_lasts_until_the_partition_is_written_again() {
         while !bench.client.traffic.is_idle() {
             tokio::select! {
                 asked = broker.next() => asked.answer(0),
-                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+                () = tokio::task::yield_now() => {}
             }
         }
         bench.held_up(<[Condition]>::is_empty).await;

@@ -2,6 +2,7 @@ use std::future::{pending, ready};
 
 use futures_util::future::{Either, FutureExt};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use super::*;
 
@@ -79,7 +80,9 @@ async fn a_failed_attempt_makes_room_for_the_next_at_once() {
 
 #[tokio::test]
 async fn every_error_is_returned_when_all_fail() {
-    let late = sleep(Duration::from_millis(20)).map(|()| Err::<(), _>("late"));
-    let attempts = vec![Either::Left(late), Either::Right(ready(Err("early")))];
+    let (end, ended) = oneshot::channel();
+    let late = ended.map(|_: Result<(), _>| Err::<(), _>("late"));
+    let early = ready(Err("early")).inspect(move |_| end.send(()).unwrap());
+    let attempts = vec![Either::Left(late), Either::Right(early)];
     assert_eq!(in_turn(attempts, Duration::from_millis(1)).await, Err(vec!["early", "late"]));
 }

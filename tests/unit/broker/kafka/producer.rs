@@ -36,7 +36,7 @@ async fn after_a_fatal_error_messages_are_refused_with_its_reason() {
     let servers = cluster.bootstrap_servers();
     let mut producer = producer(&acks, &[("bootstrap.servers", &servers), ("enable.idempotence", "true")]);
     while producer.fatal_error().is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
     for trace_header in [None, Some(&[0; TRACE_HEADER_BYTES])] {
         let refusal = producer.submit(&[outgoing(trace_header); 3]).await.unwrap_err();

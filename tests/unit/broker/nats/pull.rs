@@ -12,7 +12,7 @@ fn written(requests: &mut Requests) -> String {
 }
 
 fn heard(requests: &mut Requests, headers: &str) -> Result<(), ClientError> {
-    requests.hear(&Answer { subject: b"_INBOX.x.0", reply: b"", headers: headers.as_bytes(), payload: b"" })
+    requests.take_status(&Answer { subject: b"_INBOX.x.0", reply: b"", headers: headers.as_bytes(), payload: b"" })
 }
 
 /// Both from nats-server: 2.15.2 without a domain, and as ADR-15 has it with one.
