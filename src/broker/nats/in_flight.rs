@@ -242,7 +242,7 @@ fn outcome(answer: &[u8], batches: Batches) -> Option<Outcome> {
         (err_code, failure(class, format!("{description} (error {err_code})")))
     });
     Some(match (response.r#type, error) {
-        // So often the server would tell of a longer batch.
+        // Progress within a batch: batches are shorter than the interval at which it is reported.
         (Some("ack"), _) => return None,
         (Some("gap"), _) => Outcome::Ends(refused("messages of the batch did not reach the stream")),
         (Some(_), Some((_, error))) => Outcome::Ends(error),
