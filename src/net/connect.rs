@@ -71,7 +71,8 @@ pub async fn encrypted(config: Arc<ClientConfig>, address: &str, stream: TcpStre
 /// What a frame's size says of the port, if it is the beginning of another protocol.
 pub fn protocol_of_size(size: u32) -> Option<&'static str> {
     match size.to_be_bytes() {
-        [b'H', b'T', b'T', b'P'] => Some(ANSWERS_LIKE_HTTP),
+        // Some servers answer what is no request with a page and no status line (HTTP/0.9).
+        [b'H', b'T', b'T', b'P'] | [b'<', b'!' | b'h' | b'H', ..] => Some(ANSWERS_LIKE_HTTP),
         // An alert or a handshake (RFC 8446, section 5.1).
         [0x15 | 0x16, 3, ..] => Some(SPEAKS_TLS),
         _ => None,
@@ -85,7 +86,9 @@ mod tests {
     #[test]
     fn other_protocols_are_known_by_their_first_bytes() {
         let of = |bytes: &[u8; 4]| protocol_of_size(u32::from_be_bytes(*bytes));
-        assert!(of(b"HTTP").unwrap().contains("HTTP"));
+        for first in [b"HTTP", b"<!DO", b"<htm", b"<HTM"] {
+            assert!(of(first).is_some_and(|words| words.contains("HTTP")), "{first:?}");
+        }
         // The alert of a server that was sent something else than TLS.
         assert!(of(&[0x15, 3, 3, 0]).unwrap().contains("broker.security.tls"));
         assert_eq!([of(&[0, 0, 0, 6]), of(b"SSH-")], [None, None]);
