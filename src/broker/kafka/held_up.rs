@@ -32,6 +32,36 @@ struct Throttle {
     max: u64,
 }
 
+/// A partition, in librdkafka's statistics; `-1`: where messages wait that have none.
+#[derive(Debug, Deserialize)]
+pub struct PartitionQueue {
+    partition: i32,
+    /// The number of its node; below 0: none is known.
+    #[serde(default)]
+    leader: i32,
+    /// Whether the brokers' metadata lacks it.
+    #[serde(default)]
+    unknown: bool,
+    /// Messages that wait to be sent, in two queues.
+    #[serde(default)]
+    msgq_cnt: u64,
+    #[serde(default)]
+    xmit_msgq_cnt: u64,
+}
+
+impl PartitionQueue {
+    fn condition(&self) -> Option<(ConditionKind, &'static str)> {
+        const GONE: &str = "the brokers' metadata lacks it: it was deleted, or is not there yet";
+        if self.msgq_cnt + self.xmit_msgq_cnt == 0 {
+            return None;
+        }
+        if self.partition < 0 || self.unknown {
+            return Some((ConditionKind::TopicGone, GONE));
+        }
+        (self.leader < 0).then_some((ConditionKind::WaitingForLeader, "the brokers' metadata names no leader"))
+    }
+}
+
 /// What holds up the messages of a client.
 #[derive(Default)]
 pub struct HeldUp {
@@ -39,6 +69,8 @@ pub struct HeldUp {
     nodes: BTreeMap<String, Node>,
     /// Partitions whose last message failed; below 0: a topic, of which the partition is not known.
     partitions: BTreeMap<(String, i32), Subject>,
+    /// Partitions whose messages waited at the last look, each since when.
+    waiting: BTreeMap<(String, i32), (Subject, Instant)>,
 }
 
 /// The connections to a node.
@@ -110,14 +142,36 @@ impl HeldUp {
         }
     }
 
+    /// The queues of partitions are so now.
+    pub fn look_at_queues<'a>(&mut self, queues: impl Iterator<Item = (&'a str, &'a PartitionQueue)>, now: Instant) {
+        let mut before = std::mem::take(&mut self.waiting);
+        for (topic, queue) in queues {
+            let Some((kind, words)) = queue.condition() else { continue };
+            let key = (topic.to_owned(), queue.partition);
+            // Metadata takes a moment at the beginning.
+            let waiting = match before.remove(&key) {
+                Some((subject, since)) => {
+                    subject.begin_since(kind, words, since);
+                    (subject, since)
+                }
+                None => (self.subject(topic, queue.partition), now),
+            };
+            self.waiting.insert(key, waiting);
+        }
+    }
+
+    fn subject(&self, topic: &str, partition: i32) -> Subject {
+        match partition {
+            ..0 => Subject::new(&self.conditions, SubjectKind::Topic, topic),
+            _ => Subject::new(&self.conditions, SubjectKind::Partition, &format!("{topic}/{partition}")),
+        }
+    }
+
     /// A message has failed.
     pub fn failed(&mut self, topic: &str, partition: i32, code: Code) {
         let Some(kind) = condition(code) else { return };
-        let subject = || match partition {
-            ..0 => Subject::new(&self.conditions, SubjectKind::Topic, topic),
-            _ => Subject::new(&self.conditions, SubjectKind::Partition, &format!("{topic}/{partition}")),
-        };
-        self.partitions.entry((topic.to_owned(), partition)).or_insert_with(subject).begin(kind, &describe(code));
+        let subject = self.subject(topic, partition);
+        self.partitions.entry((topic.to_owned(), partition)).or_insert(subject).begin(kind, &describe(code));
     }
 
     /// Whether something has failed since the last message of its partition that was written.
@@ -188,6 +242,26 @@ mod tests {
         // Between two attempts.
         assert!(look(links("INIT", 0), 5).is_empty());
         assert_eq!(look(links("INIT", 0), 6), ["node a:1: connecting (a:1: refused)"]);
+    }
+
+    #[test]
+    fn messages_that_wait_tell_why_in_two_looks() {
+        let conditions = Conditions::default();
+        let mut held_up = HeldUp::new(conditions.clone());
+        let begin = Instant::now();
+        let mut look = |queue: &str, seconds| {
+            let queue: PartitionQueue = serde_json::from_str(queue).unwrap();
+            held_up.look_at_queues([("orders", &queue)].into_iter(), begin + Duration::from_secs(seconds));
+            conditions.lasting().iter().map(|one| one.told()).collect::<Vec<_>>()
+        };
+        let leaderless = r#"{"partition": 1, "leader": -1, "msgq_cnt": 7}"#;
+        assert!(look(leaderless, 0).is_empty());
+        assert_eq!(look(leaderless, 1), ["partition orders/1: no leader"]);
+        assert!(look(r#"{"partition": 1, "leader": 1, "msgq_cnt": 7}"#, 2).is_empty());
+        let gone = r#"{"partition": -1, "leader": -1, "xmit_msgq_cnt": 3}"#;
+        assert!(look(gone, 3).is_empty());
+        assert_eq!(look(gone, 4), ["topic orders: the topic does not exist"]);
+        assert!(look(r#"{"partition": -1, "leader": -1}"#, 5).is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::client::{self, describe, failure_class, oauth_token};
-use super::held_up::{HeldUp, Link};
+use super::held_up::{HeldUp, Link, PartitionQueue};
 use crate::broker::{FailureClass, TRACE_HEADER_NAME, Telemetry, Wire, kafka_cluster, known_sum};
 use crate::measure::{AckRecorder, Conditions, PartitionIndex, SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 use crate::scenario::Secret;
@@ -129,7 +129,12 @@ impl ClientContext for Reports {
         let Ok(statistics) = serde_json::from_slice::<Statistics>(json) else { return };
         let last_error = self.errors.lock().last.clone();
         let links = statistics.brokers.values().map(|broker| &broker.link);
-        self.outcomes.lock().held_up.look(links, last_error.as_ref(), Instant::now());
+        let queues =
+            statistics.topics.iter().flat_map(|(name, topic)| topic.partitions.values().map(|queue| (&**name, queue)));
+        let (mut outcomes, now) = (self.outcomes.lock(), Instant::now());
+        outcomes.held_up.look(links, last_error.as_ref(), now);
+        outcomes.held_up.look_at_queues(queues, now);
+        drop(outcomes);
         let (reader, telemetry) = &mut *self.statistics.lock();
         *telemetry = joined(*telemetry, reader.read(&statistics));
     }
@@ -285,6 +290,8 @@ struct BrokerStatistics {
 #[derive(Deserialize)]
 struct TopicStatistics {
     batchsize: Option<Window>,
+    #[serde(default)]
+    partitions: BTreeMap<String, PartitionQueue>,
 }
 
 #[derive(Deserialize)]
