@@ -1,11 +1,6 @@
-//! The frames of AMQP 0.9.1 that a publisher reads and writes (the specification, sections 2.3.5 and 4.2; rabbitmq.com/amqp-0-9-1-reference).
+//! The frames of AMQP 0.9.1 that publishers and consumers read and write (the specification, sections 2.3.5 and 4.2; rabbitmq.com/amqp-0-9-1-reference).
 //! All numbers are big-endian.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-
-use crate::broker::TRACE_HEADER_NAME;
-use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::connect::protocol_of_size;
 
 /// What a client sends first.
@@ -13,27 +8,23 @@ pub const PROTOCOL_HEADER: &[u8] = b"AMQP\0\0\x09\x01";
 
 pub const HEARTBEAT: &[u8] = &[FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END];
 
+/// What the server may do only if the client says that it understands it.
+const CAPABILITIES: [&str; 5] = [
+    "publisher_confirms",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "authentication_failure_close",
+];
+
 /// Bytes of a frame beside its content: type, channel, size, end.
-const FRAME_BYTES: usize = 8;
+pub const FRAME_BYTES: usize = 8;
 
 const FRAME_METHOD: u8 = 1;
-const FRAME_HEADER: u8 = 2;
-const FRAME_BODY: u8 = 3;
+pub const FRAME_HEADER: u8 = 2;
+pub const FRAME_BODY: u8 = 3;
 const FRAME_HEARTBEAT: u8 = 8;
-const FRAME_END: u8 = 0xce;
-
-/// Bits of the properties that are there: section 4.2.6.1, in the order of the class `basic`.
-const HAS_HEADERS: u16 = 1 << 13;
-const HAS_DELIVERY_MODE: u16 = 1 << 12;
-const HAS_PRIORITY: u16 = 1 << 11;
-
-/// Bytes of a trace header as text in base64.
-const TRACE_TEXT_BYTES: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
-
-/// What precedes this text in the table of headers: its name, the type of a long string, and its length.
-const TRACE_ENTRY: &[u8] = b"\x0abrokermarkS\0\0\0\x2c";
-
-const _: () = assert!(TRACE_HEADER_NAME.len() == 0x0a && TRACE_TEXT_BYTES == 0x2c, "as in `TRACE_ENTRY`");
+pub const FRAME_END: u8 = 0xce;
 
 /// What the server sent, decoded in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +124,13 @@ fn method(mut reader: Reader<'_>) -> Result<Method<'_>, Malformed> {
     Ok(match (reader.u16()?, reader.u16()?) {
         (60, 80) => Method::Ack { delivery_tag: u64::from_be_bytes(reader.array()?), multiple: reader.bit()? },
         (60, 120) => Method::Nack { delivery_tag: u64::from_be_bytes(reader.array()?), multiple: reader.bit()? },
+        (60, 60) => {
+            // The consumer's tag: a channel has one.
+            reader.short()?;
+            Method::Deliver { delivery_tag: u64::from_be_bytes(reader.array()?), redelivered: reader.bit()? }
+        }
+        (60, 21) => Method::ConsumeOk,
+        (60, 30) => Method::Cancel,
         (60, 50) => {
             reader.u16()?;
             Method::Return { text: reader.short()? }
@@ -149,6 +147,7 @@ fn method(mut reader: Reader<'_>) -> Result<Method<'_>, Malformed> {
         },
         (10, 41) => Method::OpenOk,
         (10, 50) | (20, 40) => Method::Close { code: reader.u16()?, text: reader.short()? },
+        (10, 51) => Method::CloseOk,
         (10, 60) => Method::Blocked(reader.short()?),
         (10, 61) => Method::Unblocked,
         _ => Method::Other,
@@ -156,20 +155,20 @@ fn method(mut reader: Reader<'_>) -> Result<Method<'_>, Malformed> {
 }
 
 /// The content of a frame, from its beginning to its end.
-struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         self.0.split_off(..count).ok_or_else(|| Malformed("a frame ends too early".to_owned()))
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let mut array = [0; N];
         array.copy_from_slice(self.bytes(N)?);
         Ok(array)
     }
 
-    fn u16(&mut self) -> Result<u16, Malformed> {
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_be_bytes)
     }
 
@@ -177,22 +176,16 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]| byte & 1 == 1)
     }
 
-    fn short(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn short(&mut self) -> Result<&'a [u8], Malformed> {
         let [length] = self.array()?;
         self.bytes(length.into())
     }
 
     /// A long string, or a table.
-    fn long(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn long(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.array().map(u32::from_be_bytes)?;
         self.bytes(length as usize)
     }
-}
-
-/// The trace header among the properties of a message.
-pub fn trace_header(properties: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
-    let begin = properties.windows(TRACE_ENTRY.len()).position(|bytes| bytes == TRACE_ENTRY)? + TRACE_ENTRY.len();
-    BASE64.decode(properties.get(begin..begin + TRACE_TEXT_BYTES)?).ok()?.try_into().ok()
 }
 
 /// Why a text cannot be written.
@@ -201,25 +194,25 @@ pub fn trace_header(properties: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
 pub struct TooLong(String);
 
 /// Appends a text of at most 255 bytes.
-fn append_short(out: &mut Vec<u8>, text: &str) -> Result<(), TooLong> {
+pub fn append_short(out: &mut Vec<u8>, text: &str) -> Result<(), TooLong> {
     out.push(u8::try_from(text.len()).map_err(|_| TooLong(text.to_owned()))?);
     out.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
-fn append_long(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn append_long(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
-fn append_frame(out: &mut Vec<u8>, kind: u8, channel: u16, content: &[u8]) {
+pub fn append_frame(out: &mut Vec<u8>, kind: u8, channel: u16, content: &[u8]) {
     out.push(kind);
     out.extend_from_slice(&channel.to_be_bytes());
     append_long(out, content);
     out.push(FRAME_END);
 }
 
-fn append_method(out: &mut Vec<u8>, channel: u16, (class, method): (u16, u16), arguments: &[u8]) {
+pub fn append_method(out: &mut Vec<u8>, channel: u16, (class, method): (u16, u16), arguments: &[u8]) {
     let content = [&class.to_be_bytes(), &method.to_be_bytes(), arguments].concat();
     append_frame(out, FRAME_METHOD, channel, &content);
 }
@@ -250,7 +243,7 @@ pub fn append_start_ok(out: &mut Vec<u8>, name: &str, mechanism: &str, response:
         text("connection_name", name),
     ])?;
     let mut capabilities = Vec::new();
-    for capability in ["publisher_confirms", "basic.nack", "connection.blocked", "authentication_failure_close"] {
+    for capability in CAPABILITIES {
         append_short(&mut capabilities, capability)?;
         capabilities.extend_from_slice(b"t\x01");
     }
@@ -301,99 +294,44 @@ pub fn append_channel_open(out: &mut Vec<u8>, channel: u16, confirms: bool) {
     }
 }
 
-/// What precedes the body of a message, for messages that have everything in common but their payloads and trace headers.
-pub struct Preamble {
+/// Asks for the messages of a queue, at most `prefetch` of them without an acknowledgement. With `no_ack` none is awaited.
+///
+/// # Errors
+/// When the queue's name is too long.
+pub fn append_consume(
+    out: &mut Vec<u8>,
     channel: u16,
-    /// The method and the header of an empty message.
-    bytes: Vec<u8>,
-    /// Where the bytes of the method end.
-    header_begin: usize,
-    /// Entries of the table of headers.
-    headers: Vec<u8>,
-    properties: MessageProperties,
+    queue: &str,
+    prefetch: u16,
+    no_ack: bool,
+) -> Result<(), TooLong> {
+    // No limit of bytes; for each consumer.
+    let [high, low] = prefetch.to_be_bytes();
+    append_method(out, channel, (60, 10), &[0, 0, 0, 0, high, low, 0]);
+    let mut arguments = vec![0, 0];
+    append_short(&mut arguments, queue)?;
+    // The server chooses the tag. The second bit of the flags; no further arguments.
+    arguments.extend_from_slice(&[0, if no_ack { 2 } else { 0 }, 0, 0, 0, 0]);
+    append_method(out, channel, (60, 20), &arguments);
+    Ok(())
 }
 
-/// Properties that all messages have.
-#[derive(Debug, Clone, Copy)]
-pub struct MessageProperties {
-    pub persistent: bool,
-    pub priority: Option<u8>,
+/// Acknowledges a message; with `multiple`, also those before it.
+#[inline]
+pub fn append_acknowledgement(out: &mut Vec<u8>, channel: u16, delivery_tag: u64, multiple: bool) {
+    append_outcome(out, channel, 80, delivery_tag, multiple.into());
 }
 
-impl Preamble {
-    /// # Errors
-    /// When the name of the exchange or the routing key is too long.
-    pub fn new(
-        channel: u16,
-        (exchange, routing_key): (&str, &str),
-        mandatory: bool,
-        headers: Vec<u8>,
-        properties: MessageProperties,
-    ) -> Result<Self, TooLong> {
-        let mut arguments = vec![0, 0];
-        append_short(&mut arguments, exchange)?;
-        append_short(&mut arguments, routing_key)?;
-        arguments.push(mandatory.into());
-        let mut bytes = Vec::new();
-        append_method(&mut bytes, channel, (60, 40), &arguments);
-        let preamble = Preamble { channel, header_begin: bytes.len(), bytes: Vec::new(), headers, properties };
-        preamble.append_header(&mut bytes, 0, None);
-        Ok(Preamble { bytes, ..preamble })
-    }
+/// Gives a message back to its queue.
+pub fn append_requeue(out: &mut Vec<u8>, channel: u16, delivery_tag: u64) {
+    append_outcome(out, channel, 90, delivery_tag, 1);
+}
 
-    /// Appends a message, in frames of at most `frame_max` bytes.
-    #[inline]
-    pub fn append_message(
-        &self,
-        out: &mut Vec<u8>,
-        trace_header: Option<&[u8; TRACE_HEADER_BYTES]>,
-        payload: &[u8],
-        frame_max: usize,
-    ) {
-        out.reserve(self.bytes.len() + payload.len() + FRAME_BYTES);
-        if trace_header.is_some() {
-            out.extend_from_slice(&self.bytes[..self.header_begin]);
-            self.append_header(out, payload.len(), trace_header);
-        } else {
-            // Behind the beginning of the frame, the class and a weight.
-            let at = out.len() + self.header_begin + FRAME_BYTES - 1 + 4;
-            out.extend_from_slice(&self.bytes);
-            out[at..at + 8].copy_from_slice(&(payload.len() as u64).to_be_bytes());
-        }
-        for part in payload.chunks(frame_max - FRAME_BYTES) {
-            append_frame(out, FRAME_BODY, self.channel, part);
-        }
-    }
-
-    fn append_header(&self, out: &mut Vec<u8>, payload_bytes: usize, trace_header: Option<&[u8; TRACE_HEADER_BYTES]>) {
-        let MessageProperties { persistent, priority } = self.properties;
-        let begin = out.len();
-        append_frame(out, FRAME_HEADER, self.channel, &[0, 60, 0, 0]);
-        out.pop();
-        out.extend_from_slice(&(payload_bytes as u64).to_be_bytes());
-        let has_headers = trace_header.is_some() || !self.headers.is_empty();
-        let has = |flag: u16, is_there: bool| if is_there { flag } else { 0 };
-        let flags = HAS_DELIVERY_MODE | has(HAS_HEADERS, has_headers) | has(HAS_PRIORITY, priority.is_some());
-        out.extend_from_slice(&flags.to_be_bytes());
-        if has_headers {
-            let trace_bytes = trace_header.map_or(0, |_| TRACE_ENTRY.len() + TRACE_TEXT_BYTES);
-            out.extend_from_slice(&((self.headers.len() + trace_bytes) as u32).to_be_bytes());
-            out.extend_from_slice(&self.headers);
-        }
-        if let Some(trace_header) = trace_header {
-            out.extend_from_slice(TRACE_ENTRY);
-            let text = out.len();
-            out.resize(text + TRACE_TEXT_BYTES, 0);
-            // The text has exactly this length.
-            let _ = BASE64.encode_slice(trace_header, &mut out[text..]);
-        }
-        // `delivery-mode`: 1 is transient, 2 persistent.
-        out.push(if persistent { 2 } else { 1 });
-        out.extend(priority);
-        let size = (out.len() - begin - FRAME_BYTES + 1) as u32;
-        out[begin + 3..begin + 7].copy_from_slice(&size.to_be_bytes());
-        out.push(FRAME_END);
-    }
+#[inline]
+fn append_outcome(out: &mut Vec<u8>, channel: u16, method: u8, delivery_tag: u64, bits: u8) {
+    let mut content = [0, 60, 0, method, 0, 0, 0, 0, 0, 0, 0, 0, bits];
+    content[4..12].copy_from_slice(&delivery_tag.to_be_bytes());
+    append_frame(out, FRAME_METHOD, channel, &content);
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! Connections of the crate: opened, opened again when they are lost, and asked for channels.
+//! The crate's connection, for topics: opened, opened again when it is lost, and asked for channels. What the server refuses.
 
 use std::io::ErrorKind as IoErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_compat::CompatExt;
-use futures_util::StreamExt;
 use lapin::tcp::RustlsConnector;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
-use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, ErrorKind, Event};
+use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, ErrorKind};
 use tokio::sync::Mutex;
 
 use super::config::RabbitmqOptions;
@@ -22,11 +21,9 @@ use crate::scenario::SaslMechanism;
 /// The user of a new server, which lets it in from its own host only.
 pub const GUEST: &str = "guest";
 
-/// A connection for one purpose, which several producers or consumers share.
+/// A connection on which topics are created, looked up and deleted.
 pub struct Link {
     setup: Arc<Setup<RabbitmqOptions>>,
-    /// What it is for, as in its name on the server.
-    role: &'static str,
     current: Mutex<Open>,
 }
 
@@ -34,25 +31,16 @@ struct Open {
     connection: Arc<Connection>,
     /// Where it goes to, as an index of the scenario's addresses, and what holds that node up.
     address: usize,
-    node: Arc<Subject>,
-    lost_since: Option<Instant>,
+    node: Subject,
 }
 
 impl Link {
-    /// Connects to `address`, or to another one of the scenario's if it does not answer.
-    ///
     /// # Errors
     /// When no address answers, or one refuses the login or does not have the virtual host.
-    pub async fn new(
-        setup: &Arc<Setup<RabbitmqOptions>>,
-        role: &'static str,
-        address: String,
-    ) -> Result<Arc<Self>, BrokerError> {
-        let addresses = &setup.config.addresses;
-        let first = addresses.iter().position(|one| *one == address).unwrap_or(0);
-        let opened = open_one_of(setup, role, first).await.map_err(|failure| failure.at(&addresses.join(", ")))?;
-        let current = Mutex::new(Open::new(setup, opened));
-        Ok(Arc::new(Link { setup: setup.clone(), role, current }))
+    pub async fn new(setup: &Arc<Setup<RabbitmqOptions>>) -> Result<Self, BrokerError> {
+        let opened = open_one_of(setup, 0).await;
+        let opened = opened.map_err(|failure| failure.at(&setup.config.addresses.join(", ")))?;
+        Ok(Link { current: Mutex::new(Open::new(setup, opened)), setup: setup.clone() })
     }
 
     /// A channel. A lost connection is opened again, at this node or another one.
@@ -70,11 +58,11 @@ impl Link {
         if current.connection.status().connected() {
             return Ok(current.connection.clone());
         }
-        let until = *current.lost_since.get_or_insert_with(Instant::now) + self.setup.options.reconnect;
+        let until = Instant::now() + self.setup.options.reconnect;
         let mut backoff = Backoff::RECONNECT;
         loop {
             // Its own node last: the others are there if it is not.
-            match open_one_of(&self.setup, self.role, current.address + 1).await {
+            match open_one_of(&self.setup, current.address + 1).await {
                 Ok(opened) => {
                     *current = Open::new(&self.setup, opened);
                     return Ok(current.connection.clone());
@@ -86,37 +74,17 @@ impl Link {
         }
     }
 
-    /// A blocked connection is not closed in order: the server does not read from it.
     pub async fn close(&self) {
         let current = self.current.lock().await;
-        if !current.connection.status().blocked() {
-            // It may have been closed before.
-            let closing = current.connection.close(200, "the trial has ended".into());
-            let _ = within(self.setup.timeout, closing).await;
-        }
+        // It may have been closed before.
+        let _ = within(self.setup.timeout, current.connection.close(200, "the trial has ended".into())).await;
     }
 }
 
 impl Open {
     fn new(setup: &Setup<RabbitmqOptions>, (connection, address): (Connection, usize)) -> Self {
-        let node = Arc::new(Subject::new(&setup.conditions, SubjectKind::Node, &setup.config.addresses[address]));
-        tokio::spawn(watch(node.clone(), Box::pin(connection.events_listener())));
-        Open { connection: Arc::new(connection), address, node, lost_since: None }
-    }
-}
-
-/// Reports alarms of the server, for which it blocks connections that publish, until the connection ends.
-async fn watch(node: Arc<Subject>, mut events: impl StreamExt<Item = Event> + Unpin) {
-    while let Some(event) = events.next().await {
-        match event {
-            Event::ConnectionBlocked(reason) => node.begin(ConditionKind::Blocked, &reason),
-            Event::ConnectionUnblocked => node.end_only(ConditionKind::Blocked),
-            Event::Error(_) => {
-                node.end_only(ConditionKind::Blocked);
-                return;
-            }
-            _ => {}
-        }
+        let node = Subject::new(&setup.conditions, SubjectKind::Node, &setup.config.addresses[address]);
+        Open { connection: Arc::new(connection), address, node }
     }
 }
 
@@ -142,20 +110,16 @@ pub async fn one_of<C, F: Future<Output = Result<C, ClientError>>>(
     Err(failure)
 }
 
-async fn open_one_of(
-    setup: &Setup<RabbitmqOptions>,
-    role: &str,
-    first: usize,
-) -> Result<(Connection, usize), ClientError> {
+async fn open_one_of(setup: &Setup<RabbitmqOptions>, first: usize) -> Result<(Connection, usize), ClientError> {
     let addresses = &setup.config.addresses;
-    one_of(addresses, first, |place| open(setup, role, &addresses[place])).await
+    one_of(addresses, first, |place| open(setup, &addresses[place])).await
 }
 
-async fn open(setup: &Setup<RabbitmqOptions>, role: &str, address: &str) -> Result<Connection, ClientError> {
+async fn open(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<Connection, ClientError> {
     let refused = |reason: String| ClientError::lasting(FailureClass::Other, reason);
     let tls = tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?;
     let uri = uri(setup, address).map_err(refused)?;
-    let properties = ConnectionProperties::default().with_connection_name(format!("{}-{role}", setup.run_id).into());
+    let properties = ConnectionProperties::default().with_connection_name(format!("{}-admin", setup.run_id).into());
     let runtime = lapin::runtime::default_runtime()?;
     let target = address.to_owned();
     // Names with several addresses and certificates are handled as by every other client here.

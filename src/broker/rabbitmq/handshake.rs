@@ -1,4 +1,4 @@
-//! Opens a publishing connection: TLS, the login, limits, the virtual host.
+//! Opens a connection: TLS, the login, limits, the virtual host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,22 +101,22 @@ impl Connector {
         Ok(Connector { tls: tls::client_config(security.tls.as_ref())?, login: Login::read(security)?, setup })
     }
 
-    /// A connection to the first server that answers, from the one of this number on, and its place among the scenario's addresses.
+    /// A connection for `role`, which its name on the server tells, to the first server that answers, from the one of this number on, and its place among the scenario's addresses.
     ///
     /// # Errors
     /// When no address answers, or one refuses the login or does not have the virtual host.
-    pub async fn connect(&self, first: usize) -> Result<(Opened, usize), ClientError> {
+    pub async fn connect(&self, role: &str, first: usize) -> Result<(Opened, usize), ClientError> {
         let Setup { config, timeout, conditions, .. } = &*self.setup;
         let open = |place: usize| async move {
             let address = &config.addresses[place];
             let node = Subject::new(conditions, SubjectKind::Node, address);
-            let opening = within(*timeout, self.open(address));
+            let opening = within(*timeout, self.open(role, address));
             Ok(node.during(ConditionKind::Connecting, "no answer yet", opening).await?)
         };
         one_of(&config.addresses, first, open).await
     }
 
-    async fn open(&self, address: &str) -> Result<Opened, ConnectError> {
+    async fn open(&self, role: &str, address: &str) -> Result<Opened, ConnectError> {
         let Setup { options, run_id, .. } = &*self.setup;
         let stream = tcp::connect(address).await?;
         let transport = match &self.tls {
@@ -143,7 +143,7 @@ impl Connector {
                         return Err(ConnectError::Incompatible(message));
                     }
                     opened.server = version(properties).map(|version| format!("RabbitMQ {version}"));
-                    let name = format!("{run_id}-producer");
+                    let name = format!("{run_id}-{role}");
                     append_start_ok(&mut out.bytes, &name, mechanism, &self.login.response)?;
                 }
                 Some(Frame::Method(0, Method::Tune { channel_max, frame_max, heartbeat_secs })) => {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use super::codec::trace_header;
+use super::content::trace_header;
 use crate::broker::{ClientError, FailureClass};
 use crate::measure::{SendTag, TraceHeader};
 

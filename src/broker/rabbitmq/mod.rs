@@ -1,18 +1,19 @@
-//! RabbitMQ's queues over AMQP 0.9.1. Messages are published by a protocol module of our own, because the crate `lapin` costs more than
-//! half of what RabbitMQ's own tool does; queues and exchanges are created, and messages consumed, by the crate.
+//! RabbitMQ's queues over AMQP 0.9.1. Messages are published and consumed by a protocol module of our own, because the crate `lapin` costs
+//! half of what RabbitMQ's own tool does; queues and exchanges are created by the crate.
 //!
 //! - `config`: the `[broker.rabbitmq]` table.
-//! - `handshake`, `codec`, `publish`, `in_flight`: publishing connections.
-//! - `connect`: connections of the crate, which are opened again when they are lost, and the server's refusals.
-//! - `consume`: what is received by the crate.
+//! - `handshake`, `codec`, `content`: connections of our own, and what crosses them.
+//! - `publish`, `in_flight`: producers. `consume`: members of groups.
+//! - `connect`: the crate's connection, which is opened again when it is lost, and the server's refusals.
 //!
 //! A topic is a queue of its name, which messages reach through the server's default exchange. With several groups or an exchange of the
-//! scenario's own, it is an exchange of its name that queues are bound to. Each producer and each consumer has a channel.
+//! scenario's own, it is an exchange of its name that queues are bound to. Each producer has a channel, and each consumer a connection.
 
 mod codec;
 mod config;
 mod connect;
 mod consume;
+mod content;
 mod handshake;
 mod in_flight;
 mod publish;
@@ -29,14 +30,14 @@ use lapin::{Channel, Error, ExchangeKind};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use self::codec::{MessageProperties, Preamble, table_entries};
+use self::codec::table_entries;
+use self::config::QueueType;
 pub use self::config::RabbitmqOptions;
-use self::config::{Acknowledge, QueueType};
 use self::connect::Link;
-use self::consume::{Consuming, RabbitmqDeliveries};
+use self::consume::{Consuming, RabbitmqConsumer};
+use self::content::{MessageProperties, Preamble};
 use self::handshake::Connector;
 use self::publish::{Connection, Publishing, RabbitmqProducer};
-use super::adapter::{Clients, StreamConsumer};
 use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Removal,
     RemovalExtent, Setup, Subscription, Telemetry, Topic,
@@ -58,9 +59,9 @@ const MAX_LOOKS: usize = 8;
 pub struct RabbitmqBroker {
     setup: Arc<Setup<RabbitmqOptions>>,
     connections: Vec<Arc<Connection>>,
-    consumers: Clients<Arc<Link>>,
+    connector: Arc<Connector>,
     /// For topics: the server reads nothing from a connection that publishes while an alarm lasts.
-    admin: Arc<Link>,
+    admin: Link,
     /// Entries of the table of each of the scenario's lists of headers.
     header_sets: Vec<Vec<u8>>,
     server: Option<String>,
@@ -76,7 +77,7 @@ impl Broker for RabbitmqBroker {
         default_port: Some(5672),
         example: include_str!("example.toml"),
         omb_driver: Some("RabbitMqBenchmarkDriver"),
-        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, with consumers by the crate lapin",
+        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, with topics by the crate lapin",
         capabilities: Capabilities {
             addresses: true,
             replication: true,
@@ -95,7 +96,7 @@ impl Broker for RabbitmqBroker {
 
     type Options = RabbitmqOptions;
     type Producer = RabbitmqProducer;
-    type Consumer = StreamConsumer<RabbitmqDeliveries>;
+    type Consumer = RabbitmqConsumer;
 
     fn refusal(config: &BrokerConfig, _: &RabbitmqOptions) -> Option<String> {
         let is_of_streams = |one: &String| address::split(one).is_some_and(|(_, port)| port == STREAM_PORT);
@@ -121,21 +122,22 @@ impl Broker for RabbitmqBroker {
     async fn connect(setup: Setup<RabbitmqOptions>) -> Result<Self, BrokerError> {
         let setup = Arc::new(setup);
         let Setup { config, options, header_sets, .. } = &*setup;
-        let admin = Link::new(&setup, "admin", config.addresses[0].clone()).await?;
+        let admin = Link::new(&setup).await?;
         let header_sets: Result<_, _> = header_sets.iter().map(|headers| table_entries(headers)).collect();
         let header_sets = header_sets.map_err(|error| BrokerError::Configuration(error.to_string()))?;
         let connector = Arc::new(Connector::new(setup.clone()).map_err(BrokerError::Configuration)?);
         let mut server = None;
         let mut connections = Vec::with_capacity(config.connections);
         for number in 0..config.connections {
-            let (opened, place) =
-                connector.connect(number).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
+            let (opened, place) = connector
+                .connect("producer", number)
+                .await
+                .map_err(|failure| failure.at(&config.addresses.join(", ")))?;
             server.clone_from(&opened.server);
             let outcomes = (options.confirms, options.reconnect);
             connections.push(Arc::new(Publishing::start(&setup, connector.clone(), outcomes, (opened, place))));
         }
-        let (consumers, joined) = (Clients::for_consumers(), Mutex::default());
-        Ok(RabbitmqBroker { setup, connections, consumers, admin, header_sets, server, joined })
+        Ok(RabbitmqBroker { setup, connections, connector, admin, header_sets, server, joined: Mutex::default() })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -209,17 +211,17 @@ impl Broker for RabbitmqBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
-        let options = &self.setup.options;
         self.register(subscription).await?;
-        let connect = |address| Link::new(&self.setup, "consumer", address);
-        let link = self.consumers.consuming(subscription.member, &self.setup, connect).await?.clone();
-        let consuming = Consuming { link, queue: self.queue_of(subscription), options: options.clone() };
-        let opened = consuming.open().await.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))?;
-        // What goes back divides what is acknowledged at once.
-        let is_cumulative = options.acknowledge == Acknowledge::Multiple
-            && options.acknowledge_every.is_none()
-            && options.requeue == 0.0;
-        Ok(StreamConsumer::new(vec![RabbitmqDeliveries::new(consuming, opened)], is_cumulative))
+        let Setup { options, timeout, .. } = &*self.setup;
+        let consuming = Consuming {
+            connector: self.connector.clone(),
+            place: subscription.member,
+            queue: self.queue_of(subscription),
+            options: options.clone(),
+            timeout: *timeout,
+        };
+        let opened = RabbitmqConsumer::open(consuming).await;
+        opened.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))
     }
 
     /// A topic's queues were made with it, except for those of an exchange that existed.
@@ -240,7 +242,7 @@ impl Broker for RabbitmqBroker {
 
     fn identity(&self) -> BrokerInfo {
         BrokerInfo {
-            client: format!("brokermark {}, AMQP 0.9.1; consumers by {CRATE}", env!("CARGO_PKG_VERSION")),
+            client: format!("brokermark {}, AMQP 0.9.1; topics by {CRATE}", env!("CARGO_PKG_VERSION")),
             broker: self.server.clone(),
             embedded: false,
         }
@@ -298,9 +300,7 @@ impl Broker for RabbitmqBroker {
             });
             deleted.await.map_err(|error| error.of_topic(&queue, "deleted"))?;
         }
-        for link in self.consumers.all().chain([&self.admin]) {
-            link.close().await;
-        }
+        self.admin.close().await;
         Ok(())
     }
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use super::codec::{
-    Frame, HEARTBEAT, Method, Preamble, TooLong, append_channel_close_ok, append_channel_open, append_close, decode,
+    Frame, HEARTBEAT, Method, TooLong, append_channel_close_ok, append_channel_open, append_close, decode,
 };
 use super::connect::refusal;
+use super::content::Preamble;
 use super::handshake::{Connector, Opened, text};
 use super::in_flight::{InFlight, Sent, Settled};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, Setup, SubmitError};
@@ -149,7 +150,7 @@ impl Publishing {
             }
             Method::Blocked(reason) => self.node.lock().begin(ConditionKind::Blocked, &text(reason)),
             Method::Unblocked => self.node.lock().end_only(ConditionKind::Blocked),
-            Method::Start { .. } | Method::Tune { .. } | Method::OpenOk | Method::Other => {}
+            _ => {}
         }
         Ok(())
     }
@@ -227,7 +228,7 @@ impl Protocol for Publishing {
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let publishing = &session.protocol;
         // Its own node last: the others are there if it is not.
-        let opened = publishing.connector.connect(publishing.place.load(Ordering::Relaxed) + 1).await;
+        let opened = publishing.connector.connect("producer", publishing.place.load(Ordering::Relaxed) + 1).await;
         let (opened, place) = match opened {
             Ok(opened) => opened,
             Err(error) => {

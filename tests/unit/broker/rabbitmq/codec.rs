@@ -7,7 +7,7 @@ use super::*;
 
 const MOST: usize = 1 << 17;
 
-/// What a server sends to a publisher, written by hand as the specification has it.
+/// What a server sends, written by hand as the specification has it.
 const CAPTURED: &[u8] = b"\x01\0\0\0\0\0\x37\0\x0a\0\x0a\0\x09\0\0\0\x12\x07versionS\0\0\0\x054.0.5\
     \0\0\0\x0eAMQPLAIN PLAIN\0\0\0\x05en_US\xce\
     \x01\0\0\0\0\0\x0c\0\x0a\0\x1e\x07\xff\0\x02\0\0\0\x3c\xce\
@@ -20,7 +20,9 @@ const CAPTURED: &[u8] = b"\x01\0\0\0\0\0\x37\0\x0a\0\x0a\0\x09\0\0\0\x12\x07vers
     \x01\0\x01\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\x07\x01\xce\
     \x01\0\x01\0\0\0\x0d\0\x3c\0\x78\0\0\0\0\0\0\0\x09\0\xce\
     \x01\0\0\0\0\0\x12\0\x0a\0\x3c\x0dlow on memory\xce\
-    \x01\0\0\0\0\0\x04\0\x0a\0\x3d\xce";
+    \x01\0\0\0\0\0\x04\0\x0a\0\x3d\xce\
+    \x01\0\x01\0\0\0\x24\0\x3c\0\x15\x1famq.ctag-5X1mJYLu0jBWmLXiEwMXWQ\xce\
+    \x01\0\x01\0\0\0\x13\0\x3c\0\x3c\x02ct\0\0\0\0\0\0\0\x03\x01\0\x01q\xce";
 
 fn all(mut bytes: &[u8]) -> Vec<Frame<'_>> {
     let mut frames = Vec::new();
@@ -58,6 +60,8 @@ fn decode_captured_bytes_frames() {
         Frame::Method(1, Method::Nack { delivery_tag: 9, multiple: false }),
         Frame::Method(0, Method::Blocked(b"low on memory")),
         Frame::Method(0, Method::Unblocked),
+        Frame::Method(1, Method::ConsumeOk),
+        Frame::Method(1, Method::Deliver { delivery_tag: 3, redelivered: true }),
     ];
     assert_eq!(all(CAPTURED), expected);
     assert_eq!(read_by_another(CAPTURED).len(), expected.len());
@@ -114,43 +118,28 @@ fn handshake_read_by_another_implementation() {
 }
 
 #[test]
-fn message_read_by_another_implementation() {
-    let trace = [7; TRACE_HEADER_BYTES];
-    let headers = [("kind".to_owned(), "order".to_owned())];
-    let properties = MessageProperties { persistent: true, priority: Some(5) };
-    let entries = table_entries(&headers).unwrap();
-    let preamble = Preamble::new(2, ("exchange", "key"), true, entries, properties).unwrap();
+fn consuming_read_by_another_implementation() {
     let mut out = Vec::new();
-    preamble.append_message(&mut out, None, b"hello", 4096);
-    preamble.append_message(&mut out, Some(&trace), &[9; 5000], 4096);
-    let frames = read_by_another(&out);
-    let publish =
-        basic::Publish { exchange: "exchange".into(), routing_key: "key".into(), mandatory: true, immediate: false };
-    let publish = AMQPFrame::Method(2, AMQPClass::Basic(basic::AMQPMethod::Publish(publish)));
-    assert_eq!([&frames[0], &frames[3]], [&publish, &publish]);
-    let mut table = FieldTable::default();
-    table.insert("kind".into(), AMQPValue::LongString("order".into()));
-    let expected = basic::AMQPProperties::default().with_delivery_mode(2).with_priority(5);
-    let AMQPFrame::Header(2, first) = &frames[1] else { panic!("{:?}", frames[1]) };
-    assert_eq!((first.body_size, &first.properties), (5, &expected.clone().with_headers(table.clone())));
-    assert_eq!(frames[2], AMQPFrame::Body(2, b"hello".to_vec()));
-    let AMQPFrame::Header(2, second) = &frames[4] else { panic!("{:?}", frames[4]) };
-    table.insert(TRACE_HEADER_NAME.into(), AMQPValue::LongString(BASE64.encode(trace).into()));
-    assert_eq!((second.body_size, &second.properties), (5000, &expected.with_headers(table)));
-    // What is larger than a frame is divided.
-    assert_eq!(frames[5..], [AMQPFrame::Body(2, vec![9; 4088]), AMQPFrame::Body(2, vec![9; 912])]);
-    let [.., Frame::Header(2, 5000, returned), _, _] = all(&out)[..] else { panic!() };
-    assert_eq!(trace_header(returned), Some(trace));
-}
-
-#[test]
-fn message_without_headers_and_priority_is_small() {
-    let properties = MessageProperties { persistent: false, priority: None };
-    let preamble = Preamble::new(1, ("", "q"), false, Vec::new(), properties).unwrap();
-    let mut out = Vec::new();
-    preamble.append_message(&mut out, None, b"", 4096);
-    let expected = b"\x01\0\x01\0\0\0\x0a\0\x3c\0\x28\0\0\0\x01q\0\xce\x02\0\x01\0\0\0\x0f\0\x3c\0\0\0\0\0\0\0\0\0\0\x10\0\x01\xce";
-    assert_eq!(out, expected);
+    append_consume(&mut out, 1, "orders", 300, true).unwrap();
+    append_acknowledgement(&mut out, 1, 7, true);
+    append_requeue(&mut out, 1, 9);
+    let qos = basic::Qos { prefetch_count: 300, global: false };
+    let consume = basic::Consume {
+        queue: "orders".into(),
+        consumer_tag: "".into(),
+        no_local: false,
+        no_ack: true,
+        exclusive: false,
+        nowait: false,
+        arguments: FieldTable::default(),
+    };
+    let methods = [
+        basic::AMQPMethod::Qos(qos),
+        basic::AMQPMethod::Consume(consume),
+        basic::AMQPMethod::Ack(basic::Ack { delivery_tag: 7, multiple: true }),
+        basic::AMQPMethod::Reject(basic::Reject { delivery_tag: 9, requeue: true }),
+    ];
+    assert_eq!(read_by_another(&out), methods.map(|method| AMQPFrame::Method(1, AMQPClass::Basic(method))));
 }
 
 #[test]
@@ -174,7 +163,6 @@ proptest! {
             append_frame(&mut frame, FRAME_METHOD, 1, &[&method, &bytes[..]].concat());
             let _ = decode(&frame, MOST);
         }
-        let _ = trace_header(&[TRACE_ENTRY, &bytes].concat());
     }
 
     #[test]
