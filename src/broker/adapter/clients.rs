@@ -41,11 +41,6 @@ impl<C> Clients<C> {
         &self.producing[number % self.producing.len()]
     }
 
-    /// All that were connected.
-    pub fn all(&self) -> impl Iterator<Item = &C> {
-        self.producing.iter().chain(self.consuming.get().into_iter().flatten())
-    }
-
     /// The client of the consumer of this number.
     ///
     /// # Errors

@@ -66,7 +66,15 @@ pub enum Method<'a> {
         delivery_tag: u64,
         multiple: bool,
     },
-    /// One that a publisher need not look at.
+    Deliver {
+        delivery_tag: u64,
+        redelivered: bool,
+    },
+    /// The server has ended the consumer.
+    Cancel,
+    ConsumeOk,
+    CloseOk,
+    /// One that a client need not look at.
     Other,
 }
 

@@ -422,7 +422,7 @@ impl Consumer for RabbitmqConsumer {
         let Line::Up(up) = &mut self.line else { return };
         self.answers.end_batch();
         let mut out = WriteBuffer::default();
-        std::mem::swap(&mut out, &mut *up.writer.buffer.lock());
+        mem::swap(&mut out, &mut *up.writer.buffer.lock());
         self.answers.drain_to(&mut out.bytes);
         append_close(&mut out.bytes);
         let closing = async {

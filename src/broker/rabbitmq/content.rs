@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::codec::{
-    FRAME_BODY, FRAME_BYTES, FRAME_END, FRAME_HEADER, Malformed, Reader, TooLong, append_frame, append_long,
-    append_method, append_short,
+    FRAME_BODY, FRAME_BYTES, FRAME_END, FRAME_HEADER, Malformed, Reader, TooLong, append_frame, append_method,
+    append_short,
 };
 use crate::broker::{Details, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
