@@ -108,6 +108,25 @@ fn real_ordered_consumer_that_is_deleted_begins_again() {
 }
 
 #[test]
+fn real_pushed_consumer_that_is_deleted_is_told() {
+    let (address, name) = (nats::address(), format!("pushed-{}", std::process::id()));
+    let bench = Bench::new(&format!(
+        "{}broker.nats.consumer = \"push\"\ntopology.name = \"{name}\"\nload.rate = \"500/s\"\nconsumers.members = 1\n\
+         run = {{ duration = \"12s\", drain_deadline = \"2s\", catch_up_deadline = \"2s\" }}\n",
+        broker(&address)
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    let consumers = nats::command(&address, &["consumer", "ls", &name, "--names"]);
+    nats::command(&address, &["consumer", "rm", "--force", &name, consumers.lines().next().unwrap()]);
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    let found = record.verification.as_ref().unwrap();
+    assert!(found.unread > 0 && found.lost == 0, "{found:?}");
+    assert!(serde_json::to_string(found).unwrap().contains("was deleted"), "{found:?}");
+}
+
+#[test]
 fn real_ordered_group_of_several_members_is_refused() {
     let ordered = "broker.nats = { consumer = \"ordered\", ack_policy = \"none\" }\n";
     let error = refused(&format!("{}{ordered}{LOAD}consumers.members = 2\n", broker(&nats::address())));

@@ -101,13 +101,10 @@ impl BrokerOptions for NatsOptions {
         if self.ack_timeout.is_zero() {
             return Err("`ack_timeout` must be longer than 0".to_owned());
         }
-        if self.mode != Mode::Jetstream {
-            if self.batches != Batches::Single {
-                return Err("`batches = \"atomic\"` and \"fast\" need `mode = \"jetstream\"`".to_owned());
-            }
-            if self.consumer != ConsumerType::Pull {
-                return Err("`consumer` is about JetStream: set `mode = \"jetstream\"`, or remove it".to_owned());
-            }
+        if self.mode != Mode::Jetstream
+            && let Some(key) = self.jetstream_key()
+        {
+            return Err(format!("`{key}` is about JetStream: set `mode = \"jetstream\"`, or remove it"));
         }
         self.check_consumer()?;
         // nats-server refuses the consumer, with error 10098.
@@ -119,6 +116,26 @@ impl BrokerOptions for NatsOptions {
 }
 
 impl NatsOptions {
+    /// The first key that has an effect only with JetStream.
+    fn jetstream_key(&self) -> Option<&'static str> {
+        let default = NatsOptions::default();
+        let keys = [
+            ("storage", self.storage != default.storage),
+            ("retention", self.retention != default.retention),
+            ("max_age", self.max_age.is_some()),
+            ("max_bytes", self.max_bytes.is_some()),
+            ("discard", self.discard != default.discard),
+            ("duplicate_window", self.duplicate_window.is_some()),
+            ("batches", self.batches != default.batches),
+            ("consumer", self.consumer != default.consumer),
+            ("ack_policy", self.ack_policy != default.ack_policy),
+            ("ack_wait", self.ack_wait.is_some()),
+            ("max_ack_pending", self.max_ack_pending != default.max_ack_pending),
+            ("pull_batch", self.pull_batch != default.pull_batch),
+        ];
+        keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
+    }
+
     /// Refuses what the type of the consumers does not have.
     fn check_consumer(&self) -> Result<(), String> {
         let refused = |sentence: &str| Err(sentence.to_owned());
@@ -284,7 +301,9 @@ mod tests {
             ("consumer = 'ordered'", "set `ack_policy = \"none\"`"),
             ("consumer = 'ordered'\nack_policy = 'none'\nretention = 'interest'", "`retention = \"limits\"`"),
             ("consumer = 'push'\nmode = 'core'", "`consumer` is about JetStream"),
-            ("batches = 'fast'\nmode = 'request'", "need `mode = \"jetstream\"`"),
+            ("batches = 'fast'\nmode = 'request'", "`batches` is about JetStream"),
+            ("max_bytes = '1MB'\nmode = 'core'", "`max_bytes` is about JetStream"),
+            ("pull_batch = 7\nmode = 'core'", "`pull_batch` is about JetStream"),
         ] {
             let options: NatsOptions = toml::from_str(keys).unwrap();
             let refusal = options.check().unwrap_err();

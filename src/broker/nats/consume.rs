@@ -4,17 +4,21 @@ use std::error::Error;
 use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::{self, OrderedError, OrderedErrorKind};
 use async_nats::jetstream::consumer::{
     self, Consumer as CrateConsumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PushConsumer, push,
 };
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::{self, Context as Jetstream};
 use async_nats::{Client, ConnectError, ConnectErrorKind, HeaderValue, Message, ServerAddr, Subscriber};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::future::{BoxFuture, pending};
+use futures_util::{FutureExt, Stream, StreamExt};
+use tokio::time::sleep;
 
 use super::config::{Acknowledge, ConsumerType, NatsOptions};
 use super::connect::Login;
@@ -27,6 +31,9 @@ use crate::broker::{
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::tls;
 use crate::scenario::StartFrom;
+
+/// How often a member asks whether the consumer is there that pushes to it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How a consumer acknowledges a message of JetStream.
 const ACK: Bytes = Bytes::from_static(b"+ACK");
@@ -101,7 +108,8 @@ pub struct NatsDeliveries {
 
 /// Where its messages come from.
 pub enum Source {
-    Push(Box<push::Messages>),
+    /// With what resolves when the server has deleted the consumer: it does not tell those whom it pushes to.
+    Push(Box<push::Messages>, BoxFuture<'static, ClientError>),
     Ordered(Box<pull::Ordered>),
     /// Without JetStream.
     Subject {
@@ -121,7 +129,8 @@ impl Source {
         subscription: &Subscription,
     ) -> Result<Self, String> {
         let consumer: PushConsumer = create(context, subscription, durable(options, subscription)).await?;
-        Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?)))
+        let deleted = deleted(consumer.clone()).boxed();
+        Ok(Source::Push(Box::new(consumer.messages().await.map_err(|error| in_full(&error))?), deleted))
     }
 
     /// The messages of a stream in its order.
@@ -183,6 +192,19 @@ pub fn durable(options: &NatsOptions, subscription: &Subscription) -> consumer::
     }
 }
 
+/// Resolves when the server does not have the consumer any more.
+async fn deleted(consumer: PushConsumer) -> ClientError {
+    loop {
+        sleep(LOOK_EVERY).await;
+        if let Err(error) = consumer.get_info().await
+            && matches!(error.kind(), ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound)
+        {
+            let durable = &consumer.cached_info().name;
+            return ClientError::passing(FailureClass::UnknownTopic, format!("the consumer {durable} was deleted"));
+        }
+    }
+}
+
 fn deliver_policy(from: StartFrom) -> DeliverPolicy {
     match from {
         StartFrom::Earliest => DeliverPolicy::All,
@@ -222,8 +244,15 @@ impl Stream for NatsDeliveries {
         let arrived = match &mut self.source {
             Source::Ordered(messages) => ready!(messages.poll_next_unpin(context)),
             // Without heartbeats, which members of a group cannot share, nothing is missed.
-            Source::Push(messages) => ready!(messages.poll_next_unpin(context))
-                .map(|message| message.map_err(|error| OrderedError::with_source(OrderedErrorKind::Other, error))),
+            Source::Push(messages, deleted) => match messages.poll_next_unpin(context) {
+                Poll::Ready(arrived) => arrived
+                    .map(|message| message.map_err(|error| OrderedError::with_source(OrderedErrorKind::Other, error))),
+                Poll::Pending => {
+                    let error = ready!(deleted.poll_unpin(context));
+                    *deleted = pending().boxed();
+                    return Poll::Ready(Some(Err(error)));
+                }
+            },
             Source::Subject { subscriber, .. } => {
                 return Poll::Ready(ready!(subscriber.poll_next_unpin(context)).map(|message| Ok(message.into())));
             }
@@ -249,7 +278,7 @@ impl Deliveries for NatsDeliveries {
     async fn acknowledge(&mut self, delivery: &NatsDelivery, _: bool) -> Result<(), ClientError> {
         let answer = match &self.source {
             Source::Subject { replies: true, .. } => Bytes::new(),
-            Source::Push(_) if self.policy != Acknowledge::None => ACK,
+            Source::Push(..) if self.policy != Acknowledge::None => ACK,
             _ => return Ok(()),
         };
         let Some(reply) = delivery.message.reply.clone() else { return Ok(()) };

@@ -62,8 +62,8 @@ pub struct NatsBroker {
     consumers: Clients<Client>,
     /// The subject of each stream that was created or found.
     subjects: Mutex<HashMap<String, String>>,
-    /// Streams and durable consumers that end with the trial.
-    joined: Mutex<Vec<(String, String)>>,
+    /// Streams and durable consumers of the trial's groups, and whether these end with the trial.
+    joined: Mutex<Vec<(String, String, bool)>>,
 }
 
 impl Broker for NatsBroker {
@@ -309,8 +309,8 @@ impl Broker for NatsBroker {
             return false;
         }
         let joined = self.joined.lock().clone();
-        let of_topic = joined.iter().filter(|(stream, _)| *stream == topic.name);
-        let pending = of_topic.map(|(stream, durable)| async move {
+        let of_topic = joined.iter().filter(|(stream, ..)| *stream == topic.name);
+        let pending = of_topic.map(|(stream, durable, _)| async move {
             let found = self.admin.get_consumer_from_stream::<consumer::Config, _, _>(durable, stream).await;
             // Of a consumer that does not answer, all may come again.
             !found.is_ok_and(|consumer| consumer.cached_info().num_ack_pending == 0)
@@ -351,7 +351,7 @@ impl Broker for NatsBroker {
     }
 
     async fn close(self) -> Result<(), BrokerError> {
-        for (stream, durable) in self.joined.into_inner() {
+        for (stream, durable, _) in self.joined.into_inner().into_iter().filter(|(.., ends)| *ends) {
             // A stream of the trial is gone with its consumers.
             if let Err(error) = self.admin.delete_consumer_from_stream(&durable, &stream).await
                 && !in_full(&error).contains("not found")
@@ -396,12 +396,12 @@ impl NatsBroker {
         created.map(drop).map_err(|reason| BrokerError::Topic { topic, action: "consumed", reason })
     }
 
-    /// Remembers the durable consumer of a group, which ends with the trial. A group of ordered consumers has none.
+    /// Remembers the durable consumer of a group. A group of ordered consumers has none.
     fn joins(&self, subscription: &Subscription) {
-        let has_durable = self.setup.options.consumer != ConsumerType::Ordered;
-        if has_durable && subscription.progress != Progress::Kept && !subscription.is_divided {
+        if self.setup.options.consumer != ConsumerType::Ordered {
+            let ends = subscription.progress != Progress::Kept && !subscription.is_divided;
             let mut joined = self.joined.lock();
-            let consumer = (subscription.topic.name.clone(), name_for_server(&subscription.group));
+            let consumer = (subscription.topic.name.clone(), name_for_server(&subscription.group), ends);
             if !joined.contains(&consumer) {
                 joined.push(consumer);
             }
