@@ -1,6 +1,6 @@
 //! The brokers: what the engine asks of one, one module for each kind, and the list of kinds.
 
-#[cfg(any(feature = "nats", feature = "pulsar-rs", feature = "rabbitmq"))]
+#[cfg(any(feature = "nats", feature = "pulsar-rs"))]
 mod adapter;
 mod api;
 #[cfg(any(feature = "kafka", feature = "kafka-native", feature = "rabbitmq-stream"))]

@@ -5,7 +5,7 @@ pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
 pub mod http;
-#[cfg(any(feature = "nats", feature = "nsq"))]
+#[cfg(any(feature = "nats", feature = "nsq", feature = "rabbitmq"))]
 pub mod receiving;
 #[cfg(feature = "session")]
 pub mod session;

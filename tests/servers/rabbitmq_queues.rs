@@ -7,8 +7,8 @@ use crate::harness::rabbitmq::{self, rabbitmqctl};
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, record_of, sums};
 use brokermark::measure::ConditionKind;
-use brokermark::record::{Limiter, Record, Status};
-use lapin::options::{BasicGetOptions, QueueDeclareOptions};
+use brokermark::record::{Limiter, ReasonKind, Record, Status};
+use lapin::options::{BasicGetOptions, BasicNackOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
@@ -94,16 +94,34 @@ fn real_consumers_acknowledge_in_every_way() {
     for options in [
         "acknowledge = \"each\", prefetch = 50",
         "acknowledge = \"multiple\", prefetch = 50",
-        "acknowledge_every = 25, prefetch = 50",
+        "acknowledge_every = 30, prefetch = 50",
         "acknowledge = \"automatic\"",
         "single_active_consumer = true",
     ] {
-        let record = record_of(&format!("{}{LOAD}consumers.members = 2\n", with(options)));
-        // Far more than may be without an acknowledgement has arrived, so acknowledgements have.
+        let name = format!("acknowledged-{}", std::process::id());
+        let topology = format!("topology = {{ name = \"{name}\", keep = true }}\n");
+        let record = record_of(&format!("{}{topology}{LOAD}consumers.members = 2\n", with(options)));
         assert_delivered(&record, 10_000, 1);
         let found = sums(&record);
         assert_eq!(found.redelivered, 0, "{options}: {found:?}");
+        // The last ones, too, which are less than one command acknowledges.
+        eventually("the queue has nothing left", || length(&name) == 0);
+        control(&["delete_queue", &name]);
     }
+}
+
+#[test]
+fn real_consumer_that_works_longer_than_heartbeats_stays() {
+    let group = "consumers.group = [{ work = \"4s\" }]\nrun = { messages = 3, catch_up_deadline = \"60s\" }\n";
+    let record = record_of(&format!("{}{group}", with("heartbeat = \"1s\"")));
+    assert_delivered(&record, 3, 1);
+    assert_eq!(sums(&record).redelivered, 0);
+}
+
+#[test]
+fn real_messages_larger_than_frames_arrive_whole() {
+    let load = "payload.size = \"300KB\"\nrun.messages = 200\nconsumers.members = 1\n";
+    assert_delivered(&record_of(&format!("{}{load}", with("prefetch = 7"))), 200, 1);
 }
 
 #[test]
@@ -216,6 +234,30 @@ fn real_dead_letters_go_to_their_queue_with_their_reason() {
         control(&["delete_queue", &name]);
         control(&["delete_queue", &dead]);
     }
+}
+
+#[test]
+fn real_message_delivered_too_often_is_removed() {
+    let name = format!("delivered-{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "{}topology.name = \"{name}\"\nrun = {{ messages = 100, drain_deadline = \"2s\", catch_up_deadline = \"2s\" }}\n\
+         consumers.group = [{{ start_after = \"20s\" }}]\n",
+        with("delivery_limit = 1")
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr("verifying ");
+    // Another client gives each message back, until the queue has none any more.
+    as_another_client(async |channel| {
+        while let Some(message) = channel.basic_get((&*name).into(), BasicGetOptions::default()).await.unwrap() {
+            let back = BasicNackOptions { multiple: false, requeue: true };
+            channel.basic_nack(message.delivery.delivery_tag, back).await.unwrap();
+        }
+    });
+    let record = running.finish(PATIENCE).records().remove(0);
+    let found = sums(&record);
+    assert_eq!((found.removed, found.lost), (100, 0), "{found:?}");
+    let removed = record.verdict.reasons.iter().find(|reason| reason.kind == ReasonKind::Removed).unwrap();
+    assert!(removed.evidence.contains("delivery limit (x-delivery-limit = 1)"), "{removed:?}");
 }
 
 #[test]
@@ -344,7 +386,7 @@ fn real_server_that_falls_silent_is_left_by_its_heartbeat() {
     let server = rabbitmq::server("amqp-silent", 16040);
     let options = "broker.rabbitmq = { heartbeat = \"1s\", reconnect = \"1s\" }\n";
     let bench = Bench::new(&format!(
-        "{}{options}load.rate = \"1k/s\"\nrun.duration = \"10s\"\nrun.drain_deadline = \"5s\"\n",
+        "{}{options}load.rate = \"1k/s\"\nconsumers.members = 1\nrun.duration = \"10s\"\nrun.drain_deadline = \"5s\"\n",
         broker(&rabbitmq::amqp_of(&server))
     ));
     let mut running = bench.start(&[]);
@@ -353,6 +395,8 @@ fn real_server_that_falls_silent_is_left_by_its_heartbeat() {
     let record = running.finish(PATIENCE).records().remove(0);
     assert_balanced(&record);
     assert!(errors(&record).contains("no sign of life"), "{}", errors(&record));
+    let verification = serde_json::to_string(&record.verification).unwrap();
+    assert!(verification.contains("no sign of life"), "{verification}");
     assert!(record.counts.acknowledged > 1_000, "{:?}", record.counts);
 }
 

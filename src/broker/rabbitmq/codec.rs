@@ -1,4 +1,4 @@
-//! The frames of AMQP 0.9.1 that publishers and consumers read and write (the specification, sections 2.3.5 and 4.2; rabbitmq.com/amqp-0-9-1-reference).
+//! The frames of AMQP 0.9.1 that are read and written (the specification, sections 2.3.5 and 4.2; rabbitmq.com/amqp-0-9-1-reference).
 //! All numbers are big-endian.
 
 use crate::net::connect::protocol_of_size;
@@ -73,6 +73,10 @@ pub enum Method<'a> {
     /// The server has ended the consumer.
     Cancel,
     ConsumeOk,
+    /// The answer to a request about an exchange or a queue; of a queue that is declared, with its number of messages.
+    Done {
+        messages: u32,
+    },
     CloseOk,
     /// One that a client need not look at.
     Other,
@@ -156,6 +160,12 @@ fn method(mut reader: Reader<'_>) -> Result<Method<'_>, Malformed> {
         (10, 41) => Method::OpenOk,
         (10, 50) | (20, 40) => Method::Close { code: reader.u16()?, text: reader.short()? },
         (10, 51) => Method::CloseOk,
+        (40, 11 | 21) | (50, 21 | 41) => Method::Done { messages: 0 },
+        (50, 11) => {
+            // The queue's name.
+            reader.short()?;
+            Method::Done { messages: u32::from_be_bytes(reader.array()?) }
+        }
         (10, 60) => Method::Blocked(reader.short()?),
         (10, 61) => Method::Unblocked,
         _ => Method::Other,
@@ -225,18 +235,32 @@ pub fn append_method(out: &mut Vec<u8>, channel: u16, (class, method): (u16, u16
     append_frame(out, FRAME_METHOD, channel, &content);
 }
 
-/// Entries of a table, each a long string.
+/// A value in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    Text(&'a str),
+    Number(u64),
+    True,
+}
+
+/// Appends an entry of a table.
 ///
 /// # Errors
-/// When a name is too long.
-pub fn table_entries(entries: &[(String, String)]) -> Result<Vec<u8>, TooLong> {
-    let mut out = Vec::new();
-    for (name, value) in entries {
-        append_short(&mut out, name)?;
-        out.push(b'S');
-        append_long(&mut out, value.as_bytes());
+/// When the name is too long.
+pub fn append_entry(out: &mut Vec<u8>, name: &str, value: Value<'_>) -> Result<(), TooLong> {
+    append_short(out, name)?;
+    match value {
+        Value::Text(text) => {
+            out.push(b'S');
+            append_long(out, text.as_bytes());
+        }
+        Value::Number(number) => {
+            out.push(b'l');
+            out.extend_from_slice(&i64::try_from(number).unwrap_or(i64::MAX).to_be_bytes());
+        }
+        Value::True => out.extend_from_slice(b"t\x01"),
     }
-    Ok(out)
+    Ok(())
 }
 
 /// Logs in. `name`: what the server shows of the connection. `response`: the mechanism's.
@@ -244,16 +268,14 @@ pub fn table_entries(entries: &[(String, String)]) -> Result<Vec<u8>, TooLong> {
 /// # Errors
 /// When the name is too long.
 pub fn append_start_ok(out: &mut Vec<u8>, name: &str, mechanism: &str, response: &[u8]) -> Result<(), TooLong> {
-    let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let mut properties = table_entries(&[
-        text("product", "brokermark"),
-        text("version", env!("CARGO_PKG_VERSION")),
-        text("connection_name", name),
-    ])?;
+    let mut properties = Vec::new();
+    let own = [("product", "brokermark"), ("version", env!("CARGO_PKG_VERSION")), ("connection_name", name)];
+    for (name, value) in own {
+        append_entry(&mut properties, name, Value::Text(value))?;
+    }
     let mut capabilities = Vec::new();
     for capability in CAPABILITIES {
-        append_short(&mut capabilities, capability)?;
-        capabilities.extend_from_slice(b"t\x01");
+        append_entry(&mut capabilities, capability, Value::True)?;
     }
     append_short(&mut properties, "capabilities")?;
     properties.push(b'F');

@@ -3,11 +3,10 @@
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU64};
 use std::time::Duration;
 
-use lapin::ExchangeKind;
-use lapin::types::{AMQPValue, FieldTable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::codec::Value;
 use crate::broker::fraction::fraction;
 use crate::broker::{BrokerOptions, RemovalCause, RemovalRule};
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
@@ -149,14 +148,8 @@ impl RabbitmqOptions {
     }
 
     /// The exchange that the messages of a topic go to, if there are so many groups. `None`: the server's default exchange.
-    pub fn exchange_kind(&self, groups: usize) -> Option<ExchangeKind> {
-        match self.exchange {
-            Some(Exchange::Direct) => Some(ExchangeKind::Direct),
-            Some(Exchange::Fanout) => Some(ExchangeKind::Fanout),
-            Some(Exchange::Topic) => Some(ExchangeKind::Topic),
-            Some(Exchange::Headers) => Some(ExchangeKind::Headers),
-            None => (groups > 1).then_some(ExchangeKind::Fanout),
-        }
+    pub fn exchange(&self, groups: usize) -> Option<Exchange> {
+        self.exchange.or((groups > 1).then_some(Exchange::Fanout))
     }
 
     /// The rules by which queues that are declared with these settings remove messages.
@@ -175,37 +168,27 @@ impl RabbitmqOptions {
     }
 
     /// The arguments that queues are declared with (rabbitmq.com/docs/queues, "Optional Arguments").
-    pub fn queue_arguments(&self, replication: u32) -> FieldTable {
-        let mut arguments = FieldTable::default();
-        let mut set = |name: &str, value: Option<AMQPValue>| {
-            if let Some(value) = value {
-                arguments.insert(name.into(), value);
-            }
-        };
+    pub fn queue_arguments(&self, replication: u32) -> Vec<(&'static str, Value<'_>)> {
+        let text = |value: Option<&'static str>| value.map(Value::Text);
+        let number = |value: Option<u64>| value.map(Value::Number);
         let is_quorum = self.queue == QueueType::Quorum;
-        set("x-queue-type", Some(text(self.queue.name())));
-        set("x-quorum-initial-group-size", is_quorum.then(|| number(replication.into())));
         // Quorum queues have two priorities without the argument.
         let priority = self.priority.filter(|_| !is_quorum);
-        set("x-max-priority", priority.map(|priority| number(priority.get().into())));
-        set("x-message-ttl", self.message_ttl.map(|ttl| number(ttl.as_millis() as u64)));
-        set("x-max-length", self.length_limit.map(|messages| number(messages.get())));
-        set("x-max-length-bytes", self.length_limit_bytes.map(number));
-        set("x-overflow", self.overflow.map(|overflow| text(overflow.name())));
-        set("x-dead-letter-exchange", self.dead_letter_exchange.as_deref().map(text));
-        set("x-dead-letter-routing-key", self.dead_letter_routing_key.as_deref().map(text));
-        set("x-delivery-limit", self.delivery_limit.map(|deliveries| number(deliveries.get())));
-        set("x-single-active-consumer", self.single_active_consumer.then_some(AMQPValue::Boolean(true)));
-        arguments
+        let all = [
+            ("x-queue-type", text(Some(self.queue.name()))),
+            ("x-quorum-initial-group-size", number(is_quorum.then_some(replication.into()))),
+            ("x-max-priority", number(priority.map(|priority| priority.get().into()))),
+            ("x-message-ttl", number(self.message_ttl.map(|ttl| ttl.as_millis() as u64))),
+            ("x-max-length", number(self.length_limit.map(NonZeroU64::get))),
+            ("x-max-length-bytes", number(self.length_limit_bytes)),
+            ("x-overflow", text(self.overflow.map(Overflow::name))),
+            ("x-dead-letter-exchange", self.dead_letter_exchange.as_deref().map(Value::Text)),
+            ("x-dead-letter-routing-key", self.dead_letter_routing_key.as_deref().map(Value::Text)),
+            ("x-delivery-limit", number(self.delivery_limit.map(NonZeroU64::get))),
+            ("x-single-active-consumer", self.single_active_consumer.then_some(Value::True)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
-}
-
-fn text(value: &str) -> AMQPValue {
-    AMQPValue::LongString(value.into())
-}
-
-fn number(value: u64) -> AMQPValue {
-    AMQPValue::LongLongInt(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// AMQP 0.9.1 counts it in whole seconds; 0 would mean none.
@@ -244,6 +227,18 @@ pub enum Exchange {
     Fanout,
     Topic,
     Headers,
+}
+
+impl Exchange {
+    /// The server's name of its type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Exchange::Direct => "direct",
+            Exchange::Fanout => "fanout",
+            Exchange::Topic => "topic",
+            Exchange::Headers => "headers",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,173 +1,230 @@
-//! The crate's connection, for topics: opened, opened again when it is lost, and asked for channels. What the server refuses.
+//! Opens a connection: TLS, the login, limits, the virtual host. What the server refuses.
 
-use std::io::ErrorKind as IoErrorKind;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use async_compat::CompatExt;
-use lapin::tcp::RustlsConnector;
-use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
-use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, ErrorKind};
-use tokio::sync::Mutex;
+use rustls::ClientConfig;
 
+use super::codec::{
+    Frame, Malformed, Method, PROTOCOL_HEADER, TooLong, append_open, append_start_ok, append_tune_ok, decode,
+};
 use super::config::RabbitmqOptions;
-use crate::broker::adapter::within;
-use crate::broker::{BrokerError, ClientError, FailureClass, Setup};
+use crate::broker::{ClientError, FailureClass, Setup};
 use crate::measure::{ConditionKind, Subject, SubjectKind};
-use crate::net::backoff::Backoff;
-use crate::net::{address, tcp, tls};
-use crate::scenario::SaslMechanism;
+use crate::net::connect::{self, encrypted, within};
+use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
+use crate::net::{tcp, tls};
+use crate::printable::printable;
+use crate::scenario::{SaslMechanism, Security};
 
 /// The user of a new server, which lets it in from its own host only.
-pub const GUEST: &str = "guest";
+const GUEST: &str = "guest";
 
-/// A connection on which topics are created, looked up and deleted.
-pub struct Link {
-    setup: Arc<Setup<RabbitmqOptions>>,
-    current: Mutex<Open>,
-}
+/// The largest frame that is written and read: the server's own default.
+const MAX_FRAME_BYTES: u32 = 128 << 10;
 
-struct Open {
-    connection: Arc<Connection>,
-    /// Where it goes to, as an index of the scenario's addresses, and what holds that node up.
-    address: usize,
-    node: Subject,
-}
+/// What every frame may have: `frame-min-size` of the specification.
+const MIN_FRAME_BYTES: u32 = 4096;
 
-impl Link {
-    /// # Errors
-    /// When no address answers, or one refuses the login or does not have the virtual host.
-    pub async fn new(setup: &Arc<Setup<RabbitmqOptions>>) -> Result<Self, BrokerError> {
-        let opened = open_one_of(setup, 0).await;
-        let opened = opened.map_err(|failure| failure.at(&setup.config.addresses.join(", ")))?;
-        Ok(Link { current: Mutex::new(Open::new(setup, opened)), setup: setup.clone() })
+pub type ConnectError = connect::ConnectError<ClientError>;
+
+impl From<Malformed> for ConnectError {
+    fn from(malformed: Malformed) -> Self {
+        ConnectError::Malformed(malformed.to_string())
     }
+}
 
-    /// A channel. A lost connection is opened again, at this node or another one.
+impl From<TooLong> for ConnectError {
+    fn from(too_long: TooLong) -> Self {
+        ConnectError::Incompatible(too_long.to_string())
+    }
+}
+
+impl From<ConnectError> for ClientError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Refused(refusal) => refusal,
+            ConnectError::Io(_) => ClientError::lost(error.to_string()),
+            ConnectError::Timeout(_) => ClientError::late(error.to_string()),
+            ConnectError::Malformed(_) => ClientError::passing(FailureClass::Other, error.to_string()),
+            ConnectError::Incompatible(_) => ClientError::lasting(FailureClass::Other, error.to_string()),
+        }
+    }
+}
+
+/// How the user logs in: a mechanism of SASL, and what it says.
+struct Login {
+    mechanism: &'static str,
+    response: Vec<u8>,
+}
+
+impl Login {
+    /// # Errors
+    /// When the password cannot be read.
+    fn read(security: &Security) -> Result<Self, String> {
+        let plain = |user: &str, password: &str| Login {
+            mechanism: "PLAIN",
+            response: ["", user, password].join("\0").into_bytes(),
+        };
+        Ok(match &security.sasl {
+            Some(sasl) if sasl.mechanism == SaslMechanism::External => {
+                Login { mechanism: "EXTERNAL", response: Vec::new() }
+            }
+            Some(sasl) => plain(&sasl.username, &sasl.password.reveal()?),
+            None => plain(GUEST, GUEST),
+        })
+    }
+}
+
+/// What a connection is for; its name on the server tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Producer,
+    Consumer,
+    /// Requests about topics. Nothing crosses it between them, heartbeats neither.
+    Admin,
+}
+
+/// A connection that is ready for channels.
+pub struct Opened {
+    pub transport: Transport,
+    pub read_buffer: ReadBuffer,
+    pub channel_max: u16,
+    /// Largest frame that may be written.
+    pub frame_max: usize,
+    pub heartbeat: Duration,
+    /// As in `RabbitMQ 4.0.5`; `None`: the server does not tell.
+    pub server: Option<String>,
+}
+
+impl Opened {
+    /// Writes `out`, and reads until `answer` finds its answer in a frame.
     ///
     /// # Errors
-    /// When there is no connection, and none could be opened for `broker.rabbitmq.reconnect` since it was lost.
-    pub async fn channel(&self) -> Result<Channel, ClientError> {
-        let connection = self.connection().await?;
-        within(self.setup.timeout, connection.create_channel()).await
-    }
-
-    async fn connection(&self) -> Result<Arc<Connection>, ClientError> {
-        // Others who need it wait here until it is back.
-        let mut current = self.current.lock().await;
-        if current.connection.status().connected() {
-            return Ok(current.connection.clone());
-        }
-        let until = Instant::now() + self.setup.options.reconnect;
-        let mut backoff = Backoff::RECONNECT;
+    /// Those of `answer`, and when the connection is lost or the server closes it.
+    pub async fn ask<T>(
+        &mut self,
+        out: &mut WriteBuffer,
+        mut answer: impl FnMut(Frame<'_>) -> Result<Option<T>, ConnectError>,
+    ) -> Result<T, ConnectError> {
+        out.flush_all(&self.transport).await?;
         loop {
-            // Its own node last: the others are there if it is not.
-            match open_one_of(&self.setup, current.address + 1).await {
-                Ok(opened) => {
-                    *current = Open::new(&self.setup, opened);
-                    return Ok(current.connection.clone());
+            while let Some(frame) = self.read_buffer.next(decode)? {
+                if let Frame::Method(0, Method::Close { code, text }) = frame {
+                    return Err(ConnectError::Refused(refusal(code, self::text(text))));
                 }
-                Err(failure) if failure.lasting || Instant::now() >= until => return Err(failure),
-                Err(failure) => current.node.begin(ConditionKind::Connecting, &failure.message),
+                if let Some(answer) = answer(frame)? {
+                    return Ok(answer);
+                }
             }
-            backoff.pause().await;
+            self.transport.readable().await?;
+            self.read_buffer.fill(&self.transport)?;
         }
     }
-
-    pub async fn close(&self) {
-        let current = self.current.lock().await;
-        // It may have been closed before.
-        let _ = within(self.setup.timeout, current.connection.close(200, "the trial has ended".into())).await;
-    }
 }
 
-impl Open {
-    fn new(setup: &Setup<RabbitmqOptions>, (connection, address): (Connection, usize)) -> Self {
-        let node = Subject::new(&setup.conditions, SubjectKind::Node, &setup.config.addresses[address]);
-        Open { connection: Arc::new(connection), address, node }
-    }
+/// Opens connections with the scenario's settings.
+pub struct Connector {
+    pub setup: Arc<Setup<RabbitmqOptions>>,
+    tls: Option<Arc<ClientConfig>>,
+    login: Login,
 }
 
-/// What `open` makes at the place of the first address where it can, beginning with the one of this number, and this place.
-///
-/// # Errors
-/// That of the last address, or one that other addresses would not mend.
-pub async fn one_of<C, F: Future<Output = Result<C, ClientError>>>(
-    addresses: &[String],
-    first: usize,
-    open: impl Fn(usize) -> F,
-) -> Result<(C, usize), ClientError> {
-    let mut failure = ClientError::lost("there is no address");
-    for place in (first..first + addresses.len()).map(|place| place % addresses.len()) {
-        match open(place).await {
-            Ok(opened) => return Ok((opened, place)),
-            Err(error) if addresses.len() == 1 || error.lasting => return Err(error),
-            Err(error) => {
-                failure = ClientError { message: format!("{}: {}", addresses[place], error.message), ..error }
+impl Connector {
+    /// # Errors
+    /// When a secret, certificate or key cannot be read.
+    pub fn new(setup: Arc<Setup<RabbitmqOptions>>) -> Result<Self, String> {
+        let security = &setup.config.security;
+        Ok(Connector { tls: tls::client_config(security.tls.as_ref())?, login: Login::read(security)?, setup })
+    }
+
+    /// A connection to the first server that answers, from the one of this number on, and its place among the scenario's addresses.
+    ///
+    /// # Errors
+    /// That of the last server, or one that others would not mend: a refused login.
+    pub async fn connect(&self, role: Role, first: usize) -> Result<(Opened, usize), ClientError> {
+        let Setup { config, timeout, conditions, .. } = &*self.setup;
+        let addresses = &config.addresses;
+        let mut failure = ClientError::lost("there is no address");
+        for place in (first..first + addresses.len()).map(|place| place % addresses.len()) {
+            let address = &addresses[place];
+            let node = Subject::new(conditions, SubjectKind::Node, address);
+            let opening = within(*timeout, self.open(role, address));
+            match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
+                Ok(opened) => return Ok((opened, place)),
+                Err(error) => failure = error.into(),
             }
-        }
-    }
-    Err(failure)
-}
-
-async fn open_one_of(setup: &Setup<RabbitmqOptions>, first: usize) -> Result<(Connection, usize), ClientError> {
-    let addresses = &setup.config.addresses;
-    one_of(addresses, first, |place| open(setup, &addresses[place])).await
-}
-
-async fn open(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<Connection, ClientError> {
-    let refused = |reason: String| ClientError::lasting(FailureClass::Other, reason);
-    let tls = tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?;
-    let uri = uri(setup, address).map_err(refused)?;
-    let properties = ConnectionProperties::default().with_connection_name(format!("{}-admin", setup.run_id).into());
-    let runtime = lapin::runtime::default_runtime()?;
-    let target = address.to_owned();
-    // Names with several addresses and certificates are handled as by every other client here.
-    let transport = async move |_, _| {
-        let stream = AsyncTcpStream::Plain(tcp::connect(&target).await?.compat());
-        match &tls {
-            Some(config) => {
-                let connector = RustlsConnector::from(config.clone());
-                Ok(stream.into_rustls(&connector, address::host(&target)).await?)
+            if failure.lasting || addresses.len() == 1 {
+                break;
             }
-            None => Ok(stream),
+            failure.message = format!("{address}: {}", failure.message);
         }
-    };
-    within(setup.timeout, Connection::connector(uri, runtime, transport, properties)).await
-}
-
-/// Who logs in, and where. The crate connects by our own means, so that its host and port are not used.
-fn uri(setup: &Setup<RabbitmqOptions>, address: &str) -> Result<AMQPUri, String> {
-    let heartbeat = Some(setup.options.heartbeat.as_secs() as u16);
-    let mut query = AMQPQueryString { heartbeat, ..AMQPQueryString::default() };
-    let mut userinfo = AMQPUserInfo { username: GUEST.to_owned(), password: GUEST.to_owned() };
-    match &setup.config.security.sasl {
-        Some(sasl) if sasl.mechanism == SaslMechanism::External => {
-            query.auth_mechanism = Some(SASLMechanism::External);
-        }
-        Some(sasl) => {
-            userinfo = AMQPUserInfo { username: sasl.username.clone(), password: sasl.password.reveal()? };
-        }
-        None => {}
+        Err(failure)
     }
-    let authority = AMQPAuthority { userinfo, host: address::host(address).to_owned(), port: 0 };
-    Ok(AMQPUri { scheme: AMQPScheme::AMQP, authority, vhost: setup.options.virtual_host.clone(), query })
-}
 
-impl From<Error> for ClientError {
-    fn from(error: Error) -> Self {
-        let (class, message) = match error.kind() {
-            ErrorKind::ProtocolError(error) => return refusal(error.get_id(), error.get_message().to_string()),
-            ErrorKind::IOError(cause) if cause.kind() == IoErrorKind::TimedOut => {
-                (FailureClass::Timeout, cause.to_string())
-            }
-            ErrorKind::IOError(cause) => (FailureClass::ConnectionLost, cause.to_string()),
-            ErrorKind::MissingHeartbeatError
-            | ErrorKind::InvalidChannelState(..)
-            | ErrorKind::InvalidConnectionState(_) => (FailureClass::ConnectionLost, error.to_string()),
-            _ => (FailureClass::Other, error.to_string()),
+    async fn open(&self, role: Role, address: &str) -> Result<Opened, ConnectError> {
+        let Setup { options, run_id, .. } = &*self.setup;
+        let stream = tcp::connect(address).await?;
+        let transport = match &self.tls {
+            Some(tls) => encrypted(tls.clone(), address, stream).await?,
+            None => Transport::Plain(stream),
         };
-        ClientError::passing(class, message)
+        let mut opened = Opened {
+            transport,
+            read_buffer: ReadBuffer::new(MAX_FRAME_BYTES as usize),
+            channel_max: u16::MAX,
+            frame_max: MAX_FRAME_BYTES as usize,
+            heartbeat: options.heartbeat,
+            server: None,
+        };
+        let mut out = WriteBuffer::default();
+        out.bytes.extend_from_slice(PROTOCOL_HEADER);
+        let mechanism = self.login.mechanism;
+        let start = opened.ask(&mut out, |frame| match frame {
+            Frame::Method(0, Method::Start { properties, mechanisms }) => {
+                if !mechanisms.split(|byte| *byte == b' ').any(|one| one == mechanism.as_bytes()) {
+                    let message = format!("the server offers no login by {mechanism}, but by {}", text(mechanisms));
+                    return Err(ConnectError::Incompatible(message));
+                }
+                Ok(Some(version(properties)))
+            }
+            other => unexpected(other),
+        });
+        opened.server = start.await?.map(|version| format!("RabbitMQ {version}"));
+        let name = format!("{run_id}-{}", format!("{role:?}").to_lowercase());
+        append_start_ok(&mut out.bytes, &name, mechanism, &self.login.response)?;
+        // 0: the server has no limit.
+        let smaller = |theirs: u32, ours: u32| if theirs == 0 { ours } else { theirs.min(ours) };
+        let tune = opened.ask(&mut out, |frame| match frame {
+            Frame::Method(0, Method::Tune { channel_max, frame_max, heartbeat_secs }) => Ok(Some((
+                smaller(channel_max.into(), u16::MAX.into()) as u16,
+                smaller(frame_max, MAX_FRAME_BYTES).max(MIN_FRAME_BYTES),
+                smaller(heartbeat_secs.into(), options.heartbeat.as_secs() as u32) as u16,
+            ))),
+            other => unexpected(other),
+        });
+        let (channel_max, frame_max, heartbeat_secs) = tune.await?;
+        opened.channel_max = channel_max;
+        opened.frame_max = frame_max as usize;
+        opened.heartbeat = Duration::from_secs(heartbeat_secs.into());
+        let heartbeat_secs = if role == Role::Admin { 0 } else { heartbeat_secs };
+        append_tune_ok(&mut out.bytes, channel_max, frame_max, heartbeat_secs);
+        append_open(&mut out.bytes, &options.virtual_host)?;
+        let open = opened.ask(&mut out, |frame| match frame {
+            Frame::Method(0, Method::OpenOk) => Ok(Some(())),
+            other => unexpected(other),
+        });
+        open.await?;
+        Ok(opened)
+    }
+}
+
+/// # Errors
+/// Except for a heartbeat, which may come at any time.
+fn unexpected<T>(frame: Frame<'_>) -> Result<Option<T>, ConnectError> {
+    match frame {
+        Frame::Heartbeat => Ok(None),
+        other => Err(ConnectError::Malformed(format!("unexpected frame: {other:?}"))),
     }
 }
 
@@ -186,4 +243,30 @@ pub fn refusal(code: u16, message: String) -> ClientError {
         _ => FailureClass::Refused,
     };
     ClientError { class, message, lasting: class == FailureClass::Authorisation }
+}
+
+/// Words of the server.
+pub fn text(bytes: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(bytes)).into_owned()
+}
+
+/// The value of the property `version`, a long string.
+fn version(properties: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"\x07versionS";
+    let place = properties.windows(NAME.len()).position(|bytes| bytes == NAME)?;
+    let (length, rest) = properties[place + NAME.len()..].split_first_chunk()?;
+    Some(text(rest.get(..u32::from_be_bytes(*length) as usize)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_among_server_properties() {
+        let properties = b"\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x054.0.5";
+        assert_eq!(version(properties).as_deref(), Some("4.0.5"));
+        assert_eq!(version(&properties[..properties.len() - 1]), None);
+        assert_eq!(version(b"HTTP/1.1"), None);
+    }
 }

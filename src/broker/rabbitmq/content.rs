@@ -1,12 +1,12 @@
-//! The content of messages: what precedes a body that is published, and the properties of a message that arrived (the specification, section
-//! 4.2.6.1 and the class `basic`).
+//! The content of messages: what precedes a body that is published, and a message that arrives in several frames, with its properties (the
+//! specification, section 4.2.6.1 and the class `basic`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::codec::{
-    FRAME_BODY, FRAME_BYTES, FRAME_END, FRAME_HEADER, Malformed, Reader, TooLong, append_frame, append_method,
-    append_short,
+    FRAME_BODY, FRAME_BYTES, FRAME_END, FRAME_HEADER, Frame, Malformed, Method, Reader, TooLong, append_frame,
+    append_method, append_short,
 };
 use crate::broker::{Details, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
@@ -116,6 +116,68 @@ impl Preamble {
         let size = (out.len() - begin - FRAME_BYTES + 1) as u32;
         out[begin + 3..begin + 7].copy_from_slice(&size.to_be_bytes());
         out.push(FRAME_END);
+    }
+}
+
+/// The message of a consumer's channel whose frames arrive.
+#[derive(Debug, Default)]
+pub struct Arriving {
+    delivery_tag: u64,
+    redelivered: bool,
+    properties: Vec<u8>,
+    body_bytes: u64,
+    /// The parts of a body of several frames.
+    body: Vec<u8>,
+}
+
+/// A message that has arrived completely.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrived<'a> {
+    pub delivery_tag: u64,
+    pub redelivered: bool,
+    pub properties: &'a [u8],
+    pub body: &'a [u8],
+}
+
+impl Arriving {
+    /// Takes the next frame. Returns the message that it completes.
+    ///
+    /// # Errors
+    /// When a body is longer than its header says.
+    pub fn take<'a>(&'a mut self, frame: Frame<'a>) -> Result<Option<Arrived<'a>>, Malformed> {
+        let body = match frame {
+            Frame::Method(_, Method::Deliver { delivery_tag, redelivered }) => {
+                (self.delivery_tag, self.redelivered) = (delivery_tag, redelivered);
+                return Ok(None);
+            }
+            Frame::Header(_, body_bytes, properties) => {
+                self.body_bytes = body_bytes;
+                self.body.clear();
+                self.properties.clear();
+                self.properties.extend_from_slice(properties);
+                if body_bytes > 0 {
+                    return Ok(None);
+                }
+                &[]
+            }
+            Frame::Body(_, []) => return Ok(None),
+            // Of one frame: it is not copied.
+            Frame::Body(_, part) if self.body.is_empty() && part.len() as u64 == self.body_bytes => part,
+            Frame::Body(_, part) => {
+                self.body.extend_from_slice(part);
+                let (bytes, expected) = (self.body.len() as u64, self.body_bytes);
+                if bytes > expected {
+                    return Err(Malformed(format!("a body of {bytes} bytes: its header says {expected}")));
+                }
+                if bytes < expected {
+                    return Ok(None);
+                }
+                &self.body[..]
+            }
+            _ => return Ok(None),
+        };
+        let Arriving { delivery_tag, redelivered, .. } = *self;
+        Ok(Some(Arrived { delivery_tag, redelivered, properties: &self.properties, body }))
     }
 }
 

@@ -1,20 +1,18 @@
-//! RabbitMQ's queues over AMQP 0.9.1. Messages are published and consumed by a protocol module of our own, because the crate `lapin` costs
-//! half of what RabbitMQ's own tool does; queues and exchanges are created by the crate.
+//! RabbitMQ's queues over AMQP 0.9.1, in a protocol module of our own.
 //!
 //! - `config`: the `[broker.rabbitmq]` table.
-//! - `handshake`, `codec`, `content`: connections of our own, and what crosses them.
-//! - `publish`, `in_flight`: producers. `consume`: members of groups.
-//! - `connect`: the crate's connection, which is opened again when it is lost, and the server's refusals.
+//! - `connect`, `codec`, `content`: connections, and what crosses them.
+//! - `admin`: requests about exchanges and queues. `publish`, `in_flight`: producers. `consume`: members of groups.
 //!
 //! A topic is a queue of its name, which messages reach through the server's default exchange. With several groups or an exchange of the
 //! scenario's own, it is an exchange of its name that queues are bound to. Each producer has a channel, and each consumer a connection.
 
+mod admin;
 mod codec;
 mod config;
 mod connect;
 mod consume;
 mod content;
-mod handshake;
 mod in_flight;
 mod publish;
 
@@ -22,21 +20,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::options::{
-    ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
-};
-use lapin::types::FieldTable;
-use lapin::{Channel, Error, ExchangeKind};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use self::codec::table_entries;
+use self::admin::{Admin, Request};
+use self::codec::{Value, append_entry};
 use self::config::QueueType;
 pub use self::config::RabbitmqOptions;
-use self::connect::Link;
+use self::connect::{Connector, Role};
 use self::consume::{Consuming, RabbitmqConsumer};
 use self::content::{MessageProperties, Preamble};
-use self::handshake::Connector;
 use self::publish::{Connection, Publishing, RabbitmqProducer};
 use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Removal,
@@ -44,9 +37,6 @@ use super::{
 };
 use crate::net::address;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
-
-/// The crate and its version, for the record. A test compares it with Cargo.lock.
-const CRATE: &str = "lapin 4.12.3";
 
 /// The port of RabbitMQ's streams, which users take for that of its queues.
 const STREAM_PORT: u16 = 5552;
@@ -60,8 +50,7 @@ pub struct RabbitmqBroker {
     setup: Arc<Setup<RabbitmqOptions>>,
     connections: Vec<Arc<Connection>>,
     connector: Arc<Connector>,
-    /// For topics: the server reads nothing from a connection that publishes while an alarm lasts.
-    admin: Link,
+    admin: Admin,
     /// Entries of the table of each of the scenario's lists of headers.
     header_sets: Vec<Vec<u8>>,
     server: Option<String>,
@@ -77,7 +66,7 @@ impl Broker for RabbitmqBroker {
         default_port: Some(5672),
         example: include_str!("example.toml"),
         omb_driver: Some("RabbitMqBenchmarkDriver"),
-        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1, with topics by the crate lapin",
+        summary: "RabbitMQ's quorum and classic queues over AMQP 0.9.1",
         capabilities: Capabilities {
             addresses: true,
             replication: true,
@@ -122,22 +111,28 @@ impl Broker for RabbitmqBroker {
     async fn connect(setup: Setup<RabbitmqOptions>) -> Result<Self, BrokerError> {
         let setup = Arc::new(setup);
         let Setup { config, options, header_sets, .. } = &*setup;
-        let admin = Link::new(&setup).await?;
-        let header_sets: Result<_, _> = header_sets.iter().map(|headers| table_entries(headers)).collect();
-        let header_sets = header_sets.map_err(|error| BrokerError::Configuration(error.to_string()))?;
+        let mut header_set_entries = Vec::with_capacity(header_sets.len());
+        for headers in header_sets {
+            let mut entries = Vec::new();
+            for (name, value) in headers {
+                append_entry(&mut entries, name, Value::Text(value))
+                    .map_err(|error| BrokerError::Configuration(error.to_string()))?;
+            }
+            header_set_entries.push(entries);
+        }
         let connector = Arc::new(Connector::new(setup.clone()).map_err(BrokerError::Configuration)?);
         let mut server = None;
         let mut connections = Vec::with_capacity(config.connections);
         for number in 0..config.connections {
-            let (opened, place) = connector
-                .connect("producer", number)
-                .await
-                .map_err(|failure| failure.at(&config.addresses.join(", ")))?;
+            let opened = connector.connect(Role::Producer, number).await;
+            let (opened, place) = opened.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
             server.clone_from(&opened.server);
             let outcomes = (options.confirms, options.reconnect);
             connections.push(Arc::new(Publishing::start(&setup, connector.clone(), outcomes, (opened, place))));
         }
-        Ok(RabbitmqBroker { setup, connections, connector, admin, header_sets, server, joined: Mutex::default() })
+        let admin = Admin::new(connector.clone());
+        let (header_sets, joined) = (header_set_entries, Mutex::default());
+        Ok(RabbitmqBroker { setup, connections, connector, admin, header_sets, server, joined })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -149,28 +144,21 @@ impl Broker for RabbitmqBroker {
             ));
         }
         let existing = self.find_topic(topic).await?;
-        let created = self.with_channel(async |channel| {
-            if let Some(kind) = options.exchange_kind(*groups) {
-                declare_exchange(channel, &topic.name, kind, false).await?;
-            }
-            // Those that exist must have these arguments: the server names what differs.
-            for queue in self.queues_of(topic) {
-                self.declare(channel, topic, &queue).await?;
-            }
-            Ok(())
-        });
-        created.await.map_err(|error| error.of_topic(&topic.name, "created"))?;
+        let (queues, arguments) = (self.queues_of(topic), options.queue_arguments(topic.replication));
+        let exchange = options.exchange(*groups).map(|kind| Request::DeclareExchange(&topic.name, kind));
+        // Those that exist must have these arguments: the server names what differs.
+        let queues = queues.iter().flat_map(|queue| self.declaration(topic, queue, &arguments));
+        let created = self.admin.ask(&exchange.into_iter().chain(queues).collect::<Vec<_>>()).await;
+        created.map_err(|error| error.of_topic(&topic.name, "created"))?;
         Ok(existing.map_or(Created::New, Created::Existing))
     }
 
     async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
         let Setup { options, groups, .. } = &*self.setup;
-        let found = self.with_channel(async |channel| match options.exchange_kind(*groups) {
-            Some(kind) => declare_exchange(channel, &topic.name, kind, true).await,
-            None => find_queue(channel, &topic.name).await.map(drop),
-        });
-        match found.await {
-            Ok(()) => Ok(Some(topic.clone())),
+        let of_queue = Request::FindQueue(&topic.name);
+        let request = options.exchange(*groups).map_or(of_queue, |kind| Request::FindExchange(&topic.name, kind));
+        match self.admin.ask(&[request]).await {
+            Ok(_) => Ok(Some(topic.clone())),
             Err(error) if error.class == FailureClass::UnknownTopic => Ok(None),
             Err(error) => Err(error.of_topic(&topic.name, "looked up")),
         }
@@ -178,17 +166,11 @@ impl Broker for RabbitmqBroker {
 
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         let Setup { options, groups, .. } = &*self.setup;
-        let deleted = self.with_channel(async |channel| {
-            // The server accepts the deletion of a queue that is gone.
-            for queue in self.queues_of(topic) {
-                channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
-            }
-            if options.exchange_kind(*groups).is_some() {
-                channel.exchange_delete(topic.name.as_str().into(), ExchangeDeleteOptions::default()).await?;
-            }
-            Ok(())
-        });
-        deleted.await.map_err(|error| error.of_topic(&topic.name, "deleted"))
+        let queues = self.queues_of(topic);
+        let exchange = options.exchange(*groups).map(|_| Request::DeleteExchange(&topic.name));
+        let requests: Vec<_> = queues.iter().map(|queue| Request::DeleteQueue(queue)).chain(exchange).collect();
+        let deleted = self.admin.ask(&requests).await;
+        deleted.map(drop).map_err(|error| error.of_topic(&topic.name, "deleted"))
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<RabbitmqProducer, BrokerError> {
@@ -198,7 +180,7 @@ impl Broker for RabbitmqBroker {
             persistent: options.persistent,
             priority: options.priority.map(|priority| priority.get()),
         };
-        let exchange = if options.exchange_kind(*groups).is_some() { topic.name.as_str() } else { "" };
+        let exchange = if options.exchange(*groups).is_some() { topic.name.as_str() } else { "" };
         let preambles = |channel| {
             let preamble = |headers: &Vec<u8>| {
                 let target = (exchange, topic.name.as_str());
@@ -212,15 +194,8 @@ impl Broker for RabbitmqBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         self.register(subscription).await?;
-        let Setup { options, timeout, .. } = &*self.setup;
-        let consuming = Consuming {
-            connector: self.connector.clone(),
-            place: subscription.member,
-            queue: self.queue_of(subscription),
-            options: options.clone(),
-            timeout: *timeout,
-        };
-        let opened = RabbitmqConsumer::open(consuming).await;
+        let (connector, queue) = (self.connector.clone(), self.queue_of(subscription));
+        let opened = RabbitmqConsumer::open(Consuming { connector, place: subscription.member, queue }).await;
         opened.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))
     }
 
@@ -230,19 +205,23 @@ impl Broker for RabbitmqBroker {
         if self.setup.groups <= 1 {
             return Ok(());
         }
-        match self.with_channel(async |channel| find_queue(channel, &queue).await).await {
+        let found = match self.admin.ask(&[Request::FindQueue(&queue)]).await {
             Err(error) if error.class == FailureClass::UnknownTopic => {
-                self.joined.lock().insert(queue.clone());
-                self.with_channel(async |channel| self.declare(channel, topic, &queue).await).await
+                // Other processes may use a divided group's queue for longer.
+                if !subscription.is_divided {
+                    self.joined.lock().insert(queue.clone());
+                }
+                let arguments = self.setup.options.queue_arguments(topic.replication);
+                self.admin.ask(&self.declaration(topic, &queue, &arguments)).await
             }
-            found => found.map(drop),
-        }
-        .map_err(|error| error.of_topic(&topic.name, "consumed"))
+            found => found,
+        };
+        found.map(drop).map_err(|error| error.of_topic(&topic.name, "consumed"))
     }
 
     fn identity(&self) -> BrokerInfo {
         BrokerInfo {
-            client: format!("brokermark {}, AMQP 0.9.1; topics by {CRATE}", env!("CARGO_PKG_VERSION")),
+            client: format!("brokermark {}, AMQP 0.9.1", env!("CARGO_PKG_VERSION")),
             broker: self.server.clone(),
             embedded: false,
         }
@@ -295,12 +274,10 @@ impl Broker for RabbitmqBroker {
     async fn close(self) -> Result<(), BrokerError> {
         let joined = self.joined.lock().clone();
         for queue in joined {
-            let deleted = self.with_channel(async |channel| {
-                channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.map(drop)
-            });
-            deleted.await.map_err(|error| error.of_topic(&queue, "deleted"))?;
+            let deleted = self.admin.ask(&[Request::DeleteQueue(&queue)]).await;
+            deleted.map_err(|error| error.of_topic(&queue, "deleted"))?;
         }
-        self.admin.close().await;
+        self.admin.close();
         Ok(())
     }
 }
@@ -318,70 +295,29 @@ impl RabbitmqBroker {
         self.queues_of(&subscription.topic).swap_remove(if self.setup.groups > 1 { subscription.number } else { 0 })
     }
 
-    /// Declares a queue, and binds it to the topic's exchange if there is one.
-    async fn declare(&self, channel: &Channel, topic: &Topic, queue: &str) -> Result<(), Error> {
+    /// Declares a queue with these arguments, and binds it to the topic's exchange if there is one.
+    fn declaration<'a>(
+        &self,
+        topic: &'a Topic,
+        queue: &'a str,
+        arguments: &'a [(&'a str, Value<'a>)],
+    ) -> Vec<Request<'a>> {
         let Setup { options, groups, .. } = &*self.setup;
-        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let arguments = options.queue_arguments(topic.replication);
-        channel.queue_declare(queue.into(), durable, arguments).await?;
-        if options.exchange_kind(*groups).is_some() {
-            let (exchange, key) = (topic.name.as_str().into(), topic.name.as_str().into());
-            let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
-            channel.queue_bind(queue.into(), exchange, key, options, arguments).await?;
-        }
-        Ok(())
+        let binding = options.exchange(*groups).map(|_| Request::Bind(queue, &topic.name));
+        [Request::DeclareQueue(queue, arguments)].into_iter().chain(binding).collect()
     }
 
     /// The messages in a queue that has the scenario's arguments, when it has back what consumers had that are gone.
     async fn messages_left(&self, topic: &Topic, queue: &str) -> Result<u64, ClientError> {
-        let count = async |channel: &Channel| {
-            let mut count = find_queue(channel, queue).await?;
-            // A queue that exists is not changed by it.
-            self.declare(channel, topic, queue).await?;
-            for _ in 0..MAX_LOOKS {
-                sleep(BETWEEN_LOOKS).await;
-                if std::mem::replace(&mut count, find_queue(channel, queue).await?) == count {
-                    break;
-                }
+        let arguments = self.setup.options.queue_arguments(topic.replication);
+        // A queue that exists is not changed by it.
+        let mut count = self.admin.ask(&[Request::FindQueue(queue), Request::DeclareQueue(queue, &arguments)]).await?;
+        for _ in 0..MAX_LOOKS {
+            sleep(BETWEEN_LOOKS).await;
+            if std::mem::replace(&mut count, self.admin.ask(&[Request::FindQueue(queue)]).await?) == count {
+                break;
             }
-            Ok(count)
-        };
-        self.with_channel(count).await
-    }
-
-    /// Makes requests on a channel of their own: one that the server refuses closes it.
-    async fn with_channel<T>(
-        &self,
-        requests: impl AsyncFnOnce(&Channel) -> Result<T, Error>,
-    ) -> Result<T, ClientError> {
-        let channel = self.admin.channel().await?;
-        let answer = requests(&channel).await?;
-        // It ends with the connection otherwise.
-        let _ = channel.close(200, "done".into()).await;
-        Ok(answer)
-    }
-}
-
-/// The messages of a queue that are there to be delivered.
-async fn find_queue(channel: &Channel, name: &str) -> Result<u64, Error> {
-    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let queue = channel.queue_declare(name.into(), passive, FieldTable::default()).await?;
-    Ok(queue.message_count().into())
-}
-
-async fn declare_exchange(channel: &Channel, name: &str, kind: ExchangeKind, passive: bool) -> Result<(), Error> {
-    let options = ExchangeDeclareOptions { durable: true, passive, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(name.into(), kind, options, FieldTable::default()).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn record_names_the_version_that_is_compiled() {
-        let lock = include_str!("../../../Cargo.lock");
-        let (name, version) = CRATE.split_once(' ').unwrap();
-        assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")));
+        }
+        Ok(count)
     }
 }

@@ -13,9 +13,8 @@ use parking_lot::{Mutex, RwLock};
 use super::codec::{
     Frame, HEARTBEAT, Method, TooLong, append_channel_close_ok, append_channel_open, append_close, decode,
 };
-use super::connect::refusal;
+use super::connect::{Connector, Opened, Role, refusal, text};
 use super::content::Preamble;
-use super::handshake::{Connector, Opened, text};
 use super::in_flight::{InFlight, Sent, Settled};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, Setup, SubmitError};
 use crate::measure::host::tasks;
@@ -228,7 +227,7 @@ impl Protocol for Publishing {
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let publishing = &session.protocol;
         // Its own node last: the others are there if it is not.
-        let opened = publishing.connector.connect("producer", publishing.place.load(Ordering::Relaxed) + 1).await;
+        let opened = publishing.connector.connect(Role::Producer, publishing.place.load(Ordering::Relaxed) + 1).await;
         let (opened, place) = match opened {
             Ok(opened) => opened,
             Err(error) => {

@@ -22,7 +22,11 @@ const CAPTURED: &[u8] = b"\x01\0\0\0\0\0\x37\0\x0a\0\x0a\0\x09\0\0\0\x12\x07vers
     \x01\0\0\0\0\0\x12\0\x0a\0\x3c\x0dlow on memory\xce\
     \x01\0\0\0\0\0\x04\0\x0a\0\x3d\xce\
     \x01\0\x01\0\0\0\x24\0\x3c\0\x15\x1famq.ctag-5X1mJYLu0jBWmLXiEwMXWQ\xce\
-    \x01\0\x01\0\0\0\x13\0\x3c\0\x3c\x02ct\0\0\0\0\0\0\0\x03\x01\0\x01q\xce";
+    \x01\0\x01\0\0\0\x13\0\x3c\0\x3c\x02ct\0\0\0\0\0\0\0\x03\x01\0\x01q\xce\
+    \x01\0\x01\0\0\0\x13\0\x32\0\x0b\x06orders\0\0\0\x09\0\0\0\x02\xce\
+    \x01\0\x01\0\0\0\x04\0\x32\0\x15\xce\
+    \x01\0\x01\0\0\0\x08\0\x32\0\x29\0\0\0\x09\xce\
+    \x01\0\x01\0\0\0\x04\0\x28\0\x0b\xce";
 
 fn all(mut bytes: &[u8]) -> Vec<Frame<'_>> {
     let mut frames = Vec::new();
@@ -62,6 +66,10 @@ fn decode_captured_bytes_frames() {
         Frame::Method(0, Method::Unblocked),
         Frame::Method(1, Method::ConsumeOk),
         Frame::Method(1, Method::Deliver { delivery_tag: 3, redelivered: true }),
+        Frame::Method(1, Method::Done { messages: 9 }),
+        Frame::Method(1, Method::Done { messages: 0 }),
+        Frame::Method(1, Method::Done { messages: 0 }),
+        Frame::Method(1, Method::Done { messages: 0 }),
     ];
     assert_eq!(all(CAPTURED), expected);
     assert_eq!(read_by_another(CAPTURED).len(), expected.len());
@@ -145,9 +153,9 @@ fn consuming_read_by_another_implementation() {
 #[test]
 fn text_beyond_255_bytes_refused() {
     let long = "x".repeat(256);
-    assert!(table_entries(&[(long.clone(), String::new())]).is_err());
+    assert!(append_entry(&mut Vec::new(), &long, Value::True).is_err());
     assert!(append_open(&mut Vec::new(), &long).is_err());
-    assert!(table_entries(&[("name".to_owned(), long)]).is_ok());
+    assert!(append_entry(&mut Vec::new(), "name", Value::Text(&long)).is_ok());
 }
 
 proptest! {
@@ -158,9 +166,9 @@ proptest! {
         let mut frame = Vec::new();
         append_frame(&mut frame, kind, 1, &bytes);
         let _ = decode(&frame, MOST);
-        for method in [[0, 60, 0, 80], [0, 60, 0, 50], [0, 10, 0, 10], [0, 10, 0, 30], [0, 20, 0, 40]] {
+        for (class, method) in [(60, 80), (60, 60), (60, 50), (10, 10), (10, 30), (20, 40), (50, 11)] {
             frame.clear();
-            append_frame(&mut frame, FRAME_METHOD, 1, &[&method, &bytes[..]].concat());
+            append_method(&mut frame, 1, (class, method), &bytes);
             let _ = decode(&frame, MOST);
         }
     }

@@ -36,31 +36,31 @@ fn queue_arguments_hold_every_option() {
          overflow = 'reject-publish'\ndead_letter_exchange = ''\ndead_letter_routing_key = 'dead'\n\
          single_active_consumer = true",
     );
-    let arguments = all.queue_arguments(1);
-    for (name, value) in [
-        ("x-queue-type", text("classic")),
-        ("x-max-priority", number(5)),
-        ("x-message-ttl", number(2000)),
-        ("x-max-length", number(7)),
-        ("x-max-length-bytes", number(1000)),
-        ("x-overflow", text("reject-publish")),
-        ("x-dead-letter-exchange", text("")),
-        ("x-dead-letter-routing-key", text("dead")),
-        ("x-single-active-consumer", AMQPValue::Boolean(true)),
-    ] {
-        assert_eq!(arguments.inner().get(name), Some(&value), "{name}");
-    }
-    let quorum = options("priority = 5\ndelivery_limit = 3").queue_arguments(3);
-    assert_eq!(quorum.inner().len(), 3, "{quorum:?}");
-    assert_eq!(quorum.inner().get("x-quorum-initial-group-size"), Some(&number(3)));
-    assert_eq!(quorum.inner().get("x-delivery-limit"), Some(&number(3)));
+    let expected = [
+        ("x-queue-type", Value::Text("classic")),
+        ("x-max-priority", Value::Number(5)),
+        ("x-message-ttl", Value::Number(2000)),
+        ("x-max-length", Value::Number(7)),
+        ("x-max-length-bytes", Value::Number(1000)),
+        ("x-overflow", Value::Text("reject-publish")),
+        ("x-dead-letter-exchange", Value::Text("")),
+        ("x-dead-letter-routing-key", Value::Text("dead")),
+        ("x-single-active-consumer", Value::True),
+    ];
+    assert_eq!(all.queue_arguments(1), expected);
+    let quorum = [
+        ("x-queue-type", Value::Text("quorum")),
+        ("x-quorum-initial-group-size", Value::Number(3)),
+        ("x-delivery-limit", Value::Number(3)),
+    ];
+    assert_eq!(options("priority = 5\ndelivery_limit = 3").queue_arguments(3), quorum);
 }
 
 #[test]
 fn several_groups_get_a_fanout_exchange() {
-    assert_eq!(options("").exchange_kind(1), None);
-    assert_eq!(options("").exchange_kind(2), Some(ExchangeKind::Fanout));
-    assert_eq!(options("exchange = 'topic'").exchange_kind(1), Some(ExchangeKind::Topic));
+    assert_eq!(options("").exchange(1), None);
+    assert_eq!(options("").exchange(2), Some(Exchange::Fanout));
+    assert_eq!(options("exchange = 'topic'").exchange(1), Some(Exchange::Topic));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use amq_protocol::types::{AMQPValue, FieldTable};
 use proptest::prelude::*;
 
 use super::*;
-use crate::broker::rabbitmq::codec::{Frame, decode, table_entries};
+use crate::broker::rabbitmq::codec::{Value, append_entry, decode};
 
 const MOST: usize = 1 << 17;
 
@@ -22,9 +22,9 @@ fn read_by_another(mut bytes: &[u8]) -> Vec<AMQPFrame> {
 #[test]
 fn message_read_by_another_implementation() {
     let trace = [7; TRACE_HEADER_BYTES];
-    let headers = [("kind".to_owned(), "order".to_owned())];
     let properties = MessageProperties { persistent: true, priority: Some(5) };
-    let entries = table_entries(&headers).unwrap();
+    let mut entries = Vec::new();
+    append_entry(&mut entries, "kind", Value::Text("order")).unwrap();
     let preamble = Preamble::new(2, ("exchange", "key"), true, entries, properties).unwrap();
     let mut out = Vec::new();
     preamble.append_message(&mut out, None, b"hello", 4096);
@@ -91,7 +91,70 @@ fn details_of_every_property_read() {
     assert_eq!((details.timestamp_unix_ns(), details.headers()), (None, vec![]));
 }
 
+/// What a server sends of a message: its method, its header and its body in parts of these lengths.
+fn delivered(
+    out: &mut Vec<u8>,
+    delivery_tag: u64,
+    redelivered: bool,
+    (properties, body): (&[u8], &[u8]),
+    parts: &[usize],
+) {
+    let tag = delivery_tag.to_be_bytes();
+    append_method(out, 1, (60, 60), &[b"\x02ct", &tag[..], &[redelivered.into()], b"\0\x01q"].concat());
+    append_frame(out, FRAME_HEADER, 1, &[b"\0\x3c\0\0", &(body.len() as u64).to_be_bytes()[..], properties].concat());
+    let mut rest = body;
+    for part in parts {
+        append_frame(out, FRAME_BODY, 1, rest.split_off(..(*part).min(rest.len())).unwrap());
+    }
+    if !rest.is_empty() {
+        append_frame(out, FRAME_BODY, 1, rest);
+    }
+}
+
+#[test]
+fn body_longer_than_its_header_says_refused() {
+    let mut arriving = Arriving::default();
+    for (frame, whole) in [
+        (Frame::Header(1, 5, b"\0\0"), false),
+        (Frame::Body(1, b"hel"), false),
+        (Frame::Heartbeat, false),
+        (Frame::Body(1, b"lo"), true),
+    ] {
+        assert_eq!(arriving.take(frame).unwrap().is_some(), whole, "{frame:?}");
+    }
+    assert!(arriving.take(Frame::Body(1, b"!")).unwrap_err().to_string().contains("6 bytes"));
+    assert!(Arriving::default().take(Frame::Body(1, b"hello")).is_err(), "without a header");
+}
+
+type Message = (bool, Vec<u8>, Vec<u8>, Vec<usize>);
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let bytes = |most| prop::collection::vec(any::<u8>(), 0..most);
+    (any::<bool>(), bytes(20), bytes(300), prop::collection::vec(0_usize..100, 0..5))
+}
+
 proptest! {
+    #[test]
+    fn messages_in_any_frames_and_reads_arrive_whole(messages in prop::collection::vec(any_message(), 1..6), cut in any::<prop::sample::Index>()) {
+        let mut sent = Vec::new();
+        for ((redelivered, properties, body, parts), tag) in messages.iter().zip(1..) {
+            delivered(&mut sent, tag, *redelivered, (properties, body), parts);
+        }
+        // What is read at once ends anywhere, also within a frame.
+        let (mut arriving, mut begin, mut tag) = (Arriving::default(), 0, 0);
+        for end in [cut.index(sent.len() + 1), sent.len()] {
+            while let Some((frame, length)) = decode(&sent[begin..end], MOST).unwrap() {
+                begin += length;
+                if let Some(arrived) = arriving.take(frame).unwrap() {
+                    let (redelivered, properties, body, _) = &messages[tag as usize];
+                    tag += 1;
+                    prop_assert_eq!(arrived, Arrived { delivery_tag: tag, redelivered: *redelivered, properties, body });
+                }
+            }
+        }
+        prop_assert_eq!((begin, tag), (sent.len(), messages.len() as u64));
+    }
+
     #[test]
     fn properties_of_any_bytes_no_panic(flags in any::<[u8; 2]>(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let properties = [&flags, &bytes[..]].concat();
