@@ -123,7 +123,8 @@ fn real_pushed_consumer_that_is_deleted_is_told() {
     assert_balanced(&record);
     let found = record.verification.as_ref().unwrap();
     assert!(found.unread > 0 && found.lost == 0, "{found:?}");
-    assert!(serde_json::to_string(found).unwrap().contains("was deleted"), "{found:?}");
+    let errors = serde_json::to_string(&record.receive_errors).unwrap();
+    assert!(errors.contains("was deleted"), "{errors}");
 }
 
 #[test]
