@@ -92,6 +92,8 @@ impl Admin {
         loop {
             match self.ask_once(requests).await {
                 Err(error) if error.class == FailureClass::ConnectionLost && Instant::now() < until => {
+                    // The others were lost with it, most likely.
+                    self.idle.lock().clear();
                     backoff.pause().await;
                 }
                 answer => return answer,
