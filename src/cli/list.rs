@@ -208,7 +208,9 @@ mod tests {
         insta::assert_snapshot!(shown);
         let json = listed(base.path(), true);
         let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!((lines.len(), &lines[2]["points"], &lines[2]["trials"]), (5, &json!(2), &json!(2)));
+        assert_eq!(lines.len(), 5);
+        assert_eq!(&lines[2]["points"], &json!(2));
+        assert_eq!(&lines[2]["trials"], &json!(2));
         assert_eq!((&lines[2]["records"], &lines[2]["valid"]), (&json!(3), &json!(2)));
     }
 }

@@ -259,7 +259,9 @@ mod tests {
             (4000, 8500, 30, true),
             (5000, 8500, 20, true),
         ]);
-        assert_eq!((meter.mean_cores(), meter.cores, meter.memory_bytes_max), (Some(0.875), Some(0.0), Some(30)));
+        assert_eq!(meter.mean_cores(), Some(0.875));
+        assert_eq!(meter.cores, Some(0.0));
+        assert_eq!(meter.memory_bytes_max, Some(30));
         assert_eq!(readings(&[(0, 0, 1, false)]).mean_cores(), None);
     }
 

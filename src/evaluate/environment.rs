@@ -241,9 +241,9 @@ mod tests {
                 ..WindowTotals::default()
             })
         };
-        assert_eq!(
-            (share(0, 0), share(2, 0), share(2, 500), share(2, 5_000)),
-            (None, Some(0.0), Some(0.25), Some(1.0))
-        );
+        assert_eq!(share(0, 0), None);
+        assert_eq!(share(2, 0), Some(0.0));
+        assert_eq!(share(2, 500), Some(0.25));
+        assert_eq!(share(2, 5_000), Some(1.0));
     }
 }

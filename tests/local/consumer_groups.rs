@@ -141,7 +141,9 @@ fn a_backlog_that_is_never_there_is_shown_as_such() {
     let bench = Bench::new(&failing);
     let record = bench.run(&[]).expect(0).record();
     let found = backlog(&record);
-    assert_eq!((found.messages, &found.drain, found.groups.len()), (None, &None, 0));
+    assert_eq!(found.messages, None);
+    assert_eq!(&found.drain, &None);
+    assert_eq!(found.groups.len(), 0);
     let shown = execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout.clone();
     assert!(shown.contains("not there when the load ended"), "{shown}");
 }

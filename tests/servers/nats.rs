@@ -59,7 +59,7 @@ fn real_pushed_messages_are_shared_by_the_members_of_a_group() {
         assert_balanced(&record);
         assert_eq!(record.counts.acknowledged, 30_000, "{policy}: {:?}", record.errors);
         let found = record.verification.as_ref().unwrap();
-        assert_eq!((found.received, found.lost, found.duplicated, found.unread), (60_000, 0, 0, 0), "{found:?}");
+        assert_fields!(found, { received: 60_000, lost: 0, duplicated: 0, unread: 0 }, "{found:?}");
         assert!(members > 1 || found.unordered == 0, "{found:?}");
     }
 }
@@ -85,7 +85,7 @@ fn real_messages_that_nobody_acknowledged_are_awaited() {
         let found = record.verification.as_ref().unwrap();
         // Those that would come after the end of the wait are unread: the server has them.
         let unread = if ack_wait == "12s" { 0 } else { 5 };
-        assert_eq!((found.lost, found.unread, found.duplicated), (0, unread, 0), "{ack_wait}: {found:?}");
+        assert_fields!(found, { lost: 0, unread: unread, duplicated: 0 }, "{ack_wait}: {found:?}");
     }
 }
 

@@ -198,7 +198,7 @@ fn real_returned_messages_fail_among_others_that_are_stored() {
     assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
     let found = sums(&record);
     // Exactly those that were returned have failed.
-    assert_eq!((found.lost, found.unread, found.not_acknowledged_but_stored), (0, 0, 0), "{found:?}");
+    assert_fields!(found, { lost: 0, unread: 0, not_acknowledged_but_stored: 0 }, "{found:?}");
 }
 
 #[test]

@@ -187,7 +187,10 @@ fn bursts_come_at_the_start_of_every_period() {
         Schedule::Bursts { base: 10.0, burst: 1000.0, every: seconds(10.0), length: Duration::from_millis(500) };
     for period in 0..3_600 {
         let until = |rest| bursts.count_until(seconds(10.0 * period as f64 + rest)) - period * 595;
-        assert_eq!((until(0.0), until(0.25), until(0.5), until(10.0)), (0, 250, 500, 595), "period {period}");
+        assert_eq!(until(0.0), 0, "period {period}");
+        assert_eq!(until(0.25), 250, "period {period}");
+        assert_eq!(until(0.5), 500, "period {period}");
+        assert_eq!(until(10.0), 595, "period {period}");
     }
     assert_eq!(rate_at(&bursts, seconds(36_000.1)), 1000.0);
     assert_eq!(rate_at(&bursts, seconds(36_000.9)), 10.0);

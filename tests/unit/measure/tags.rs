@@ -11,7 +11,9 @@ proptest! {
     ) {
         let sent = sent / TICK_NS * TICK_NS;
         let send_tag = SendTag::new(producer_index, sequence, sent, delay, measured);
-        prop_assert_eq!((send_tag.producer_index(), send_tag.sequence(), send_tag.measured()), (producer_index, sequence, measured));
+        prop_assert_eq!(send_tag.producer_index(), producer_index);
+        prop_assert_eq!(send_tag.sequence(), sequence);
+        prop_assert_eq!(send_tag.measured(), measured);
         prop_assert_eq!(send_tag.service_ns(sent + service), service / TICK_NS * TICK_NS);
         let told = send_tag.schedule_delay_ns();
         prop_assert!(told <= delay && delay - told <= delay / 4096 + TICK_NS, "{told} for {delay}");

@@ -350,7 +350,10 @@ fn a_bracket_grows_by_what_the_machine_bears() {
             Step::End(answer) => panic!("{answer:?}"),
         }
     };
-    assert_eq!((next(0.0), next(0.3), next(0.6), next(0.95)), (20e3, 20e3, 15e3, 12_500.0));
+    assert_eq!(next(0.0), 20e3);
+    assert_eq!(next(0.3), 20e3);
+    assert_eq!(next(0.6), 15e3);
+    assert_eq!(next(0.95), 12_500.0);
 }
 
 /// No probe asks for much more than what is known to hold.

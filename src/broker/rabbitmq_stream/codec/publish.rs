@@ -172,6 +172,8 @@ mod tests {
         assert_eq!(out, expected);
         let mut again = Vec::new();
         publish_again(&mut again, &frame, 9);
-        assert_eq!((again[8], &again[..8], &again[9..]), (9, &frame[..8], &frame[9..]));
+        assert_eq!(again[8], 9);
+        assert_eq!(&again[..8], &frame[..8]);
+        assert_eq!(&again[9..], &frame[9..]);
     }
 }

@@ -28,7 +28,9 @@ fn answers_in_any_order_settle_their_messages() {
     in_flight.answer(9, Outcome::Acknowledged, &mut settled);
     assert_eq!((settled.len(), in_flight.take_unmatched()), (3, 2), "a second answer, and one to nothing");
     in_flight.answer(1, Outcome::Acknowledged, &mut settled);
-    assert_eq!((in_flight.first, in_flight.pending, in_flight.sent.len()), (4, 0, 0));
+    assert_eq!(in_flight.first, 4);
+    assert_eq!(in_flight.pending, 0);
+    assert_eq!(in_flight.sent.len(), 0);
 }
 
 #[test]
@@ -39,7 +41,9 @@ fn answer_to_a_batch_settles_all_of_it() {
     assert_eq!(sequences(&settled), [3, 4, 5]);
     assert!(settled.iter().all(|(_, failure)| failure.is_some()));
     in_flight.answer(2, Outcome::Acknowledged, &mut settled);
-    assert_eq!((settled.len(), in_flight.pending, in_flight.first), (6, 0, 6));
+    assert_eq!(settled.len(), 6);
+    assert_eq!(in_flight.pending, 0);
+    assert_eq!(in_flight.first, 6);
 }
 
 #[test]
@@ -67,7 +71,9 @@ fn fast_batch_that_ends_early_keeps_what_is_stored() {
     assert_eq!(failures, [None, Some(full.clone()), Some(full.clone())]);
     in_flight.answer(5, Outcome::Stored(3), &mut settled);
     assert!(settled[3..].iter().all(|(_, failure)| failure.is_none()));
-    assert_eq!((settled.len(), in_flight.pending, in_flight.take_unmatched()), (6, 0, 0));
+    assert_eq!(settled.len(), 6);
+    assert_eq!(in_flight.pending, 0);
+    assert_eq!(in_flight.take_unmatched(), 0);
 }
 
 #[test]

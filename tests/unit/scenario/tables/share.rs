@@ -22,7 +22,9 @@ fn a_share_expects_its_part_of_the_schedule() {
     let plan =
         crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
     let part = plan.trials[0].scenario.part(Share { number: 3, count: 3 }).unwrap();
-    assert_eq!((part.producers.count, part.first_producer(), part.all_producers()), (3, 5, 8));
+    assert_eq!(part.producers.count, 3);
+    assert_eq!(part.first_producer(), 5);
+    assert_eq!(part.all_producers(), 8);
     assert_eq!(*part.own_load(), Load::Open(Schedule::Constant { rate: 375.0 }));
 }
 
@@ -43,11 +45,15 @@ fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
     let part = |number| whole.part(Share { number, count: 3 }).unwrap();
     let consumers = |part: &Scenario| part.part.as_ref().unwrap().consumers.len();
     let reader = part(3);
-    assert_eq!((reader.producers.count, reader.broker.connections, consumers(&reader)), (0, 1, 1));
+    assert_eq!(reader.producers.count, 0);
+    assert_eq!(reader.broker.connections, 1);
+    assert_eq!(consumers(&reader), 1);
     assert!(reader.first_producer() > 8, "no producer has the number that its client is named after");
     assert!(reader.only_consumes() && *reader.own_load() == Load::Closed);
     let writer = part(2);
-    assert_eq!((writer.producers.count, writer.first_producer(), writer.broker.connections), (4, 4, 2));
+    assert_eq!(writer.producers.count, 4);
+    assert_eq!(writer.first_producer(), 4);
+    assert_eq!(writer.broker.connections, 2);
     assert_eq!((consumers(&writer), writer.only_consumes()), (0, false));
     whole.consumers.as_mut().unwrap().timing = Timing::Own;
     assert!(whole.part(Share { number: 1, count: 3 }).unwrap_err().contains("rank 2 would time nothing"));
