@@ -79,7 +79,7 @@ impl ClientError {
     }
 
     /// As a reason why `topic` cannot be used.
-    pub fn of_topic(self, topic: &str, action: &'static str) -> BrokerError {
+    pub fn for_topic(self, topic: &str, action: &'static str) -> BrokerError {
         BrokerError::Topic { topic: topic.to_owned(), action, reason: self.message }
     }
 

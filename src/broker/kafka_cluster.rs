@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_follow_from_acks_and_replicas_and_the_level_from_flushing() {
+    fn copies_follow_acks_and_replicas_level_follows_flushing() {
         let of = |acks, replication, settings: BTreeMap<String, String>| {
             let found = durability(acks, &topics(replication), &[settings.clone(), settings]);
             (found.level, found.copies)

@@ -73,7 +73,7 @@ pub enum Assignment {
 impl Assignment {
     /// As `asked` for, or by what the member is for: one that commits may have others beside it that brokermark does not know, and a
     /// group is asked. Members that do not commit, or that several processes have, read the same partitions from the beginning to the end.
-    pub fn of(asked: Option<Assignment>, subscription: &Subscription) -> Self {
+    pub fn new(asked: Option<Assignment>, subscription: &Subscription) -> Self {
         let is_own = subscription.progress == Progress::Uncommitted || subscription.is_divided;
         asked.unwrap_or(if is_own { Assignment::Manual } else { Assignment::Group })
     }

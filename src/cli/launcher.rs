@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_processes_is_known_by_the_launcher_s_variables() {
+    fn rank_is_known_by_the_launchers_variables() {
         for (size, rank) in LAUNCHERS {
             assert_eq!(by(&[(size, "4"), (rank, "3")]), Some((3, 4, size)));
             assert_eq!(by(&[(size, "1"), (rank, "0")]), None, "alone");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_of_srun_is_one_of_its_step_and_a_batch_script_is_alone() {
+    fn srun_task_is_one_of_its_step_batch_script_is_alone() {
         let job = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")];
         let with = |more: &[(&'static str, &'static str)]| by(&[&job, more].concat());
         assert_eq!(with(&[]), None, "a batch script");

@@ -56,12 +56,12 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
     trial.document["broker"] = json!({ "kind": "null", "connections": broker.connections });
     trial.document["load"] = json!({ "model": "closed" });
     trial.defaults.retain(|key, _| !key.starts_with("broker.") && !key.starts_with("load."));
-    trial.defaults.insert("run.scheduling_policy".to_owned(), json!(SchedulingPolicy::of(&Load::Closed)));
+    trial.defaults.insert("run.scheduling_policy".to_owned(), json!(SchedulingPolicy::for_load(&Load::Closed)));
     trial.scenario = Scenario {
         broker,
         topology,
         load: Load::Closed,
-        threads: Threads { scheduling_policy: SchedulingPolicy::of(&Load::Closed), ..trial.scenario.threads },
+        threads: Threads { scheduling_policy: SchedulingPolicy::for_load(&Load::Closed), ..trial.scenario.threads },
         pipeline: None,
         run: RunLimits { stop: Stop { duration: limits.stop.duration, ..Stop::default() }, ..limits },
         thresholds: Vec::new(),

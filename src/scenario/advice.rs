@@ -55,7 +55,7 @@ pub(super) fn counterpart(key: &str, found: &KeyPath) -> Option<String> {
     }
     let meant = key_of(key)?;
     let (table, name) = meant.split_once('.').unwrap_or(("", meant));
-    let here = *found == KeyPath::of(&[table]);
+    let here = *found == KeyPath::from_keys(&[table]);
     // In other tables, a server may be another one.
     if meant == ADDRESSES && !here && !found.is_empty() {
         return None;
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_key_is_named_as_it_is_written_where_it_stands() {
-        let found = |key: &str, table: &str| counterpart(key, &KeyPath::of(&[table])).unwrap();
+        let found = |key: &str, table: &str| counterpart(key, &KeyPath::from_keys(&[table])).unwrap();
         assert_eq!(found("replication-factor", "topology"), "the key for it is `replication`");
         assert_eq!(found("throughput", "producers"), "the key for it is `load.rate`");
         assert_eq!(found("bootstrap.servers", "broker"), "write `addresses = [\"host:port\"]`");
         assert!(found("p99", "thresholds").contains("thresholds.require"));
         assert_eq!(counterpart("count", &KeyPath::default()), None);
-        assert_eq!(counterpart("url", &KeyPath::of(&["broker", "watch"])), None);
+        assert_eq!(counterpart("url", &KeyPath::from_keys(&["broker", "watch"])), None);
     }
 }

@@ -150,7 +150,7 @@ impl Override {
                 continue;
             };
             let elements = table.get_mut(key).map(Element::count).unwrap_or_default();
-            let element = table.get_mut(key).and_then(|item| Element::of(item, index));
+            let element = table.get_mut(key).and_then(|item| Element::at(item, index));
             let missing = || {
                 let message = format!("`{lead}` has {elements} element(s) in the scenario");
                 report(&self.typed, &message, "their numbers begin with 0")
@@ -191,7 +191,7 @@ impl Override {
     /// `tls = true` is short for a table without keys: a key of that table takes its place.
     fn open_tls(&self, document: &mut DocumentMut) {
         if let ["broker", "security", "tls", _] = self.path.keys().as_slice()
-            && let Some(security) = find(document.as_table_mut(), KeyPath::of(&["broker", "security"]).steps())
+            && let Some(security) = find(document.as_table_mut(), KeyPath::from_keys(&["broker", "security"]).steps())
             && security.get("tls").is_some_and(Item::is_bool)
         {
             security.remove("tls");
@@ -224,7 +224,7 @@ impl Override {
             }
             _ => &[],
         };
-        all.iter().map(|keys| KeyPath::of(keys)).collect()
+        all.iter().map(|keys| KeyPath::from_keys(keys)).collect()
     }
 
     /// What this override takes out of a scenario that sets it, in words. `load.model` says nothing that its other keys do not.
@@ -235,7 +235,7 @@ impl Override {
 
     /// A swept key that is overridden is swept no longer.
     fn pin(&self, document: &mut DocumentMut) {
-        let Some(over) = find(document.as_table_mut(), KeyPath::of(&["sweep", "over"]).steps()) else { return };
+        let Some(over) = find(document.as_table_mut(), KeyPath::from_keys(&["sweep", "over"]).steps()) else { return };
         let swept: Vec<String> = over.iter().map(|(key, _)| key.to_owned()).collect();
         for key in swept {
             if KeyPath::parse(&key).is_ok_and(|path| path == self.path) {
@@ -262,7 +262,7 @@ fn find<'a>(root: &'a mut Table, steps: &[Step]) -> Option<&'a mut dyn TableLike
     while let Some(Step::Key(key)) = steps.next() {
         let item = table.get_mut(key)?;
         table = match steps.next_if(|step| matches!(step, Step::Index(_))) {
-            Some(Step::Index(index)) => Element::of(item, *index)?.table()?,
+            Some(Step::Index(index)) => Element::at(item, *index)?.table()?,
             _ => item.as_table_like_mut()?,
         };
     }
@@ -283,7 +283,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    fn of(item: &'a mut Item, index: usize) -> Option<Self> {
+    fn at(item: &'a mut Item, index: usize) -> Option<Self> {
         match item {
             Item::ArrayOfTables(tables) => tables.get_mut(index).map(Element::Table),
             item => item.as_array_mut().and_then(|array| array.get_mut(index)).map(Element::Value),

@@ -48,7 +48,7 @@ impl KeyPath {
         Ok(KeyPath(steps))
     }
 
-    pub(super) fn of(keys: &[&str]) -> Self {
+    pub(super) fn from_keys(keys: &[&str]) -> Self {
         KeyPath(keys.iter().map(|key| Step::Key((*key).to_owned())).collect())
     }
 
@@ -160,7 +160,7 @@ mod tests {
         for text in ["producers.count", "broker.properties.\"linger.ms\"", "load"].into_iter().chain(indexed) {
             assert_eq!(KeyPath::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(KeyPath::of(&["steps"]).index(1).key("rate").to_string(), "steps[1].rate");
+        assert_eq!(KeyPath::from_keys(&["steps"]).index(1).key("rate").to_string(), "steps[1].rate");
         for text in ["a..b", "a[0]b", "a[0", "a[-1]", "[0]", "a[0].", "a[x]", "a[0][1]"] {
             assert!(KeyPath::parse(text).is_err(), "{text}");
         }

@@ -145,7 +145,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
     }
     let everywhere = points.len();
     let problems = found.into_iter().map(|(mut problem, times, first)| {
-        let swept = problem.place.path().is_some_and(|path| path.starts_with(&KeyPath::of(&["sweep"])));
+        let swept = problem.place.path().is_some_and(|path| path.starts_with(&KeyPath::from_keys(&["sweep"])));
         if times < everywhere && !(swept && sweep.axes.len() == 1) {
             problem.message.push_str(&format!(" (at {})", sweep_text(&sweep, &points[first])));
         }

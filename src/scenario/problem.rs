@@ -90,7 +90,7 @@ impl Problems {
         let has_key = |(_, keys): &&(String, Vec<String>)| keys.iter().any(|one| one == key);
         let mut tables = self.tables.iter().filter(has_key).map(|(table, _)| table.as_str());
         let table = tables.next().filter(|_| tables.next().is_none());
-        let table = table.filter(|_| own.is_none() || *found != KeyPath::of(&["broker"]));
+        let table = table.filter(|_| own.is_none() || *found != KeyPath::from_keys(&["broker"]));
         let places: Vec<String> = own.into_iter().chain(table).map(|table| format!("[{table}]")).collect();
         (!places.is_empty()).then(|| places.join(" or "))
     }

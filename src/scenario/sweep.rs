@@ -62,7 +62,7 @@ impl Axis {
 
 /// Reads the sweep of a scenario; without one there is a single point and a single trial.
 pub(super) fn read(scenario: &Table, context: &Context<'_>, problems: &Problems) -> Sweep {
-    let path = KeyPath::of(&["sweep"]);
+    let path = KeyPath::from_keys(&["sweep"]);
     let check = Check { files: &context.files, problems, files_exist: true };
     let mut value = scenario.get("sweep").cloned().unwrap_or_else(|| Value::Table(Table::new()));
     let is_table = check.value(&mut value, &context.schema["properties"]["sweep"], &path);
@@ -79,7 +79,7 @@ pub(super) fn read(scenario: &Table, context: &Context<'_>, problems: &Problems)
 
 /// Reads `until` and `trials_at_most`. `trials` is how many trials of a point run in any case; it becomes how many may run.
 fn until(table: &SweepTable, trials: &mut u32, problems: &Problems) -> Option<Until> {
-    let sweep = KeyPath::of(&["sweep"]);
+    let sweep = KeyPath::from_keys(&["sweep"]);
     let at_most = table.trials_at_most;
     let Some(text) = &table.until else {
         if at_most.is_some() {
@@ -271,7 +271,7 @@ impl Sweep {
             let lengths: Vec<String> =
                 self.axes.iter().map(|axis| format!("`{}` has {}", axis.path, axis.values.len())).collect();
             let message = format!("zipped axes need equally many values, but {}", lengths.join(", "));
-            problems.value(KeyPath::of(&["sweep", "combine"]), message, "or write `combine = \"cartesian\"`");
+            problems.value(KeyPath::from_keys(&["sweep", "combine"]), message, "or write `combine = \"cartesian\"`");
         } else {
             let points = match self.combine {
                 Combine::Zipped => lengths.first().copied().unwrap_or(1),
@@ -282,7 +282,11 @@ impl Sweep {
             let trials = points.saturating_mul(self.trials as usize);
             if trials > MAX_TRIALS {
                 let message = format!("the sweep has {points} points of {} trials each", self.trials);
-                problems.value(KeyPath::of(&["sweep"]), message, format!("at most {MAX_TRIALS} trials make a run"));
+                problems.value(
+                    KeyPath::from_keys(&["sweep"]),
+                    message,
+                    format!("at most {MAX_TRIALS} trials make a run"),
+                );
             }
         }
     }
@@ -337,7 +341,7 @@ pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> 
     let itself = "sweep the value itself";
     let mut steps = path.steps().iter();
     let Some(Step::Key(first)) = steps.next() else { return Ok(()) };
-    let mut lead = KeyPath::of(&[first]);
+    let mut lead = KeyPath::from_keys(&[first]);
     let mut place = scenario.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
     for step in steps {
         place = match (step, place) {

@@ -152,7 +152,7 @@ fn said_once(settings: &[Setting], text: &str) -> Result<(), Refusal> {
             ["broker", "security", "tls"] => path.is_in(&scenario) && setting.assignment.ends_with("=false"),
             // The URL cannot name another one, and asks for this one only because it must ask for one.
             ["broker", "security", "sasl", "mechanism"] => false,
-            ["broker", "address" | "addresses"] => KeyPath::of(&["broker", "addresses"]).is_in(&scenario),
+            ["broker", "address" | "addresses"] => KeyPath::from_keys(&["broker", "addresses"]).is_in(&scenario),
             _ => path.is_in(&scenario),
         };
         if is_set {

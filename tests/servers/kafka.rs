@@ -27,9 +27,9 @@ fn named(client: &str, what: &str) -> String {
 
 for_each_kafka_client! {
     real_kafka_topics_are_created_with_their_settings,
-    real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words,
+    real_kafka_refuses_settings_in_its_own_words,
     real_kafka_topic_that_exists_is_taken_as_it_is,
-    real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved,
+    real_kafka_prior_contents_and_compression_are_told,
     real_kafka_partitions_are_read_without_a_group,
 }
 
@@ -46,7 +46,7 @@ fn real_kafka_topics_are_created_with_their_settings(client: &str) {
     assert_eq!(found, ["3600000", "LogAppendTime", "500"]);
 }
 
-fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words(client: &str) {
+fn real_kafka_refuses_settings_in_its_own_words(client: &str) {
     let refused = |setting: &str| {
         let topic = named(client, "refused");
         let ended =
@@ -74,7 +74,7 @@ fn real_kafka_topic_that_exists_is_taken_as_it_is(client: &str) {
     assert!(is_left, "brokermark deletes only what it has made");
 }
 
-fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved(client: &str) {
+fn real_kafka_prior_contents_and_compression_are_told(client: &str) {
     let topic = named(client, "before");
     let address = address();
     // librdkafka tells what it sent once a second.
@@ -124,11 +124,11 @@ mod authorities {
     }
 
     for_each_kafka_client! {
-        real_kafka_is_trusted_by_the_authority_that_the_environment_names,
+        real_kafka_is_trusted_by_the_environments_authority,
         real_kafka_is_trusted_by_an_authority_of_the_system,
     }
 
-    fn real_kafka_is_trusted_by_the_authority_that_the_environment_names(client: &str) {
+    fn real_kafka_is_trusted_by_the_environments_authority(client: &str) {
         let bench = bench(client);
         let mut command = bench.command();
         command.arg("--quiet").env("SSL_CERT_FILE", variable("BROKERMARK_KAFKA_CA"));

@@ -97,7 +97,7 @@ fn real_batches_are_no_larger_than_the_topic_takes() {
 
 /// Through librdkafka, which does not know what topics take. The native client keeps to it.
 #[test]
-fn real_batches_that_a_topic_may_refuse_are_told_before_the_load() {
+fn real_batches_too_large_are_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("small-batches-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "max.message.bytes=20000"];
@@ -120,7 +120,7 @@ fn real_batches_that_a_topic_may_refuse_are_told_before_the_load() {
 }
 
 #[test]
-fn real_topic_that_takes_no_message_without_a_key_is_told_before_the_load() {
+fn real_topic_that_needs_keys_is_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("compacted-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "cleanup.policy=compact"];

@@ -22,7 +22,7 @@ fn in_transactions(client: &str, keys: &str, abort_share: f64, tables: &str) -> 
     record
 }
 
-fn delivers_what_was_committed_once_and_nothing_that_was_aborted(client: &str) {
+fn committed_is_delivered_once_and_aborted_never(client: &str) {
     let tables = "[producers]\ncount = 2\nbatch = 7\n[topology]\npartitions = 3";
     let record = in_transactions(client, "", 0.2, tables);
     let transactions = record.transactions.as_ref().unwrap();
@@ -49,7 +49,7 @@ fn delivers_what_was_aborted_to_those_who_ask_for_it(client: &str) {
 }
 
 /// The run's only producer has the id of a producer that begins later.
-fn producer_whose_place_another_has_taken_ends_the_load_with_the_reason(client: &str, partitions: usize) {
+fn fenced_producer_ends_the_load_with_the_reason(client: &str, partitions: usize) {
     let address = address();
     let bench = Bench::new(&format!(
         "broker = {{ kind = \"kafka\", client = \"{client}\", address = \"{address}\", kafka.transactions.messages = 10 }}
@@ -76,7 +76,7 @@ fn producer_whose_place_another_has_taken_ends_the_load_with_the_reason(client: 
 
 #[test]
 fn real_kafka_delivers_committed_once_and_aborted_never() {
-    delivers_what_was_committed_once_and_nothing_that_was_aborted("librdkafka");
+    committed_is_delivered_once_and_aborted_never("librdkafka");
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn real_kafka_delivers_what_was_aborted_to_those_who_ask_for_it() {
 
 #[test]
 fn real_kafka_fenced_producer_ends_the_load() {
-    producer_whose_place_another_has_taken_ends_the_load_with_the_reason("librdkafka", 19);
+    fenced_producer_ends_the_load_with_the_reason("librdkafka", 19);
 }
 
 #[cfg(feature = "kafka-native")]
 mod native {
     #[test]
     fn real_kafka_native_delivers_committed_once_aborted_never() {
-        super::delivers_what_was_committed_once_and_nothing_that_was_aborted("native");
+        super::committed_is_delivered_once_and_aborted_never("native");
     }
 
     #[test]
@@ -103,6 +103,6 @@ mod native {
 
     #[test]
     fn real_kafka_native_fenced_producer_ends_the_load() {
-        super::producer_whose_place_another_has_taken_ends_the_load_with_the_reason("native", 23);
+        super::fenced_producer_ends_the_load_with_the_reason("native", 23);
     }
 }

@@ -27,8 +27,8 @@ fn set(names: &[String]) -> BTreeSet<String> {
 
 for_each_kafka_client! {
     real_topics_without_a_name_are_removed_afterwards,
-    real_topics_are_removed_and_the_record_kept_after_the_second_signal,
-    real_topics_made_under_a_name_are_removed_and_with_keep_are_not,
+    real_topics_go_and_record_stays_after_a_second_signal,
+    real_topics_of_a_name_are_removed_unless_kept,
     real_topic_that_was_there_stays_with_what_is_in_it,
 }
 
@@ -46,7 +46,7 @@ fn real_topics_without_a_name_are_removed_afterwards(client: &str) {
     eventually("they are gone", || made().is_empty());
 }
 
-fn real_topics_are_removed_and_the_record_kept_after_the_second_signal(client: &str) {
+fn real_topics_go_and_record_stays_after_a_second_signal(client: &str) {
     let name = format!("urgent-{client}");
     let load = "[load]\nrate = \"200/s\"\n[consumers]\n[run]\nduration = \"10min\"";
     let bench = Bench::new(&format!("name = \"{name}\"\n{}", scenario(client, "", load)));
@@ -62,7 +62,7 @@ fn real_topics_are_removed_and_the_record_kept_after_the_second_signal(client: &
     eventually("they are gone", || made().is_empty());
 }
 
-fn real_topics_made_under_a_name_are_removed_and_with_keep_are_not(client: &str) {
+fn real_topics_of_a_name_are_removed_unless_kept(client: &str) {
     let load = "[producers]\ncount = 2\n[run]\nmessages = 10";
     let prefix = format!("topics-made-{client}-");
     let made = scenario(client, &format!("name = \"{prefix}\"\ntopics = 2"), load);

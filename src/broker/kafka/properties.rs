@@ -151,7 +151,7 @@ impl Properties {
     /// # Errors
     /// For what only a group's protocol has.
     pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
-        if Assignment::of(self.assignment, subscription) == Assignment::Group {
+        if Assignment::new(self.assignment, subscription) == Assignment::Group {
             let divided = || Err(BrokerError::Configuration(DIVIDED.to_owned()));
             return if subscription.is_divided { divided() } else { Ok(false) };
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_authorities_are_where_its_variables_say_or_are_looked_for() {
+    fn system_authorities_are_found_by_variable_or_by_place() {
         let with = |name: &'static str, value: &str| {
             let value = value.to_owned();
             authorities(move |asked| if asked == name { Ok(value.clone()) } else { Err(env::VarError::NotPresent) })

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_adds_up_over_intervals_though_one_of_its_counters_never_begins_anew() {
+    fn sent_messages_add_up_over_intervals_of_a_running_counter() {
         let interval = |raw: u64, batches: u64, sent: u64| {
             format!(
                 r#"{{"txmsg_bytes": {raw}, "topics": {{"t": {{"batchsize": {{"cnt": {batches}, "sum": {sent}}}}}}}}}"#

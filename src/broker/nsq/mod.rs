@@ -177,7 +177,7 @@ impl Broker for NsqBroker {
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
-        let connection = self.placement.of_producer(producer_number - self.first_producer);
+        let connection = self.placement.for_producer(producer_number - self.first_producer);
         let topic = self.topic_name(&topic.name).into();
         Ok(NsqProducer::new(self.connections[connection].clone(), topic, self.options.reconnect))
     }

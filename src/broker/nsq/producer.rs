@@ -67,7 +67,7 @@ impl Placement {
     }
 
     /// The connection of a producer, by its index in this process.
-    pub fn of_producer(&self, producer_index: usize) -> usize {
+    pub fn for_producer(&self, producer_index: usize) -> usize {
         self.of_producers.get(producer_index).copied().unwrap_or(0)
     }
 }

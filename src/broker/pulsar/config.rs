@@ -166,7 +166,7 @@ impl SubscriptionType {
     ///
     /// # Errors
     /// When it does not let them in.
-    pub fn of_group(options: &PulsarOptions, members: usize) -> Result<Self, String> {
+    pub fn for_group(options: &PulsarOptions, members: usize) -> Result<Self, String> {
         let kind = match options.subscription {
             None if members > 1 => Ok(SubscriptionType::Failover),
             None => Ok(SubscriptionType::Exclusive),

@@ -122,7 +122,7 @@ impl Broker for PulsarCrateBroker {
                 builder = builder.with_name(self.topics.producer_name(producer_number));
             }
             let producer = within(options.opening_timeout(*timeout), builder.build()).await;
-            let producer = producer.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
+            let producer = producer.map_err(|failure| failure.for_topic(&topic.name, "written to"))?;
             senders.push(PartitionSender { producer, hashing: options.hashing, deliver_after: options.deliver_after });
         }
         Ok(self.queues.start(producer_number, &topic.name, senders))
@@ -152,7 +152,7 @@ impl Broker for PulsarCrateBroker {
                 .with_batch_size(options.receiver_queue)
                 .with_options(consumer_options.clone());
             let consumer = within(*timeout, builder.build()).await;
-            let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
+            let consumer = consumer.map_err(|failure| failure.for_topic(topic, "consumed"))?;
             partitions.push(consumer);
         }
         self.topics.joined(subscription);
@@ -354,7 +354,7 @@ fn classified(error: &Error) -> ClientError {
         Error::Connection(cause)
         | Error::Producer(ProducerError::Connection(cause))
         | Error::Consumer(ConsumerError::Connection(cause))
-        | Error::ServiceDiscovery(ServiceDiscoveryError::Connection(cause)) => of_connection(cause),
+        | Error::ServiceDiscovery(ServiceDiscoveryError::Connection(cause)) => connection_error(cause),
         Error::ServiceDiscovery(ServiceDiscoveryError::Query(Some(number), words)) => {
             refused(*number as i32, words.as_deref().unwrap_or_default())
         }
@@ -366,7 +366,7 @@ fn classified(error: &Error) -> ClientError {
     }
 }
 
-fn of_connection(error: &ConnectionError) -> ClientError {
+fn connection_error(error: &ConnectionError) -> ClientError {
     let text = error.to_string();
     match error {
         ConnectionError::PulsarError(Some(number), words) => {

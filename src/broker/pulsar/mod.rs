@@ -149,7 +149,7 @@ impl Broker for PulsarBroker {
         };
         let partition_producers = try_join_all(self.topics.parts(&topic.name).into_iter().enumerate().map(open));
         let partition_producers =
-            partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
+            partition_producers.await.map_err(|failure| failure.for_topic(&topic.name, "written to"))?;
         let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_number);
         if linger.is_none() && !resend {
             return Ok(PulsarProducer::AtOnce(producer));
@@ -163,7 +163,7 @@ impl Broker for PulsarBroker {
         let topic = &subscription.topic.name;
         let membership = self.topics.membership(subscription, &self.shared.options)?;
         let consumer = TopicConsumer::open(self.shared.clone(), membership, self.topics.parts(topic)).await;
-        let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
+        let consumer = consumer.map_err(|failure| failure.for_topic(topic, "consumed"))?;
         self.topics.joined(subscription);
         Ok(consumer)
     }

@@ -125,7 +125,7 @@ impl Topics {
     /// When the kind of subscription does not let so many members in.
     pub fn membership(&self, subscription: &Subscription, options: &PulsarOptions) -> Result<Membership, BrokerError> {
         let number = self.consumers.fetch_add(1, Ordering::Relaxed);
-        let kind = SubscriptionType::of_group(options, subscription.members).map_err(BrokerError::Configuration)?;
+        let kind = SubscriptionType::for_group(options, subscription.members).map_err(BrokerError::Configuration)?;
         Ok(Membership {
             subscription: subscription.group.clone(),
             kind,

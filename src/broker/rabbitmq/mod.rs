@@ -149,7 +149,7 @@ impl Broker for RabbitmqBroker {
         // Those that exist must have these arguments: the server names what differs.
         let queues = queues.iter().flat_map(|queue| self.declaration(topic, queue, &arguments));
         let created = self.admin.ask(&exchange.into_iter().chain(queues).collect::<Vec<_>>()).await;
-        created.map_err(|error| error.of_topic(&topic.name, "created"))?;
+        created.map_err(|error| error.for_topic(&topic.name, "created"))?;
         Ok(existing.map_or(Created::New, Created::Existing))
     }
 
@@ -160,7 +160,7 @@ impl Broker for RabbitmqBroker {
         match self.admin.ask(&[request]).await {
             Ok(_) => Ok(Some(topic.clone())),
             Err(error) if error.class == FailureClass::UnknownTopic => Ok(None),
-            Err(error) => Err(error.of_topic(&topic.name, "looked up")),
+            Err(error) => Err(error.for_topic(&topic.name, "looked up")),
         }
     }
 
@@ -170,7 +170,7 @@ impl Broker for RabbitmqBroker {
         let exchange = options.exchange(*groups).map(|_| Request::DeleteExchange(&topic.name));
         let requests: Vec<_> = queues.iter().map(|queue| Request::DeleteQueue(queue)).chain(exchange).collect();
         let deleted = self.admin.ask(&requests).await;
-        deleted.map(drop).map_err(|error| error.of_topic(&topic.name, "deleted"))
+        deleted.map(drop).map_err(|error| error.for_topic(&topic.name, "deleted"))
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<RabbitmqProducer, BrokerError> {
@@ -189,14 +189,14 @@ impl Broker for RabbitmqBroker {
             self.header_sets.iter().map(preamble).collect()
         };
         let producer = RabbitmqProducer::open(connection, &topic.name, preambles).await;
-        producer.map_err(|error| error.of_topic(&topic.name, "written to"))
+        producer.map_err(|error| error.for_topic(&topic.name, "written to"))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         self.register(subscription).await?;
         let (connector, queue) = (self.connector.clone(), self.queue_of(subscription));
         let opened = RabbitmqConsumer::open(Consuming { connector, place: subscription.member, queue }).await;
-        opened.map_err(|error| error.of_topic(&subscription.topic.name, "consumed"))
+        opened.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))
     }
 
     /// A topic's queues were made with it, except for those of an exchange that existed.
@@ -216,7 +216,7 @@ impl Broker for RabbitmqBroker {
             }
             found => found,
         };
-        found.map(drop).map_err(|error| error.of_topic(&topic.name, "consumed"))
+        found.map(drop).map_err(|error| error.for_topic(&topic.name, "consumed"))
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -275,7 +275,7 @@ impl Broker for RabbitmqBroker {
         let joined = self.joined.lock().clone();
         for queue in joined {
             let deleted = self.admin.ask(&[Request::DeleteQueue(&queue)]).await;
-            deleted.map_err(|error| error.of_topic(&queue, "deleted"))?;
+            deleted.map_err(|error| error.for_topic(&queue, "deleted"))?;
         }
         self.admin.close();
         Ok(())

@@ -33,21 +33,21 @@ pub(super) async fn broker_findings(targets: &DoctorTargets<'_>) -> Vec<Finding>
         }
         // Its client would try addresses that do not answer for as long as it may.
         if addresses.is_empty() || addresses.iter().any(|one| reached.get(one) == Some(&true)) {
-            found.extend(target.named(of_scenario(scenario).await));
+            found.extend(target.named(scenario_findings(scenario).await));
         }
     }
     found
 }
 
-async fn of_scenario(scenario: &Scenario) -> Vec<Finding> {
+async fn scenario_findings(scenario: &Scenario) -> Vec<Finding> {
     let identity = identity(&new_run_id("doctor"), 0);
     match examine_scenario(scenario, &identity).await {
-        Ok(examined) => of_examined(scenario, &examined),
-        Err(error) => vec![of_error(scenario, &error)],
+        Ok(examined) => examined_findings(scenario, &examined),
+        Err(error) => vec![error_finding(scenario, &error)],
     }
 }
 
-fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
+fn examined_findings(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     let named = examined.identity.broker.clone().unwrap_or_else(|| "it does not name its version".to_owned());
     let mut found = vec![
         good("broker", format!("{named}, logged in through {}", examined.identity.client)),
@@ -118,7 +118,7 @@ fn in_brackets(settings: String) -> String {
     if settings.is_empty() { settings } else { format!(" ({settings})") }
 }
 
-fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
+fn error_finding(scenario: &Scenario, error: &EngineError) -> Finding {
     let text = error.to_string();
     match error {
         EngineError::Broker { error: BrokerError::Unreachable { address: at, reason }, .. } => {
@@ -205,7 +205,7 @@ async fn sinks_of(scenario: &Scenario) -> Vec<Finding> {
     }
     let topic = scenario.topology.name.as_deref().unwrap_or("brokermark");
     match pipeline::examine(config, topic).await {
-        Ok(examined) => found.extend(examined.iter().map(|sink| of_sink(sink, config))),
+        Ok(examined) => found.extend(examined.iter().map(|sink| sink_finding(sink, config))),
         Err(reason) => {
             let missing = config.sinks.iter().find_map(missing_variable);
             let remedy = missing.map_or_else(
@@ -232,7 +232,7 @@ fn missing_variable(sink: &Sink) -> Option<&str> {
     missing.next()
 }
 
-fn of_sink(sink: &ExaminedSink, config: &Pipeline) -> Finding {
+fn sink_finding(sink: &ExaminedSink, config: &Pipeline) -> Finding {
     let place = &sink.place;
     let refusal = match &sink.found {
         Ok(settings) => {

@@ -121,7 +121,7 @@ pub(super) fn measure(
         let trial = ceiling_trial(trial, limits);
         let runtime = threads.get(trial.scenario.threads)?;
         let record = runtime.block_on(carried(&trial, &run_id, shapes.len(), &mut directory, quiet, interruption))?;
-        let ceiling = of_record(&record, shape.clone());
+        let ceiling = ceiling_from_record(&record, shape.clone());
         ceiling.keep(base).map_err(|error| error.to_string())?;
         ceilings.push(ceiling);
         shapes.push(shape);
@@ -140,7 +140,7 @@ async fn carried(
 ) -> Result<Record, String> {
     let command_line = masked_command_line();
     let run = Run { id: run_id, command_line: &command_line, checkpoint_every: CHECKPOINT_EVERY, ceiling: None };
-    let progress = Progress::of(quiet, "ceiling ".to_owned(), trial.scenario.run.clone(), Duration::ZERO);
+    let progress = Progress::named(quiet, "ceiling ".to_owned(), trial.scenario.run.clone(), Duration::ZERO);
     let mut recording = Recording::new(trial, run, directory, progress, None);
     let result = run_scenario(&trial.scenario, &identity(run_id, position), interruption, &mut recording).await;
     let kept = recording.finish(None);
@@ -153,7 +153,7 @@ async fn carried(
     }
 }
 
-fn of_record(record: &Record, shape: serde_json::Value) -> Ceiling {
+fn ceiling_from_record(record: &Record, shape: serde_json::Value) -> Ceiling {
     Ceiling {
         schema: CEILING_SCHEMA.to_owned(),
         shape,

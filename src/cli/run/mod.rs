@@ -67,7 +67,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     Ok(match directories.as_slice() {
         [a, b] if worse(exit, against) != Exit::Interrupted => {
             let compared = compare_runs(a, b, Options::for_run(arguments.against.tolerance, arguments.json), out);
-            worse(exit, of_comparison(compared, against))
+            worse(exit, comparison_exit(compared, against))
         }
         _ => worse(exit, against),
     })
@@ -261,7 +261,7 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// What a comparison makes of how B's trials ended: trials of B that failed are part of the regression that it found.
-fn of_comparison(compared: Exit, against: Exit) -> Exit {
+fn comparison_exit(compared: Exit, against: Exit) -> Exit {
     match (compared, against) {
         (Exit::ThresholdMissed, Exit::Failure) => Exit::ThresholdMissed,
         _ => worse(compared, against),

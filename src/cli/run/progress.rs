@@ -76,7 +76,7 @@ impl Progress {
     }
 
     /// Of a trial that is named so, after which the run goes on for `rest`.
-    pub fn of(quiet: bool, position: String, limits: RunLimits, rest: Duration) -> Self {
+    pub fn named(quiet: bool, position: String, limits: RunLimits, rest: Duration) -> Self {
         Progress::on(if quiet { Display::Quiet } else { Display::line() }, position, limits, rest)
     }
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_shows_its_own_length_and_one_without_an_end_shows_none() {
+    fn phase_shows_its_own_length_if_it_has_an_end() {
         let shown = |phase| progress(phase).elapsed();
         assert!(shown(Phase::WarmUp).starts_with("warming up ") && shown(Phase::WarmUp).ends_with("s of 10s"));
         assert!(shown(Phase::Measure).starts_with("measuring ") && shown(Phase::Measure).ends_with("s of 30s"));

@@ -132,7 +132,7 @@ impl<'a> Probing<'a> {
         let answer = loop {
             let (rate, length) = match self.search.next(self.budget()) {
                 Step::Probe { rate, length } => (rate, length),
-                Step::End(answer) => break of_end(answer),
+                Step::End(answer) => break search_answer(answer),
             };
             rest(self.recovery(), self.progress(length), interruption).await;
             if interruption.is_requested() {
@@ -189,7 +189,7 @@ impl<'a> Probing<'a> {
         let left = self.arguments.within.saturating_sub(self.began.elapsed()).saturating_sub(takes);
         let mut limits = self.plan.trials[0].scenario.run.clone();
         (limits.warm_up, limits.stop) = (self.warm_up(), stop(self.window(length)));
-        Progress::of(self.arguments.quiet, format!("probe {} ", self.probes.len() + 1), limits, left)
+        Progress::named(self.arguments.quiet, format!("probe {} ", self.probes.len() + 1), limits, left)
     }
 
     /// The trial that probes a rate.
@@ -287,7 +287,7 @@ impl<'a> Probing<'a> {
 
     /// What is known when a search ends before its time.
     fn ended_early(&self, end: SearchEnd) -> SearchAnswer {
-        SearchAnswer { end, ..of_end(self.search.answer(End::OutOfTime)) }
+        SearchAnswer { end, ..search_answer(self.search.answer(End::OutOfTime)) }
     }
 
     /// The last long probe that held this rate.
@@ -344,7 +344,7 @@ fn result_of(outcome: ProbeOutcome) -> ProbeResult {
     }
 }
 
-fn of_end(answer: Answer) -> SearchAnswer {
+fn search_answer(answer: Answer) -> SearchAnswer {
     let Answer { end, rate, unconfirmed, capacity, change } = answer;
     SearchAnswer {
         end: match end {

@@ -192,7 +192,7 @@ impl Record {
 
     /// The scenario's tables, with the defaults that the record tells.
     pub fn tables(&self) -> ScenarioTables {
-        ScenarioTables::of_record(&self.scenario, &self.defaults)
+        ScenarioTables::from_record(&self.scenario, &self.defaults)
     }
 
     /// The kind of broker that was loaded. Every scenario writes it, so that its tables need not be read for it: renderers ask often.
@@ -202,7 +202,7 @@ impl Record {
 
     /// The client that the scenario names, where the kind of broker has several: `broker.client`.
     pub fn client_asked_for(&self) -> Option<String> {
-        ScenarioTables::of_record(&self.scenario, &BTreeMap::new()).broker?.client
+        ScenarioTables::from_record(&self.scenario, &BTreeMap::new()).broker?.client
     }
 
     /// Whether end-to-end latency is that of messages which the consumers' own process sent: `consumers.timing = "own"`.

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_and_the_double_are_equally_far_and_nothing_leaves_the_drawing() {
+    fn half_and_double_are_equally_far_within_the_drawing() {
         let row = |ratio: f64, style| Ratio {
             name: "messages/s".to_owned(),
             ratio,

@@ -226,7 +226,7 @@ impl Check<'_> {
                 (None, Schema::Bool(false)) => {
                     let has_it = |one: &&&Schema| one["properties"].get(&name).is_some();
                     match others.iter().find(has_it) {
-                        Some(other) => self.of_another_kind(&name, schema, other, path),
+                        Some(other) => self.report_key_of_another_kind(&name, schema, other, path),
                         None => self.unknown_key(&name, &known, path),
                     }
                     false
@@ -254,7 +254,7 @@ impl Check<'_> {
     }
 
     /// A key that only a table of another kind has.
-    fn of_another_kind(&self, key: &str, schema: &Schema, other: &Schema, path: &KeyPath) {
+    fn report_key_of_another_kind(&self, key: &str, schema: &Schema, other: &Schema, path: &KeyPath) {
         let kind = |one: &Schema| {
             let properties = one["properties"].as_object();
             let tag =

@@ -171,7 +171,7 @@ fn client<'a>(table: &BrokerTable, reader: &Reader<'a>, default: &'a Descriptor)
     let kind = default.kind;
     let of_kind = || kinds.brokers.iter().filter(move |descriptor| descriptor.kind == kind);
     let Some(written) = &table.client else {
-        let needs = Needs::of(reader.table);
+        let needs = Needs::new(reader.table);
         return of_kind().find(|descriptor| needs.are_met_by(descriptor)).or(Some(default));
     };
     let absent = kinds.absent.iter().filter(|absent| absent.kind == kind && !absent.security);
@@ -205,7 +205,7 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    fn of(scenario: &'a Table) -> Self {
+    fn new(scenario: &'a Table) -> Self {
         let broker = |key: &str| scenario.get("broker").and_then(|broker| broker.get(key));
         let is_embedded = |value: &Value| match value {
             Value::Array(addresses) => addresses.iter().any(|address| address.as_str() == Some(EMBEDDED)),

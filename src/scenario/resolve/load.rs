@@ -70,28 +70,28 @@ impl Rates<'_> {
     }
 
     /// A rate of the schedule.
-    fn of_schedule(&self, key: &str, rate: Rate) -> Option<f64> {
+    fn schedule_rate(&self, key: &str, rate: Rate) -> Option<f64> {
         self.read(&format!("load.schedule.{key}"), rate)
     }
 }
 
 fn schedule(rates: &Rates<'_>, table: &ScheduleTable) -> Option<Schedule> {
     let schedule = match table {
-        ScheduleTable::Constant { rate } => Schedule::Constant { rate: rates.of_schedule("rate", rate.0)? },
+        ScheduleTable::Constant { rate } => Schedule::Constant { rate: rates.schedule_rate("rate", rate.0)? },
         ScheduleTable::Ramp { from, to, over } => {
-            let (from, to) = (rates.of_schedule("from", from.0), rates.of_schedule("to", to.0));
+            let (from, to) = (rates.schedule_rate("from", from.0), rates.schedule_rate("to", to.0));
             Schedule::Ramp { from: from?, to: to?, over: *over }
         }
         ScheduleTable::Steps { steps } => {
             let step = |(index, step): (usize, &StepTable)| {
-                Some((rates.of_schedule(&format!("steps[{index}].rate"), step.rate.0)?, step.length))
+                Some((rates.schedule_rate(&format!("steps[{index}].rate"), step.rate.0)?, step.length))
             };
             // Every step is read, so that one reading finds the problems of all.
             let steps: Vec<_> = steps.iter().enumerate().map(step).collect();
             Schedule::Steps(steps.into_iter().collect::<Option<Vec<_>>>()?)
         }
         ScheduleTable::Bursts { base, burst, every, length } => {
-            let (base, burst) = (rates.of_schedule("base", base.0), rates.of_schedule("burst", burst.0));
+            let (base, burst) = (rates.schedule_rate("base", base.0), rates.schedule_rate("burst", burst.0));
             if length >= every {
                 let message = "a burst would never end: `for` is not below `every`";
                 rates.reader.refuse("load.schedule.for", message, "make `for` shorter than `every`");
@@ -99,7 +99,7 @@ fn schedule(rates: &Rates<'_>, table: &ScheduleTable) -> Option<Schedule> {
             Schedule::Bursts { base: base?, burst: burst?, every: *every, length: *length }
         }
         ScheduleTable::Poisson { rate, seed } => {
-            Schedule::Poisson { rate: rates.of_schedule("rate", rate.0)?, seed: *seed }
+            Schedule::Poisson { rate: rates.schedule_rate("rate", rate.0)?, seed: *seed }
         }
     };
     if schedule.rates().all(|rate| rate == 0.0) {

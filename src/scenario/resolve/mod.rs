@@ -279,7 +279,7 @@ fn threads(reader: &Reader<'_>, table: &RunTable, load: &Load) -> Threads {
         let advice = "set it below 10m: longer latencies are not recorded";
         reader.refuse("run.drain_deadline", "`run.drain_deadline` is too long", advice);
     }
-    let scheduling_policy = table.scheduling_policy.unwrap_or_else(|| SchedulingPolicy::of(load));
+    let scheduling_policy = table.scheduling_policy.unwrap_or_else(|| SchedulingPolicy::for_load(load));
     Threads { count: table.threads, scheduling_policy }
 }
 

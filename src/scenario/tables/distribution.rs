@@ -112,12 +112,12 @@ impl RankSet {
 
 impl RankRoles {
     /// This process's share of the producers; `None`: it runs none.
-    pub fn of_writers(&self, share: Share) -> Option<Share> {
+    pub fn writers_share(&self, share: Share) -> Option<Share> {
         within(self.writers.as_ref(), share)
     }
 
     /// This process's share of the consumers; `None`: it runs none.
-    pub fn of_readers(&self, share: Share) -> Option<Share> {
+    pub fn readers_share(&self, share: Share) -> Option<Share> {
         within(self.readers.as_ref(), share)
     }
 
@@ -161,8 +161,8 @@ impl RankRoles {
         }
         let is_idle = |rank: &usize| {
             let share = Share { number: rank + 1, count };
-            let reads = |consumers| self.of_readers(share).is_some_and(|share| !share.of(consumers).is_empty());
-            self.of_writers(share).is_none() && !consumers.is_some_and(reads)
+            let reads = |consumers| self.readers_share(share).is_some_and(|share| !share.range(consumers).is_empty());
+            self.writers_share(share).is_none() && !consumers.is_some_and(reads)
         };
         (0..count).find(is_idle).map_or(Ok(()), |rank| {
             Err(format!(

@@ -122,7 +122,7 @@ impl ScenarioTables {
 
     /// The tables of a record: its scenario as written, with the defaults that it tells. A table that is of another version of the language
     /// has its defaults.
-    pub fn of_record(scenario: &Value, defaults: &BTreeMap<String, Value>) -> Self {
+    pub fn from_record(scenario: &Value, defaults: &BTreeMap<String, Value>) -> Self {
         let mut scenario = scenario.clone();
         for (key, value) in defaults {
             insert(&mut scenario, key, value);

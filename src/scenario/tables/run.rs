@@ -107,7 +107,7 @@ pub enum SchedulingPolicy {
 
 impl SchedulingPolicy {
     /// That of a scenario which does not say: an open loop has to wake when a message is due, and a closed loop does not.
-    pub fn of(load: &Load) -> Self {
+    pub fn for_load(load: &Load) -> Self {
         match load {
             Load::Closed => SchedulingPolicy::Batch,
             Load::Open(_) => SchedulingPolicy::Other,

@@ -40,7 +40,7 @@ impl FromStr for Share {
 impl Share {
     /// Which of `all` things belong to this share. The stretches of all shares follow each other, and their lengths differ by at most
     /// one.
-    pub fn of(self, all: usize) -> Range<usize> {
+    pub fn range(self, all: usize) -> Range<usize> {
         let bound = |number: usize| (all as u128 * number as u128 / self.count as u128) as usize;
         bound(self.number - 1)..bound(self.number)
     }
@@ -66,21 +66,21 @@ impl Scenario {
     /// When the scenario cannot be divided so.
     pub fn part(&self, share: Share) -> Result<Scenario, String> {
         self.refuse_part(share)?;
-        let writers = self.distribution.of_writers(share);
+        let writers = self.distribution.writers_share(share);
         let all_producers = self.producers.count;
         let beyond_all = all_producers + share.number;
-        let producers = writers.map_or(beyond_all..beyond_all, |writers| writers.of(all_producers));
-        let readers = self.distribution.of_readers(share);
+        let producers = writers.map_or(beyond_all..beyond_all, |writers| writers.range(all_producers));
+        let readers = self.distribution.readers_share(share);
         let mut part = self.clone();
         part.part = Some(Part {
             share,
             producers: producers.clone(),
             all_producers,
-            consumers: readers.map_or(0..0, |readers| readers.of(self.consumer_places())),
+            consumers: readers.map_or(0..0, |readers| readers.range(self.consumer_places())),
         });
         part.producers.count = producers.len();
         // A process that only consumes still asks the broker for what it needs to know.
-        let connections = writers.map_or(1, |writers| writers.of(self.broker.connections).len());
+        let connections = writers.map_or(1, |writers| writers.range(self.broker.connections).len());
         part.broker.connections = connections.clamp(1, producers.len().max(1));
         part.thresholds.clear();
         Ok(part)
@@ -91,9 +91,9 @@ impl Scenario {
         let own = self.consumers.as_ref().is_some_and(|consumers| consumers.timing == Timing::Own);
         let idle = |rank: &usize| {
             let share = Share { number: rank + 1, count };
-            let readers = self.distribution.of_readers(share);
-            let reads = readers.is_some_and(|readers| !readers.of(self.consumer_places()).is_empty());
-            reads && self.distribution.of_writers(share).is_none()
+            let readers = self.distribution.readers_share(share);
+            let reads = readers.is_some_and(|readers| !readers.range(self.consumer_places()).is_empty());
+            reads && self.distribution.writers_share(share).is_none()
         };
         (0..count).find(idle).filter(|_| own)
     }

@@ -61,11 +61,11 @@ fn scenario_of(client: &str, load: &str, pipeline: &str, sinks: &[String], run: 
 
 for_each_kafka_client! {
     real_clean_run_reconciles_in_both_databases,
-    real_backlog_is_worked_off_by_eight_instances_without_databases,
+    real_backlog_is_read_by_eight_instances_without_databases,
     real_messages_of_other_programs_are_counted_apart,
-    real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice,
+    real_kill_and_restart_loses_nothing_and_counts_duplicates,
     real_eight_instances_in_two_processes_share_a_group,
-    real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others,
+    real_foreign_messages_have_latency_by_broker_timestamps,
 }
 
 fn topology(name: &str) -> String {
@@ -157,7 +157,7 @@ fn real_clean_run_reconciles_in_both_databases(client: &str) {
     }
 }
 
-fn real_backlog_is_worked_off_by_eight_instances_without_databases(client: &str) {
+fn real_backlog_is_read_by_eight_instances_without_databases(client: &str) {
     let load = "[topology]\npartitions = 8";
     let text =
         scenario_of(client, load, "instances = 8\nproducer_mode = \"backlog\"", &[], "[run]\nmessages = 200_000");
@@ -221,7 +221,7 @@ fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))
 }
 
-fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice(client: &str) {
+fn real_kill_and_restart_loses_nothing_and_counts_duplicates(client: &str) {
     let topic = unique_to(client, "killed");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
     let keys = format!("group = \"{topic}\"\ninstances = 2");
@@ -391,7 +391,7 @@ fn real_pipeline_without_producers_demands_its_topic() {
 }
 
 /// Messages of another producer carry no intended time; the broker keeps one with each of them.
-fn real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others(client: &str) {
+fn real_foreign_messages_have_latency_by_broker_timestamps(client: &str) {
     let topic = unique_to(client, "timestamps");
     let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
     Bench::new(&format!("{filled}[payload]\nsize = \"20B\"\n[run]\nmessages = 1000")).run(&[]).expect(0);

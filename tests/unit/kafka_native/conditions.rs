@@ -27,7 +27,7 @@ fn ended(bench: &Bench) -> Vec<(ConditionKind, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn partitions_without_enough_replicas_are_counted_while_they_are_refused() {
+async fn partitions_without_enough_replicas_are_counted() {
     let mut broker = Scripted::start(1, 4).await;
     let mut bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     bench.client.connector.conditions.expect(SubjectKind::Partition, 4);
@@ -53,7 +53,7 @@ async fn partitions_without_enough_replicas_are_counted_while_they_are_refused()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_message_that_waits_for_too_long_names_what_it_was_refused_for() {
+async fn message_that_waits_too_long_names_its_refusal() {
     let mut broker = Scripted::start(1, 1).await;
     let options = KafkaNativeOptions { delivery_timeout: Duration::from_millis(400), ..one_message_a_batch() };
     let mut bench = Bench::new(broker.addresses(), options).await;

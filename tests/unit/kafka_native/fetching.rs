@@ -107,7 +107,7 @@ async fn few_messages_are_taken_and_those_behind_them_stay() {
 
 /// The batches of a transaction that was aborted stay hidden, wherever the taking stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn messages_taken_one_by_one_are_those_of_no_aborted_transaction() {
+async fn messages_taken_singly_are_of_no_aborted_transaction() {
     let (mut broker, _bench, mut consumer) = reading(1).await;
     let asked = broker.next().await;
     let records =

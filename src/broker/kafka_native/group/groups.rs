@@ -80,7 +80,7 @@ impl Groups {
             },
         };
         let isolation = self.options.isolation;
-        if Assignment::of(self.options.assignment, subscription) == Assignment::Manual {
+        if Assignment::new(self.options.assignment, subscription) == Assignment::Manual {
             let partitions = (*member..topic.partitions as usize).step_by(*members).map(|one| one as u32);
             return KafkaNativeConsumer::with_partitions(start_offsets, partitions.collect(), isolation).await;
         }
@@ -119,7 +119,7 @@ impl Groups {
     fn protocol(&self, subscription: &Subscription) -> Result<GroupProtocol, String> {
         let Subscription { properties, progress, is_divided, .. } = subscription;
         let protocol = GroupProtocol::read(properties)?;
-        if Assignment::of(self.options.assignment, subscription) == Assignment::Manual {
+        if Assignment::new(self.options.assignment, subscription) == Assignment::Manual {
             return match properties.first() {
                 None => Ok(protocol),
                 Some((key, _)) => Err(joins_no_group(&format!("the property '{key}'"))),

@@ -202,7 +202,7 @@ impl Part<'_> {
         let command_line = masked_command_line();
         let checkpoint_every = self.arguments.checkpoint_every;
         let run = Run { id: &self.run_spec.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
-        let progress = Progress::of(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
+        let progress = Progress::named(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
         let recording =
             Recording::new(trial, run, directory, progress, None).by_clock_ahead(injected_offset_ns() + shift_ns);
         let mut reporting = Reporting { recording, to_root: self.member.to_root() };

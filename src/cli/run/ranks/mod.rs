@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn rank_0_refuses_as_soon_as_a_rank_of_another_build_has_said_so() {
+    async fn rank_0_refuses_a_rank_of_another_build_at_once() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let bootstrap =
             Bootstrap { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };

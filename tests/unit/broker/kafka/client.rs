@@ -76,7 +76,7 @@ fn a_web_token_says_whom_it_names_and_when_it_expires() {
 }
 
 #[test]
-fn another_token_is_taken_as_it_is_and_none_is_repeated_in_an_error() {
+fn other_token_is_taken_and_no_error_repeats_it() {
     let token = read("opaque").unwrap();
     assert_eq!((token.value.as_str(), token.principal.as_str()), ("opaque", "brokermark"));
     let error = read("hunter 2").err().unwrap();

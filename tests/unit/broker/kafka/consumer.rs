@@ -32,7 +32,7 @@ fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> ConsumerClient {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_node_that_has_not_heard_of_the_topic_is_asked_for_its_end_again() {
+async fn node_that_does_not_know_the_topic_is_asked_again() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("topic", 2, 1).unwrap();
     for request in [RDKafkaApiKey::ListOffsets, RDKafkaApiKey::OffsetCommit] {

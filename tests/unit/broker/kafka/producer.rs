@@ -49,7 +49,7 @@ async fn after_a_fatal_error_messages_are_refused_with_its_reason() {
 
 /// As one whose configuration lacks something that it needs for every message.
 #[tokio::test]
-async fn a_client_that_takes_nothing_for_now_refuses_message_by_message() {
+async fn client_that_is_full_refuses_each_message() {
     let acks = Acks::new(Clock::start(), 1, false);
     let mut producer = producer(&acks, &[("transactional.id", "outside of a transaction")]);
     for batch in [3, 2] {
@@ -61,7 +61,7 @@ async fn a_client_that_takes_nothing_for_now_refuses_message_by_message() {
 
 /// librdkafka does that by itself.
 #[tokio::test]
-async fn a_node_that_has_not_heard_of_the_topic_is_sent_the_message_again() {
+async fn node_that_does_not_know_the_topic_gets_it_again() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("topic", 1, 1).unwrap();
     cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 3]);
@@ -77,7 +77,7 @@ async fn a_node_that_has_not_heard_of_the_topic_is_sent_the_message_again() {
 
 /// Of messages handed over at once, and of those that go one by one for their headers.
 #[tokio::test]
-async fn a_message_has_its_own_partition_and_no_payload_if_it_asks_for_that() {
+async fn message_has_its_own_partition_or_no_payload() {
     for trace_header in [None, Some(&[7; TRACE_HEADER_BYTES])] {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("topic", 4, 1).unwrap();

@@ -60,7 +60,7 @@ fn counts(outcomes: &Interval) -> (u64, u64, u64, u64) {
 }
 
 #[tokio::test]
-async fn a_transaction_has_so_many_messages_and_a_share_of_them_is_aborted() {
+async fn transactions_have_their_size_and_share_of_aborts() {
     let mut bench = Bench::new(TransactionOptions { abort_share: 0.5, ..options(3, LONG) });
     assert_eq!(bench.send(5).await, 3, "the rest belongs to the next one");
     assert_eq!((bench.send(2).await, bench.send(2).await), (2, 1));
@@ -87,7 +87,7 @@ async fn a_transaction_that_stays_small_is_ended_by_its_interval() {
 
 /// librdkafka finds in the next one that the failed message's sequence number is missing, aborts it, too, and takes a new epoch.
 #[tokio::test]
-async fn a_transaction_with_a_message_that_failed_is_aborted_and_a_later_one_is_committed() {
+async fn transaction_with_a_failed_message_aborts_later_commits() {
     let mut bench = Bench::new(options(2, LONG));
     bench.cluster.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
     for transaction in 1..=3 {
@@ -103,7 +103,7 @@ async fn a_transaction_with_a_message_that_failed_is_aborted_and_a_later_one_is_
 }
 
 #[tokio::test]
-async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
+async fn fenced_producer_sends_nothing_more() {
     let mut bench = Bench::new(options(2, LONG));
     bench.cluster.request_errors(RDKafkaApiKey::EndTxn, &[Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED]);
     bench.send(2).await;

@@ -26,7 +26,7 @@ fn answering(answers: Vec<String>) -> (String, thread::JoinHandle<Vec<(String, b
 }
 
 #[tokio::test]
-async fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
+async fn next_broker_gets_the_same_request_and_token() {
     let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
     let (entrance, at_entrance) =
         answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);

@@ -21,7 +21,7 @@ fn everything_has_a_default_and_can_be_set() {
 
 #[test]
 fn a_subscription_lets_all_members_in() {
-    let of_group = |text: &str, members| SubscriptionType::of_group(&read(text).unwrap(), members);
+    let of_group = |text: &str, members| SubscriptionType::for_group(&read(text).unwrap(), members);
     assert_eq!(of_group("", 1), Ok(SubscriptionType::Exclusive));
     assert_eq!(of_group("", 2), Ok(SubscriptionType::Failover));
     assert_eq!(of_group("subscription = 'exclusive'", 1), Ok(SubscriptionType::Exclusive));

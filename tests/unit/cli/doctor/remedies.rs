@@ -49,7 +49,7 @@ fn a_right_is_given_by_the_brokers_own_tool() {
 }
 
 #[test]
-fn a_topic_that_is_there_in_another_shape_is_left_alone_or_taken_as_it_is() {
+fn topic_of_another_shape_is_left_alone_or_adopted() {
     let Some(kafka) = scenario("kafka", "topology.name = \"orders\"") else { return };
     let both = "--set topology.name=A-NEW-NAME; to take one that exists: --set topology.existing=true";
     assert_eq!(topics(&kafka, "it exists"), both);

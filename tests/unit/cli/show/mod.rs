@@ -96,7 +96,7 @@ fn groups_of_which_one_was_slow_and_one_lost_messages() {
 }
 
 #[test]
-fn a_trial_with_outages_of_which_the_load_did_not_recover_from_the_last() {
+fn trial_whose_last_outage_had_no_recovery() {
     let mut record = sample::record();
     let outage = Outage {
         begin_ns: 2_100_000_000,
@@ -308,7 +308,7 @@ fn a_failed_trial_counts_as_one_that_is_not_valid() {
 }
 
 #[test]
-fn a_point_without_a_valid_trial_shows_its_figures_as_not_to_be_trusted() {
+fn point_without_a_valid_trial_has_untrusted_figures() {
     let records = trials(&[1, 2, 3], 3);
     let row = row_of_points(&records);
     assert!(row.starts_with("3 of 3 not valid ✗ 2,000 ✗ 1,000 … 3,000"), "{row}");

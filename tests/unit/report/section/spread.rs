@@ -46,7 +46,7 @@ fn the_sentences_name_the_extremes() {
 }
 
 #[test]
-fn partitions_are_named_by_their_numbers_and_topics_by_their_names() {
+fn partitions_have_numbers_and_topics_have_names() {
     let partition = |topic: &str, partition: Option<u32>, acknowledged: u64| PartitionFigures {
         topic: topic.to_owned(),
         partition,

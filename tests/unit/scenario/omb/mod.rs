@@ -153,7 +153,7 @@ fn drivers_of_rabbitmq_that_name_hosts_become_scenarios() {
 /// What was met in the benchmark's own files for these drivers and their forks.
 #[test]
 #[cfg(all(feature = "kafka", feature = "pulsar"))]
-fn drivers_with_rarer_settings_become_scenarios_that_are_accepted() {
+fn drivers_with_rare_settings_become_valid_scenarios() {
     let simple = workload(&ACCEPTED[0]);
     let patient = KAFKA.replace("default.api.timeout.ms=600000", "request.timeout.ms=1200000");
     let scenario = converted(&simple, &patient, false).unwrap();

@@ -35,11 +35,11 @@ fn ranks_are_lists_and_ranges() {
 fn named_ranks_share_among_themselves_and_roles_may_overlap() {
     let roles = roles(Some("0-2"), Some("2,3"));
     let of = |number| Share { number, count: 4 };
-    assert_eq!(roles.of_writers(of(2)), Some(Share { number: 2, count: 3 }));
-    assert_eq!((roles.of_writers(of(4)), roles.of_readers(of(1))), (None, None));
-    assert_eq!(roles.of_readers(of(3)), Some(Share { number: 1, count: 2 }));
+    assert_eq!(roles.writers_share(of(2)), Some(Share { number: 2, count: 3 }));
+    assert_eq!((roles.writers_share(of(4)), roles.readers_share(of(1))), (None, None));
+    assert_eq!(roles.readers_share(of(3)), Some(Share { number: 1, count: 2 }));
     assert_eq!(roles.check(4, 3, Some(2)), Ok(()));
-    assert_eq!(RankRoles::default().of_writers(of(4)), Some(of(4)));
+    assert_eq!(RankRoles::default().writers_share(of(4)), Some(of(4)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::scenario::Schedule;
 fn shares_cover_everything_once_and_evenly() {
     for all in [1, 2, 3, 7, 64, 1000] {
         for count in 1..=7 {
-            let parts: Vec<Range<usize>> = (1..=count).map(|number| Share { number, count }.of(all)).collect();
+            let parts: Vec<Range<usize>> = (1..=count).map(|number| Share { number, count }.range(all)).collect();
             assert_eq!((parts[0].start, parts[count - 1].end), (0, all));
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
             let lengths = parts.iter().map(Range::len);
