@@ -227,7 +227,8 @@ impl<'a> LoadPhase<'a> {
         let stop = &self.context.scenario.run.stop;
         let ends_by_time = stop.duration.is_some() && stop.messages.is_none() && stop.payload_bytes.is_none();
         let is_over = self.phase == Phase::Drain || self.trial_window.is_stopped();
-        ends_by_time && self.context.is_open_loop() && !is_over
+        let sends = self.context.producer_mode() != Some(ProducerMode::None);
+        ends_by_time && sends && self.context.is_open_loop() && !is_over
     }
 
     fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {
