@@ -238,8 +238,11 @@ impl Details for MessageDetails<'_> {
     }
 }
 
-/// The next entry of a table, with its value if that is a text. `None`: there is none.
-fn next_text<'a>(table: &mut Reader<'a>) -> Result<Option<(&'a [u8], Option<&'a [u8]>)>, Malformed> {
+/// The name of a table's entry, and its value if that is a text.
+type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The next entry of a table. `None`: there is none.
+fn next_text<'a>(table: &mut Reader<'a>) -> Result<Option<Entry<'a>>, Malformed> {
     if table.0.is_empty() {
         return Ok(None);
     }
