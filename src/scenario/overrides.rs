@@ -43,13 +43,30 @@ pub enum Origin {
     File(String),
     /// Made of something else that the user named, such as a URL: its lines are nothing that the user knows.
     Made(String),
+    /// Made of two files of OpenMessaging Benchmark.
+    Imported { workload: String, driver: String },
 }
+
+/// What the file of a driver says; the rest is in that of the workload.
+const OF_DRIVERS: [&[&str]; 3] = [&["broker"], &["topology", "replication"], &["topology", "config"]];
 
 impl Origin {
     /// What the user named.
     pub fn name(&self) -> &str {
         match self {
-            Origin::File(name) | Origin::Made(name) => name,
+            Origin::File(name) | Origin::Made(name) | Origin::Imported { workload: name, .. } => name,
+        }
+    }
+
+    /// Where the user has written what became the value at `path`.
+    pub(super) fn of_value(&self, path: Option<&KeyPath>) -> &str {
+        match (self, path) {
+            (Origin::Imported { driver, .. }, Some(path))
+                if OF_DRIVERS.iter().any(|keys| path.starts_with(&KeyPath::of(keys))) =>
+            {
+                driver
+            }
+            _ => self.name(),
         }
     }
 }

@@ -149,6 +149,13 @@ fn omb_workload_runs_and_its_result_is_exported() {
     );
     let check = ["check", "--omb", workload.to_str().unwrap(), driver.to_str().unwrap()];
     execute(&check).expect(0).says(&["one-topic"]);
+    let wrong = |settings: &str| {
+        let text = std::fs::read_to_string(&driver).unwrap().replace("acks=all", settings);
+        let driver = bench.write("wrong.yaml", &text);
+        execute(&["check", "--omb", workload.to_str().unwrap(), driver.to_str().unwrap()]).expect(2)
+    };
+    wrong("linger.ms=soon").complains_of(&["wrong.yaml: ", "linger.ms"]);
+    wrong("acks=1\n  enable.idempotence=true").complains_of(&["wrong.yaml: ", "needs `acks = \"all\"`"]);
     bench.run(&[]).expect(0);
     let shown = execute(&["show", bench.run_directory().to_str().unwrap(), "--format", "omb"]).expect(0);
     let result: serde_json::Value = serde_json::from_str(shown.stdout.trim()).unwrap();

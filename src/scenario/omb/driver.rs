@@ -93,14 +93,17 @@ pub(super) const LEFT_OUT: [(&str, &str); 5] = [
 /// The highest `request.timeout.ms` of librdkafka. Java's client has no limit, and the driver's files ask for 20 minutes.
 const MAX_REQUEST_TIMEOUT_MS: u64 = 900_000;
 
-/// A property's value as librdkafka accepts it.
-fn accepted(key: &str, setting: &str, untranslated: &mut Untranslated) -> String {
-    match setting.parse::<u64>() {
-        Ok(milliseconds) if key == "request.timeout.ms" && milliseconds > MAX_REQUEST_TIMEOUT_MS => {
+/// A property of the Java clients as librdkafka has it.
+fn accepted<'k>(key: &'k str, setting: &str, untranslated: &mut Untranslated) -> (&'k str, String) {
+    match (key, setting.parse::<u64>()) {
+        ("request.timeout.ms", Ok(milliseconds)) if milliseconds > MAX_REQUEST_TIMEOUT_MS => {
             untranslated.leave_out(key, &format!("{MAX_REQUEST_TIMEOUT_MS} is the highest that librdkafka accepts"));
-            MAX_REQUEST_TIMEOUT_MS.to_string()
+            (key, MAX_REQUEST_TIMEOUT_MS.to_string())
         }
-        _ => setting.to_owned(),
+        // The Java client gathers no batches then.
+        ("batch.size", Ok(0)) => ("batch.num.messages", "1".to_owned()),
+        ("max.request.size", _) => ("message.max.bytes", setting.to_owned()),
+        _ => (key, setting.to_owned()),
     }
 }
 
@@ -123,26 +126,21 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
         document["topology"]["replication"] = value(replication as i64);
     }
-    let topic = properties(keys, "topicConfig");
-    if !topic.is_empty() {
-        document["topology"]["config"] = Item::Table(Table::new());
-    }
-    for (key, setting) in topic {
-        document["topology"]["config"][key] = value(setting);
+    for (key, setting) in properties(keys, "topicConfig") {
+        document["topology"]["config"].or_insert(Item::Table(Table::new()))[key] = value(setting);
     }
 }
 
 /// One line of `commonConfig`, `producerConfig` or `consumerConfig`. All clients of a scenario have the same properties.
 fn kafka_property(key: &str, setting: &str, document: &mut DocumentMut, untranslated: &mut Untranslated) {
-    let own = match key {
+    match key {
         "bootstrap.servers" => {
             document["broker"]["addresses"] = addresses(setting.split(','), 9092);
             return;
         }
         "auto.offset.reset" => return start(key, setting, document, untranslated),
-        "max.request.size" => "message.max.bytes",
         _ if OVERWRITTEN.contains(&key) => return,
-        _ if SAME_NAME.contains(&key) => key,
+        _ if key == "max.request.size" || SAME_NAME.contains(&key) => {}
         _ if key.starts_with("sasl.") || key.starts_with("ssl.") || key == "security.protocol" => {
             return untranslated.refuse(key, "set `broker.security` instead, as in --set broker.security.tls=true");
         }
@@ -152,8 +150,8 @@ fn kafka_property(key: &str, setting: &str, document: &mut DocumentMut, untransl
                 None => untranslated.refuse(key, "librdkafka has no such property: remove it"),
             };
         }
-    };
-    let setting = accepted(key, setting, untranslated);
+    }
+    let (own, setting) = accepted(key, setting, untranslated);
     let properties = &mut document["broker"]["properties"];
     match properties.get(own).and_then(Item::as_str) {
         Some(before) if before != setting => untranslated.refuse(

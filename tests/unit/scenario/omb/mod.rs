@@ -163,6 +163,10 @@ fn drivers_with_rare_settings_become_valid_scenarios() {
     let scenario = converted(&simple, &placed, false).unwrap();
     assert!(scenario.contains("[\"localhost:9092\"]") && !scenario.contains("group.id"), "{scenario}");
     check(&scenario);
+    let single = KAFKA.replace("batch.size=131072", "batch.size=0");
+    let scenario = converted(&simple, &single, false).unwrap();
+    assert!(scenario.contains("\"batch.num.messages\" = \"1\"") && !scenario.contains("batch.size"), "{scenario}");
+    check(&scenario);
     let durable = format!("{PULSAR}consumer:\n    subscriptionType: Failover\n    subscriptionMode: Durable\n");
     check(&converted(&simple, &durable, false).unwrap());
     let error = converted(&simple, &durable.replace("Durable", "NonDurable"), false).unwrap_err().to_string();
