@@ -81,6 +81,13 @@ impl Asked {
         partitions.map(|partition| (partition.partition, partition.fetch_offset)).collect()
     }
 
+    /// The epoch of the leader that a fetch means, for each of its partitions.
+    pub fn leader_epochs(&self) -> Vec<i32> {
+        let request = self.request::<FetchRequest>();
+        let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|partition| partition.current_leader_epoch).collect()
+    }
+
     pub fn send(&self, bytes: Bytes) {
         // The client may have closed the connection.
         let _ = self.out.send(bytes);

@@ -4,10 +4,11 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use kafka_protocol::messages::{ApiKey, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
-use super::asked::name;
-use super::bench::{Bench, one_message_a_batch};
+use super::asked::{Asked, name};
+use super::bench::{Bench, TIMEOUT, one_message_a_batch};
 use super::fetching::{answer, data, next, plain};
 use super::scripted::{NOT_LEADER, Scripted};
+use crate::broker::Consumer;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 
@@ -18,6 +19,7 @@ const UNKNOWN_TOPIC: i16 = 3;
 async fn five_read() -> (Scripted, Bench, KafkaNativeConsumer) {
     let mut broker = Scripted::start(2, 1).await;
     broker.know_only(ApiKey::OffsetForLeaderEpoch, 2, 4);
+    broker.set_leader_epoch(7);
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let mut consumer = bench.consumer(1).await;
     let asked = broker.next_of(ApiKey::Fetch).await;
@@ -52,7 +54,7 @@ async fn behind_the_end_of_the_log_reading_goes_on_at_the_end() {
     let (mut broker, _bench, mut consumer) = five_read().await;
     broker.set_ends(0, 3);
     let error = told_after(OUT_OF_RANGE, &mut broker, &mut consumer).await;
-    assert!(error.contains("lost its last 2 messages") && error.contains("offset 3"), "{error}");
+    assert!(error.contains("truncated from offset 5 to 3") && error.contains("2 messages"), "{error}");
     assert_eq!(broker.next_of(ApiKey::Fetch).await.positions(), [(0, 3)]);
 }
 
@@ -65,18 +67,48 @@ async fn a_new_leader_is_asked_what_it_has_of_the_epoch_that_was_read() {
     asked.send(answer(&asked, vec![PartitionData::default().with_error_code(NOT_LEADER)]));
     let asked = broker.next_of(ApiKey::OffsetForLeaderEpoch).await;
     assert_eq!(asked.node, 1);
-    let request = asked.request::<OffsetForLeaderEpochRequest>();
-    assert_eq!(request.topics[0].partitions[0].leader_epoch, 7);
-    let end = EpochEndOffset::default().with_leader_epoch(6).with_end_offset(2);
-    let topic = OffsetForLeaderTopicResult::default().with_topic(name()).with_partitions(vec![end]);
-    let response = OffsetForLeaderEpochResponse::default().with_topics(vec![topic]);
-    asked.send(asked.frame::<OffsetForLeaderEpochRequest>(&response));
+    answer_epoch(&asked, 2);
     let asked = broker.next_of(ApiKey::Fetch).await;
     assert_eq!(asked.positions(), [(0, 2)]);
     let error = next(&mut consumer).await.1.unwrap().message;
-    assert!(error.contains("lost its last 3 messages"), "{error}");
+    assert!(error.contains("truncated from offset 5 to 2, as by an unclean election"), "{error}");
     asked.send(answer(&asked, vec![data(plain(2..4))]));
     assert_eq!(next(&mut consumer).await, (vec![2, 3], None));
+}
+
+/// Of the epoch that was read, the leader has the messages up to this offset.
+fn answer_epoch(asked: &Asked, end: i64) {
+    let request = asked.request::<OffsetForLeaderEpochRequest>();
+    assert_eq!(request.topics[0].partitions[0].leader_epoch, 7);
+    let end = EpochEndOffset::default().with_leader_epoch(6).with_end_offset(end);
+    let topic = OffsetForLeaderTopicResult::default().with_topic(name()).with_partitions(vec![end]);
+    let response = OffsetForLeaderEpochResponse::default().with_topics(vec![topic]);
+    asked.send(asked.frame::<OffsetForLeaderEpochRequest>(&response));
+}
+
+/// The same node leads again, after another one has, and the connection to it is still there. KIP-320: only the epoch tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_of_another_epoch_is_asked_and_what_comes_again_is_marked() {
+    const FENCED_LEADER_EPOCH: i16 = 74;
+    const UNKNOWN_LEADER_EPOCH: i16 = 75;
+    for code in [FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH] {
+        let (mut broker, _bench, mut consumer) = five_read().await;
+        let asked = broker.next_of(ApiKey::Fetch).await;
+        assert_eq!(asked.leader_epochs(), [7]);
+        broker.set_leader_epoch(8);
+        asked.send(answer(&asked, vec![PartitionData::default().with_error_code(code)]));
+        let asked = broker.next_of(ApiKey::OffsetForLeaderEpoch).await;
+        assert_eq!(asked.request::<OffsetForLeaderEpochRequest>().topics[0].partitions[0].current_leader_epoch, 8);
+        answer_epoch(&asked, 3);
+        let asked = broker.next_of(ApiKey::Fetch).await;
+        assert_eq!((asked.positions(), asked.leader_epochs()), (vec![(0, 3)], vec![8]));
+        assert!(next(&mut consumer).await.1.unwrap().message.contains("truncated from offset 5 to 3"));
+        asked.send(answer(&asked, vec![data(plain(3..7))]));
+        tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+        let mut again = Vec::new();
+        consumer.take(|message| again.push(message.redelivered)).unwrap();
+        assert_eq!(again, [true, true, false, false]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -37,6 +37,8 @@ pub struct Fetched {
     pub from: i64,
     /// The offset after the last whole batch.
     pub next: i64,
+    /// Offsets below were read before, and their messages are gone: the log was cut off.
+    pub read_before: i64,
     /// The first offset and the producer of each aborted transaction among the records, by their offsets.
     pub aborted: Vec<(i64, i64)>,
     /// The batch of which some messages have been handed over: its others come before those of the records that are not before its end.
@@ -98,7 +100,7 @@ pub async fn wait_until(notify: &Notify, is_done: impl Fn() -> bool) {
 impl Fetched {
     /// No messages: the position of a partition.
     pub fn none(partition: u32, next: i64) -> Self {
-        Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new(), open: None }
+        Fetched { partition, records: Bytes::new(), from: next, next, read_before: 0, aborted: Vec::new(), open: None }
     }
 
     /// Hands over `most` messages, or all of them if there are no more, without those of aborted transactions. What is left then is returned.

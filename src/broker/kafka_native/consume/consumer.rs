@@ -161,7 +161,7 @@ impl Reading {
                     trace_header: record.trace_header,
                     partition,
                     offset: record.offset as u64,
-                    redelivered: false,
+                    redelivered: record.offset < fetched.read_before,
                     details: &record,
                 });
             });

@@ -25,7 +25,7 @@ use super::super::group::committed::{Positions, StartOffsets};
 use super::super::net::cluster::{MAX_FRUITLESS, name_of};
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
-use super::session::{FetchSession, SessionFetch};
+use super::session::{FetchPlace, FetchSession, SessionFetch};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::host::tasks::watched;
 use crate::measure::{ConditionKind, Subject, SubjectKind};
@@ -52,6 +52,8 @@ pub(super) struct FetchTask {
     pub(super) positions: Mutex<Positions>,
     /// The epoch of the leader that wrote the message before it, where that was fetched.
     pub(super) epochs: Mutex<BTreeMap<u32, i32>>,
+    /// Where the log was cut off: offsets of the partition below that were read before.
+    pub(super) read_before: Mutex<Positions>,
     pub(super) places: Mutex<Placement>,
     /// Signal for the task that finds partitions' leaders.
     displaced: Notify,
@@ -66,6 +68,8 @@ pub(super) struct Placement {
     nodes: BTreeMap<i32, BTreeSet<u32>>,
     /// The partitions whose leader is not known, or whose last fetch has failed.
     displaced: BTreeSet<u32>,
+    /// The epoch of each partition's leader, as metadata tells it.
+    pub(super) leader_epochs: BTreeMap<u32, i32>,
     /// Partitions that may have another leader, which may lack what was read before.
     pub(super) unchecked: BTreeSet<u32>,
     /// Sessions with nodes, by their ids: what each remembers of the member.
@@ -93,8 +97,9 @@ pub async fn run(
     if !positions.is_empty() {
         let displaced = positions.keys().copied().collect();
         let places = Mutex::new(Placement { displaced, ..Placement::default() });
-        let (positions, epochs, displaced) = (Mutex::new(positions), Mutex::default(), Notify::new());
-        let task = FetchTask { start_offsets, isolation, buffer, positions, epochs, places, displaced };
+        let (positions, epochs, read_before) = (Mutex::new(positions), Mutex::default(), Mutex::default());
+        let displaced = Notify::new();
+        let task = FetchTask { start_offsets, isolation, buffer, positions, epochs, read_before, places, displaced };
         Arc::new(task).follow_leaders().await;
     }
 }
@@ -161,6 +166,8 @@ impl FetchTask {
                 BTreeSet::new()
             });
             of_node.insert(*partition);
+            let epoch = found.epochs.get(*partition as usize).copied().unwrap_or(-1);
+            places.leader_epochs.insert(*partition, epoch);
             false
         });
         Ok(())
@@ -276,12 +283,16 @@ impl FetchTask {
         node: i32,
         partitions: &[u32],
     ) -> Result<FetchResponse, CallError> {
-        let positions = {
-            let positions = self.positions.lock();
-            let position = |partition: &u32| (*partition, positions.get(partition).copied().unwrap_or(0));
-            partitions.iter().map(position).collect()
+        let fetch = {
+            let (mut guard, positions) = (self.places.lock(), self.positions.lock());
+            let Placement { sessions, leader_epochs, .. } = &mut *guard;
+            let place = |partition: &u32| FetchPlace {
+                next: positions.get(partition).copied().unwrap_or(0),
+                leader_epoch: leader_epochs.get(partition).copied().unwrap_or(-1),
+            };
+            let places = partitions.iter().map(|partition| (*partition, place(partition))).collect();
+            sessions.entry(node).or_default().fetch(places)
         };
-        let fetch = self.places.lock().sessions.entry(node).or_default().fetch(positions);
         let request = self.request(fetch);
         let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
         let response = read_fetched(&body, version)?;
@@ -290,11 +301,11 @@ impl FetchTask {
     }
 
     fn request(&self, SessionFetch { id, epoch, changed, forgotten }: SessionFetch) -> FetchRequest {
-        let partition = |(partition, next): (u32, i64)| {
+        let partition = |(partition, place): (u32, FetchPlace)| {
             FetchPartition::default()
                 .with_partition(partition as i32)
-                .with_current_leader_epoch(-1)
-                .with_fetch_offset(next)
+                .with_current_leader_epoch(place.leader_epoch)
+                .with_fetch_offset(place.next)
                 .with_partition_max_bytes(MAX_PARTITION_BYTES)
         };
         let mut request = FetchRequest::default()
@@ -327,7 +338,8 @@ impl FetchTask {
         let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
         let Some(SkippedBatch { next_offset: next, leader_epoch }) = last_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.buffer.put(Fetched { partition, records, from, next, aborted, open: None });
+        let read_before = self.read_before.lock().get(&partition).copied().unwrap_or(0);
+        self.buffer.put(Fetched { partition, records, from, next, read_before, aborted, open: None });
         self.positions.lock().insert(partition, next);
         self.epochs.lock().insert(partition, leader_epoch);
         Ok(())

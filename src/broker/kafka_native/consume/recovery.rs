@@ -31,15 +31,14 @@ impl FetchTask {
             partitions.iter().copied().filter(|partition| places.unchecked.remove(partition)).collect()
         };
         let asked: Vec<OffsetForLeaderPartition> = {
-            let epochs = self.epochs.lock();
-            let epoch_of = |partition: &u32| Some((*partition, *epochs.get(partition).filter(|epoch| **epoch >= 0)?));
-            let asked = |(partition, epoch): (u32, i32)| {
-                OffsetForLeaderPartition::default()
-                    .with_partition(partition as i32)
-                    .with_current_leader_epoch(-1)
-                    .with_leader_epoch(epoch)
+            let (places, epochs) = (self.places.lock(), self.epochs.lock());
+            let asked = |partition: &u32| {
+                let read = *epochs.get(partition).filter(|epoch| **epoch >= 0)?;
+                let leaders = places.leader_epochs.get(partition).copied().unwrap_or(-1);
+                let asked = OffsetForLeaderPartition::default().with_partition(*partition as i32);
+                Some(asked.with_current_leader_epoch(leaders).with_leader_epoch(read))
             };
-            moved.iter().filter_map(epoch_of).map(asked).collect()
+            moved.iter().filter_map(asked).collect()
         };
         let is_supported =
             connection.versions.newest_common(ApiKey::OffsetForLeaderEpoch as i16, OLDEST, NEWEST).is_ok();
@@ -108,6 +107,7 @@ impl FetchTask {
     pub(super) fn begin_in_new_topic(&self) {
         self.positions.lock().values_mut().for_each(|next| *next = 0);
         self.epochs.lock().clear();
+        self.read_before.lock().clear();
         let topic = &self.start_offsets.topic;
         self.tell(format!(
             "another client has deleted the topic '{topic}' and created it again: reading goes on where the new one begins"
@@ -115,9 +115,10 @@ impl FetchTask {
     }
 
     fn tell_truncation(&self, partition: u32, read: i64, end: i64) {
+        self.read_before.lock().insert(partition, read);
         self.tell(format!(
-            "partition {partition} has lost its last {} messages that were read, for its new leader does not have them (as after an unclean \
-             election): reading goes on at offset {end}",
+            "the log of partition {partition} was truncated from offset {read} to {end}, as by an unclean election: its new leader does not \
+             have {} messages that were read, and reading goes on at offset {end}",
             read - end
         ));
     }

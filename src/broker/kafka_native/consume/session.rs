@@ -1,9 +1,10 @@
 //! What a node remembers of a member's fetches (KIP-227), so that a fetch names only the partitions whose positions have changed: Kafka's
 //! `FetchSessionHandler.java` and `FetchMetadata.java`.
 
+use std::collections::BTreeMap;
+
 use super::super::codec::responses::FetchResponse;
 use super::super::error::CallError;
-use super::super::group::committed::Positions;
 
 /// `FETCH_SESSION_ID_NOT_FOUND`: the node has made room for another session, or was started again.
 const SESSION_NOT_FOUND: i16 = 70;
@@ -14,6 +15,17 @@ const INVALID_EPOCH: i16 = 71;
 /// With this epoch, a fetch names all its partitions, and ends the session whose id it has.
 const FULL: i32 = 0;
 
+/// From where a partition is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchPlace {
+    /// The offset of the next message.
+    pub next: i64,
+    /// The epoch of the leader that metadata names; below 0: it does not tell. A node that knows another one refuses the fetch (KIP-320).
+    pub leader_epoch: i32,
+}
+
+pub type FetchPlaces = BTreeMap<u32, FetchPlace>;
+
 /// The fetches from one node.
 #[derive(Debug, Default)]
 pub struct FetchSession {
@@ -21,8 +33,8 @@ pub struct FetchSession {
     id: i32,
     /// Epoch of the next fetch.
     epoch: i32,
-    /// The positions that the node remembers.
-    known: Positions,
+    /// The places that the node remembers.
+    known: FetchPlaces,
     /// Whether the last fetch has no answer, so that it is not known what the node remembers.
     is_unanswered: bool,
 }
@@ -32,26 +44,26 @@ pub struct FetchSession {
 pub struct SessionFetch {
     pub id: i32,
     pub epoch: i32,
-    /// Partitions that are new to the node, or have another position.
-    pub changed: Positions,
+    /// Partitions that are new to the node, or have another place.
+    pub changed: FetchPlaces,
     /// Partitions that are fetched no longer.
     pub forgotten: Vec<i32>,
 }
 
 impl FetchSession {
-    /// The next fetch, which is from these positions.
-    pub fn fetch(&mut self, positions: Positions) -> SessionFetch {
+    /// The next fetch, which is from these places.
+    pub fn fetch(&mut self, places: FetchPlaces) -> SessionFetch {
         if self.is_unanswered {
             self.epoch = FULL;
         }
         if self.epoch == FULL {
             self.known.clear();
         }
-        let is_changed = |(partition, next): &(&u32, &i64)| self.known.get(*partition) != Some(*next);
-        let changed = positions.iter().filter(is_changed).map(|(partition, next)| (*partition, *next)).collect();
-        let is_left = |partition: &&u32| !positions.contains_key(*partition);
+        let is_changed = |(partition, place): &(&u32, &FetchPlace)| self.known.get(*partition) != Some(*place);
+        let changed = places.iter().filter(is_changed).map(|(partition, place)| (*partition, *place)).collect();
+        let is_left = |partition: &&u32| !places.contains_key(*partition);
         let forgotten = self.known.keys().filter(is_left).map(|partition| *partition as i32).collect();
-        (self.known, self.is_unanswered) = (positions, true);
+        (self.known, self.is_unanswered) = (places, true);
         SessionFetch { id: self.id, epoch: self.epoch, changed, forgotten }
     }
 

@@ -9,11 +9,15 @@ fn response(code: i16, session_id: i32, partitions: i32) -> FetchResponse {
 }
 
 fn fetch(session: &mut FetchSession, positions: &[(u32, i64)]) -> SessionFetch {
-    session.fetch(positions.iter().copied().collect())
+    session.fetch(places(positions))
+}
+
+fn places(positions: &[(u32, i64)]) -> FetchPlaces {
+    positions.iter().map(|(partition, next)| (*partition, FetchPlace { next: *next, leader_epoch: 3 })).collect()
 }
 
 fn named(id: i32, epoch: i32, changed: &[(u32, i64)], forgotten: &[i32]) -> SessionFetch {
-    SessionFetch { id, epoch, changed: changed.iter().copied().collect(), forgotten: forgotten.to_vec() }
+    SessionFetch { id, epoch, changed: places(changed), forgotten: forgotten.to_vec() }
 }
 
 /// A session with the id 9 of the partitions 0 and 1, which are at 5 and 6.
@@ -34,6 +38,16 @@ fn only_what_has_changed_is_named_and_what_is_left_is_forgotten() {
     assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 3, &[(2, 0)], &[0]));
     assert!(session.answered(&response(0, 9, 1)).unwrap());
     assert_eq!(fetch(&mut session, &[(1, 8), (2, 0)]), named(9, 4, &[], &[]));
+}
+
+/// The node would refuse the fetch again and again otherwise.
+#[test]
+fn a_partition_whose_leader_has_another_epoch_is_named() {
+    let mut session = begun();
+    let mut moved = places(&[(0, 5), (1, 6)]);
+    moved.entry(1).and_modify(|place| place.leader_epoch = 4);
+    let fetch = session.fetch(moved);
+    assert_eq!(fetch.changed, [(1, FetchPlace { next: 6, leader_epoch: 4 })].into());
 }
 
 #[test]
