@@ -16,6 +16,8 @@ mod kafka_cluster;
 pub mod kafka_native;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_options;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_shares;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
 #[cfg(feature = "nats")]

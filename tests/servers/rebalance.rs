@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
-#[cfg(feature = "kafka-native")]
 use brokermark::measure::ConditionKind;
 use brokermark::record::{ReasonKind, Verification};
 use rdkafka::ClientConfig;
@@ -120,22 +119,31 @@ fn real_kafka_native_server_assigned_members_resume() {
     assert_members_of_a_client_resume(29, (property, value), client, &properties);
 }
 
-/// The guest stays until the run tells of it.
 #[cfg(feature = "kafka-native")]
 #[test]
 fn real_kafka_native_partitions_of_a_guest_are_told() {
+    assert_guest_is_told(23, "client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }");
+}
+
+#[test]
+fn real_kafka_partitions_of_a_guest_are_told() {
+    let session = "properties = { \"session.timeout.ms\" = \"6000\", \"heartbeat.interval.ms\" = \"1000\" }";
+    assert_guest_is_told(41, &format!("client = \"librdkafka\", kafka = {{ assignment = \"group\" }}, {session}"));
+}
+
+/// The guest stays until the run tells of it.
+fn assert_guest_is_told(partitions: usize, client: &str) {
     let address = kafka::address();
-    let client = "client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
     let bench = Bench::new(&format!(
         "broker = {{ kind = \"kafka\", address = \"{address}\", {client} }}
-        topology.partitions = 23
+        topology.partitions = {partitions}
         load.rate = \"1k/s\"
         consumers.members = 2
         run.duration = \"25s\""
     ));
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
-    let id = run_with(&address, 23);
+    let id = run_with(&address, partitions);
     let way = ("partition.assignment.strategy", "range,roundrobin");
     let guest = visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), way, 10);
     run.await_stderr("with other members of the group");

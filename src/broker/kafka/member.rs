@@ -30,11 +30,15 @@ use tokio::time::timeout;
 
 use super::client::{self, describe, oauth_token};
 use super::held_up::condition;
+use crate::broker::kafka_shares::MemberShares;
 use crate::measure::{ConditionKind, Subject};
 use crate::scenario::Secret;
 
 /// How long to wait for the answers.
 const CONFIRM: Duration = Duration::from_secs(5);
+
+/// How long partitions may be without a member of the run until another one has them: members are told one after the other.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// rdkafka's consumer, which leaves its group when it is dropped.
 pub struct ConsumerClient {
@@ -108,6 +112,8 @@ pub struct Member {
     /// The group for this member: what it waits for before messages come, and whether it is assigned partitions.
     held_up: Subject,
     rebalancing: Subject,
+    /// What the members of the run have of the group, and its number among them; `None`: no group assigns its partitions.
+    shares: Option<(Arc<MemberShares>, usize)>,
     /// Of a member that does not commit.
     pub offsets: Option<Arc<GroupOffsets>>,
     token: Option<Secret>,
@@ -132,9 +138,14 @@ struct MemberPartitions {
 
 impl Member {
     /// `offsets`: of a group whose members do not commit. `token`: with SASL OAUTHBEARER, where the token is.
-    pub fn new(offsets: Option<Arc<GroupOffsets>>, token: Option<Secret>, group: impl Fn() -> Subject) -> Self {
+    pub fn new(
+        offsets: Option<Arc<GroupOffsets>>,
+        token: Option<Secret>,
+        shares: Option<(Arc<MemberShares>, usize)>,
+        group: impl Fn() -> Subject,
+    ) -> Self {
         let (partitions, end, was_called) = Default::default();
-        Member { held_up: group(), rebalancing: group(), offsets, token, partitions, end, was_called }
+        Member { held_up: group(), rebalancing: group(), shares, offsets, token, partitions, end, was_called }
     }
 
     /// Messages have come.
@@ -182,6 +193,9 @@ impl Member {
     pub fn leave(&self, consumer: &BaseConsumer<Member>) {
         self.partitions.lock().leaving = true;
         self.revoke(consumer);
+        if let Some((shares, member)) = &self.shares {
+            shares.leave(*member);
+        }
     }
 
     /// Whether rdkafka has called since the last question. Its `poll` returns nothing after each call, although there may be messages.
@@ -211,6 +225,10 @@ impl ConsumerContext for Member {
                     resume(list, offsets);
                 }
                 assign(consumer, list);
+                if let (Some((shares, member)), Ok(assigned)) = (&self.shares, consumer.assignment()) {
+                    let assigned = assigned.elements().iter().map(|one| one.partition().unsigned_abs()).collect();
+                    shares.hold(*member, None, &assigned, SETTLED);
+                }
             }
             _ if partitions.leaving => unassign(consumer, list),
             _ => {

@@ -38,6 +38,7 @@ use self::reports::ConnectionErrors;
 use self::topics::Topics;
 use super::kafka_cluster::{self, TOPICS_PER_REQUEST};
 use super::kafka_options::TransactionOptions;
+use super::kafka_shares::MemberShares;
 use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, Setup, Subscription,
     Telemetry, Topic, Unready,
@@ -59,9 +60,13 @@ const MEMBER: &[(&str, &str)] = &[
     ("enable.auto.offset.store", "false"),
 ];
 
-/// How long a node may take to tell its release: one that expects TLS by `broker.properties` may say nothing.
+/// How long nodes may take to answer brokermark's own client: one that expects TLS by `broker.properties` may say nothing.
 #[cfg(feature = "kafka-native")]
-const RELEASE: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// How the names of properties begin that say how clients log in.
+#[cfg(feature = "kafka-native")]
+const OF_LOGINS: [&str; 3] = ["security.", "ssl.", "sasl."];
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaBroker {
@@ -73,6 +78,8 @@ pub struct KafkaBroker {
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     /// The offsets of groups that do not commit.
     offsets: Mutex<BTreeMap<String, Arc<GroupOffsets>>>,
+    /// What the members of each group have of a topic.
+    shares: Mutex<BTreeMap<(String, String), Arc<MemberShares>>>,
     identity: BrokerInfo,
     config: BrokerConfig,
     timeout: Duration,
@@ -145,7 +152,10 @@ impl Broker for KafkaBroker {
         transactions.map_or(Ok(()), |options| options.check(&setup)).map_err(BrokerError::Configuration)?;
         let connections = (0..setup.config.connections).map(|index| connection(index, &properties, &setup));
         let connections = connections.collect::<Result<Vec<_>, _>>().map_err(BrokerError::Configuration)?;
-        let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
+        let brokers = match tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout)) {
+            Ok(brokers) => brokers,
+            Err(error) => return Err(explained(error, &setup.config).await),
+        };
         if let Some(options) = transactions {
             begin_transactions(&connections, options, &addresses, setup.timeout).await?;
         }
@@ -163,6 +173,7 @@ impl Broker for KafkaBroker {
             conditions: setup.conditions,
             committed_groups: Mutex::default(),
             offsets: Mutex::default(),
+            shares: Mutex::default(),
             identity,
             config: setup.config,
             timeout: setup.timeout,
@@ -230,7 +241,13 @@ impl Broker for KafkaBroker {
         }
         let own = own.iter().copied().chain(instance_id);
         let held_up = || Subject::new(&self.conditions, SubjectKind::Group, &subscription.group);
-        let member = Member::new(offsets, self.topics.token(), held_up);
+        let Subscription { group, topic, members, member, .. } = subscription;
+        let shares_of = || MemberShares::new(group, &topic.name, topic.partitions, *members, self.conditions.clone());
+        let of_group = |shares: &mut BTreeMap<_, Arc<MemberShares>>| {
+            shares.entry((group.clone(), topic.name.clone())).or_insert_with(|| Arc::new(shares_of())).clone()
+        };
+        let shares = (!is_manual).then(|| (of_group(&mut self.shares.lock()), *member));
+        let member = Member::new(offsets, self.topics.token(), shares, held_up);
         let client = ConsumerClient::new(properties.chain(own), member).map_err(BrokerError::Configuration)?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
@@ -313,12 +330,31 @@ impl Broker for KafkaBroker {
 /// librdkafka does not tell what nodes say of their release. brokermark's own client asks them, where the build has it.
 #[cfg(feature = "kafka-native")]
 async fn release(config: &BrokerConfig) -> Option<String> {
-    super::kafka_native::release(&config.addresses, &config.security, RELEASE).await
+    super::kafka_native::release(&config.addresses, &config.security, ANSWER).await
 }
 
 #[cfg(not(feature = "kafka-native"))]
 async fn release(_: &BrokerConfig) -> Option<String> {
     None
+}
+
+/// librdkafka does not tell what a port speaks, or that it wants a login. brokermark's own client does, where the build has it.
+#[cfg(feature = "kafka-native")]
+async fn explained(error: BrokerError, config: &BrokerConfig) -> BrokerError {
+    let is_of_login = |(key, _): &(String, String)| OF_LOGINS.iter().any(|begin| key.starts_with(begin));
+    let is_asked = matches!(error, BrokerError::Unreachable { .. }) && !config.properties.iter().any(is_of_login);
+    if !is_asked || config.is_embedded() {
+        return error;
+    }
+    match super::kafka_native::refusal(&config.addresses, &config.security, ANSWER).await {
+        Some(found @ (BrokerError::Unreachable { .. } | BrokerError::Authorisation { .. })) => found,
+        _ => error,
+    }
+}
+
+#[cfg(not(feature = "kafka-native"))]
+async fn explained(error: BrokerError, _: &BrokerConfig) -> BrokerError {
+    error
 }
 
 /// A producing client, which has an id of its own if it sends in transactions.

@@ -28,7 +28,6 @@ mod group {
     pub mod groups;
     pub mod membership;
     pub mod server_assigned;
-    pub mod shares;
 }
 mod net {
     pub mod admin;
@@ -250,18 +249,30 @@ async fn offsets(admin: &Admin, topic: &Topic, end: End) -> Option<Vec<u64>> {
     partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
 }
 
-/// The release of the first of `addresses` that answers, if it does so within `limit`. Nodes tell it before a login.
-pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
-    let tls = tls::client_config(security.tls.as_ref()).ok()?;
-    let client_id = "brokermark-release".to_owned();
-    let connector = Connector {
-        tls,
-        security: Security::default(),
+/// Connects to nodes of which another client does not tell enough.
+fn asking(addresses: &[String], security: Security, limit: Duration) -> Option<Connector> {
+    Some(Connector {
+        tls: tls::client_config(security.tls.as_ref()).ok()?,
+        security,
         given: addresses.to_vec(),
-        client_id,
+        client_id: "brokermark-asking".to_owned(),
         timeout: limit,
         conditions: Conditions::default(),
-    };
+    })
+}
+
+/// Why nobody can work with the cluster at `addresses` by this `security`. `None`: it answers, or says nothing within `limit`.
+pub async fn refusal(addresses: &[String], security: &Security, limit: Duration) -> Option<BrokerError> {
+    let connector = Arc::new(asking(addresses, security.clone(), limit)?);
+    let cluster = Cluster::new(connector, addresses.to_vec());
+    let error = timeout(limit, cluster.metadata(&[])).await.ok()?.err()?;
+    Some(error.into_broker_error(&addresses.join(",")))
+}
+
+/// The release of the first of `addresses` that answers, if it does so within `limit`. Nodes tell it before a login.
+pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
+    let without_login = Security { tls: security.tls.clone(), ..Security::default() };
+    let connector = asking(addresses, without_login, limit)?;
     let first_answer = async {
         for address in addresses {
             if let Ok(connection) = connector.open(address).await {

@@ -17,7 +17,7 @@ use super::super::consume::buffer::wait_until;
 use super::super::error::{CallError, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID};
 use super::super::net::cluster::{Cluster, Coordinator};
 use super::committed::{Committed, MemberIdentity};
-use super::shares::MemberShares;
+use crate::broker::kafka_shares::MemberShares;
 use crate::measure::{ConditionKind, Subject};
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
@@ -59,7 +59,7 @@ impl MemberConfig {
 
     /// It has these partitions in that generation of the group, which may change for `settled` without anybody else having some.
     pub fn hold(&self, generation: i32, partitions: &BTreeSet<u32>, settled: Duration) {
-        self.shares.hold(self.member, generation, partitions, settled);
+        self.shares.hold(self.member, Some(generation), partitions, settled);
     }
 
     /// Names the static member whose place another one has.

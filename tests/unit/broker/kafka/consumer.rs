@@ -28,7 +28,7 @@ fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> ConsumerClient {
     let addresses = cluster.bootstrap_servers();
     let properties = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
     let group = || Subject::new(&Conditions::default(), SubjectKind::Group, "group");
-    ConsumerClient::new(properties, Member::new(None, None, group)).unwrap()
+    ConsumerClient::new(properties, Member::new(None, None, None, group)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

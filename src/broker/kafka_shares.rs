@@ -21,7 +21,7 @@ pub struct MemberShares {
 
 #[derive(Default)]
 struct SharesState {
-    /// Of each member the generation of the group in which it was told, and its partitions.
+    /// Of each member the generation of the group in which it was told, or how often it was told, and its partitions.
     held: BTreeMap<usize, (i32, BTreeSet<u32>)>,
     /// The partitions that none of them has, and since when.
     lacking: BTreeSet<u32>,
@@ -39,14 +39,24 @@ impl MemberShares {
         MemberShares { group, topic, partitions, members, conditions, state: Mutex::default() }
     }
 
-    /// A member has these partitions in that generation of the group. What no member of the run has is with another one if that is still so
-    /// after `settled`: a partition that moves has no member for a moment.
-    pub fn hold(self: &Arc<Self>, member: usize, generation: i32, partitions: &BTreeSet<u32>, settled: Duration) {
+    /// A member has these partitions in that generation of the group, where the client tells it. What no member of the run has is with another
+    /// one if that is still so after `settled`: a partition that moves has no member for a moment.
+    pub fn hold(
+        self: &Arc<Self>,
+        member: usize,
+        generation: Option<i32>,
+        partitions: &BTreeSet<u32>,
+        settled: Duration,
+    ) {
         let mut state = self.state.lock();
-        state.held.insert(member, (generation, partitions.clone()));
-        if state.held.len() < self.members || state.held.values().any(|(other, _)| *other != generation) {
+        let times = state.held.get(&member).map_or(1, |(earlier, _)| earlier + 1);
+        state.held.insert(member, (generation.unwrap_or(times), partitions.clone()));
+        let is_mixed = |told: i32| state.held.values().any(|(other, _)| *other != told);
+        if state.held.len() < self.members || generation.is_some_and(is_mixed) {
             return;
         }
+        // Each rebalance tells all members, and the first of them was told most often.
+        let generation = state.held.values().map(|(told, _)| *told).max().unwrap_or(times);
         let held: BTreeSet<u32> = state.held.values().flat_map(|(_, partitions)| partitions).copied().collect();
         let lacking: BTreeSet<u32> = (0..self.partitions).filter(|partition| !held.contains(partition)).collect();
         state.rebalances = generation - *state.complete.get_or_insert(generation);
@@ -108,7 +118,7 @@ mod tests {
         let conditions = Conditions::default();
         let shares = Arc::new(MemberShares::new("group", "topic", 2, 1, conditions.clone()));
         let hold = |generation: i32, partitions: &[u32]| {
-            shares.hold(0, generation, &partitions.iter().copied().collect(), Duration::MAX);
+            shares.hold(0, Some(generation), &partitions.iter().copied().collect(), Duration::MAX);
             let since = shares.state.lock().since.unwrap();
             shares.tell(since);
             conditions.all().pop().map(|condition| condition.words)
@@ -116,10 +126,29 @@ mod tests {
         let words = |rebalances: u32| {
             format!("the group 'group' has members that are not this run's (rebalances: {rebalances})")
         };
-        shares.hold(0, 3, &[0, 1].into(), Duration::MAX);
+        shares.hold(0, Some(3), &[0, 1].into(), Duration::MAX);
         assert_eq!(hold(4, &[0]), Some(words(1)));
         assert_eq!(hold(5, &[0]), Some(words(2)), "one more for another guest");
         assert_eq!(hold(6, &[0, 1]), Some(words(3)), "they are back");
         assert!(conditions.lasting().is_empty());
+    }
+
+    /// librdkafka tells no generation. The first member was there before the second.
+    #[tokio::test]
+    async fn without_generations_the_times_that_members_are_told_are_counted() {
+        let conditions = Conditions::default();
+        let shares = Arc::new(MemberShares::new("group", "topic", 3, 2, conditions.clone()));
+        let hold = |member, partitions: &[u32]| {
+            shares.hold(member, None, &partitions.iter().copied().collect(), Duration::MAX);
+            let since = shares.state.lock().since;
+            since.into_iter().for_each(|since| shares.tell(since));
+            conditions.lasting().iter().map(|one| one.told()).collect::<Vec<_>>()
+        };
+        hold(0, &[0, 1, 2]);
+        hold(0, &[0, 1]);
+        assert!(hold(1, &[2]).is_empty(), "all partitions are theirs");
+        hold(0, &[0]);
+        assert_eq!(hold(1, &[2]).len(), 1);
+        assert!(conditions.all().iter().all(|one| one.words.ends_with("(rebalances: 1)")), "{:?}", conditions.all());
     }
 }
