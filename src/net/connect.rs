@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::tls::server_name;
+use super::tls::{of_dates, server_name};
 #[cfg(feature = "session")]
 use super::transport::Transport;
-use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, address};
+use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, WITHOUT_TLS, address};
 
 /// Why there is no connection, or no response. `R` is the protocol's refusal.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,20 @@ pub async fn within<T, R>(
 /// When the host cannot be in a certificate, or the handshake fails.
 pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let name = server_name(address::host(address)).map_err(io::Error::other)?;
-    TlsConnector::from(config).connect(name, stream).await
+    TlsConnector::from(config).connect(name, stream).await.map_err(explain)
+}
+
+/// Why a handshake failed, as far as its error does not tell it to people.
+fn explain(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    let is_cut = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset].contains(&error.kind());
+    let told = match cause {
+        Some(rustls::Error::InvalidCertificate(reason)) => of_dates(reason),
+        // What came is of another protocol, or the connection was closed.
+        Some(rustls::Error::InvalidMessage(_)) => Some(format!("{error}: {WITHOUT_TLS}")),
+        _ => is_cut.then(|| format!("{error}: {WITHOUT_TLS}")),
+    };
+    told.map_or(error, io::Error::other)
 }
 
 /// As [`encrypt`], as a transport: a task encrypts at the other end of a pair of sockets.

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 /// What is wrong where another protocol than the broker's answers at a port.
 pub const ANSWERS_LIKE_HTTP: &str = "this port answers like HTTP: name the port of the broker's own protocol";
 pub const SPEAKS_TLS: &str = "this port speaks TLS: set `[broker.security.tls]`";
+pub const WITHOUT_TLS: &str = "if this port is without TLS, leave out `broker.security.tls`";
 
 /// How a client uses TLS, as a scenario writes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use rustls::ServerConfig;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
@@ -39,10 +39,8 @@ impl TlsIdentity {
         };
         let own = match (&tls.certificate, &tls.key) {
             (Some(certificate), Some(key)) => {
-                let key_pem =
-                    std::fs::read(key).map_err(|error| format!("{} cannot be read: {error}", key.display()))?;
-                let private = PrivateKeyDer::from_pem_slice(&key_pem)
-                    .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;
+                let bytes = in_pem(key)?;
+                let private = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| no_key(key, &bytes, &error))?;
                 Some(Own { chain: certificates(certificate)?, key: private })
             }
             _ => None,
@@ -124,11 +122,64 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let unreadable = |error| format!("{} holds no certificates: {error}", file.display());
-    let found = CertificateDer::pem_file_iter(file).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();
+    let found = CertificateDer::pem_slice_iter(&in_pem(file)?).collect::<Result<Vec<_>, _>>();
     match found.map_err(unreadable)? {
         found if found.is_empty() => Err(format!("{} holds no certificates", file.display())),
         found => Ok(found),
     }
+}
+
+/// What the file holds, if it is not in a form that is known to be another than PEM without a passphrase.
+fn in_pem(file: &Path) -> Result<Vec<u8>, String> {
+    let name = file.display();
+    let bytes = std::fs::read(file).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    match &bytes[..] {
+        [0xfe, 0xed, 0xfe, 0xed, ..] => Err(format!(
+            "{name} is a Java key store, and PEM is needed: `keytool -importkeystore -srckeystore {name} -deststoretype PKCS12 \
+             -destkeystore store.p12`, then `openssl pkcs12 -in store.p12 -nodes`"
+        )),
+        // A sequence with its length (X.690): of DER, and of PKCS #12, which a Java key store may be as well.
+        [0x30, 0x80..=0x84, ..] => Err(format!(
+            "{name} is binary (DER or PKCS #12), and PEM is needed: `openssl x509 -inform der -in {name}` for a certificate, `openssl pkey \
+             -inform der -in {name}` for a key, `openssl pkcs12 -in {name} -nodes` for a store of both"
+        )),
+        _ => Ok(bytes),
+    }
+}
+
+/// In the first lines of an encrypted key (RFC 7468, section 11, and RFC 1421, section 4.6).
+const ENCRYPTED: &[u8] = b"ENCRYPTED";
+
+/// Why a file holds no key that can be used.
+fn no_key(file: &Path, bytes: &[u8], error: &pem::Error) -> String {
+    let name = file.display();
+    if bytes.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED) {
+        return format!(
+            "the key in {name} is encrypted with a passphrase, which is not supported: `openssl pkey -in {name}` prints it without one"
+        );
+    }
+    format!("{name} holds no private key: {error}")
+}
+
+/// Why a certificate is refused for its dates, as people write them, with the clock that was compared.
+pub fn of_dates(reason: &CertificateError) -> Option<String> {
+    let at = |time: &UnixTime| {
+        let time = jiff::Timestamp::from_second(time.as_secs() as i64);
+        time.map_or_else(|error| error.to_string(), |time| time.to_string())
+    };
+    Some(match reason {
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("the server's certificate expired on {}; this machine's clock says {}", at(not_after), at(time))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!(
+                "the server's certificate is valid from {} on; this machine's clock says {}",
+                at(not_before),
+                at(time)
+            )
+        }
+        _ => return None,
+    })
 }
 
 /// Trusts every server with a certificate of a trusted authority, whatever host it names: `verify_host = false`.

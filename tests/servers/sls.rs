@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::harness::server::variable;
 use crate::harness::socks::Relay;
 use crate::harness::{
-    Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, assert_delivered, brokermark, record_of,
+    Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, assert_delivered, brokermark, record_of,
     records_of, sums,
 };
 use brokermark::broker::FailureClass;
@@ -153,7 +153,7 @@ const HTTPS: &str = "[broker]\nkind = \"sls\"\naddress = \"ADDRESS\"\n[broker.sl
 fn https_is_spoken_to_whom_the_authority_vouches_for() {
     let bench = Bench::new("");
     let folder = bench.path();
-    certify(folder, "brokermark.sls.test");
+    certify(folder, "brokermark.sls.test", 2);
     let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.join(name).display().to_string());
     let options = ["--certificate", &certificate, "--key", &key, "--security-token", "temporary"];
     let emulated = Emulated::start(&[&["--store", "orders", "--shards", "2"], &options[..]].concat());
@@ -180,15 +180,79 @@ fn https_is_spoken_to_whom_the_authority_vouches_for() {
     assert!(error.contains("Unauthorized") && !error.contains("yesterday"), "{error}");
 }
 
-/// Makes `ca.pem`, and `server.pem` with `server.key` for `name`, and `stranger.pem` which signs no other certificate.
-fn certify(folder: &Path, name: &str) {
+/// The emulator with this certificate of [`certify`], and what a run on it comes to with these files in `[broker.security.tls]`.
+fn over_https(host: &str, days: i32, make: &str, tls: &str) -> Finished {
+    let bench = Bench::new("");
+    let folder = bench.path();
+    certify(folder, &format!("brokermark.{host}"), days);
+    let made = Command::new("sh").args(["-ec", make]).current_dir(folder).status().unwrap();
+    assert!(made.success(), "{make}");
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.join(name).display().to_string());
+    let emulated = Emulated::start(&["--store", "orders", "--certificate", &certificate, "--key", &key]);
+    let scenario = HTTPS.replace("ADDRESS", &emulated.address).replace("sls.test", host);
+    let scenario = scenario.replace("security_token = { file = \"token\" }\n", "").replace("partitions = 2", "");
+    bench.write("secret", "brokermark\n");
+    bench.write("scenario.toml", &scenario.replace("ca = \"ca.pem\"", tls));
+    bench.run(&[])
+}
+
+const CA: &str = "ca = \"ca.pem\"";
+
+#[test]
+fn a_certificate_that_has_expired_is_told_with_its_date() {
+    over_https("sls.test", -1, ":", CA).expect(1).complains_of(&["certificate expired on 20", "clock says 20"]);
+}
+
+#[test]
+fn a_host_with_an_underscore_is_a_name_of_a_certificate() {
+    assert_delivered(&over_https("sls_test.test", 2, ":", CA).expect(0).record(), 500, 1);
+}
+
+/// Each error names the command that makes the file usable.
+#[test]
+fn files_that_are_not_pem_are_told_apart() {
+    let refused = |make: &str, tls: &str, words: &[&str]| {
+        over_https("sls.test", 2, make, tls).expect(1).complains_of(&[&["other"], words].concat());
+    };
+    refused("openssl x509 -in ca.pem -outform der -out other", "ca = \"other\"", &["openssl x509 -inform der"]);
+    refused("printf '\\376\\355\\376\\355\\0\\0\\0\\2' >other", "ca = \"other\"", &["Java key store", "keytool"]);
+    let own = "ca = \"ca.pem\"\ncertificate = \"server.pem\"\nkey = \"other\"";
+    refused("openssl pkcs8 -topk8 -in server.key -passout pass:x -out other", own, &["passphrase", "openssl pkey -in"]);
+    refused("openssl ec -aes128 -in server.key -passout pass:x -out other", own, &["passphrase", "openssl pkey -in"]);
+    let advised =
+        "openssl ec -aes128 -in server.key -passout pass:x -out old; openssl pkey -in old -passin pass:x >other";
+    assert_delivered(&over_https("sls.test", 2, advised, own).expect(0).record(), 500, 1);
+}
+
+/// As the service answers when the clock of this machine is 30 minutes off.
+#[test]
+fn a_clock_that_is_off_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let body = "{\"errorCode\":\"RequestTimeTooSkewed\",\"errorMessage\":\"too far\"}";
+            let head = format!("content-length: {}\r\nx-log-requestid: 1\r\nconnection: close", body.len());
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(format!("HTTP/1.1 400 Bad Request\r\n{head}\r\n\r\n{body}").as_bytes());
+        }
+    });
+    let key = "access_key_id = \"a\", access_key_secret = \"b\"";
+    let scenario =
+        format!("broker = {{ kind = \"sls\", address = \"{address}\", sls = {{ {key} }} }}\nrun.messages = 1");
+    Bench::new(&scenario).run(&[]).expect(1).complains_of(&["The clock of this machine", "timedatectl"]);
+}
+
+/// Makes `ca.pem`, and `server.pem` with `server.key` for `name` that is valid for so many days, and `stranger.pem` which signs no other
+/// certificate.
+fn certify(folder: &Path, name: &str, days: i32) {
     let script = format!(
         "new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
         openssl req -x509 $new -keyout ca.key -out ca.pem -days 2 -subj '/CN=test authority'
         openssl req -x509 $new -keyout stranger.key -out stranger.pem -days 2 -subj '/CN=stranger'
         openssl req $new -keyout server.key -out server.csr -subj '/CN=server'
         printf 'subjectAltName=DNS:{name}\nextendedKeyUsage=serverAuth\n' >extensions
-        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile extensions"
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days {days} -extfile extensions"
     );
     let made = Command::new("sh").args(["-ec", &script]).current_dir(folder).output().unwrap();
     assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
