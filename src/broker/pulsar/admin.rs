@@ -1,11 +1,12 @@
 //! The admin interface: creates, finds and removes topics and subscriptions over HTTP. What a receipt of Pulsar meant follows from the
 //! persistence policies of the topic; what the broker has removed, from its statistics and other policies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use super::token::Token;
 use crate::broker::{BrokerError, Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule};
+use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
 
@@ -33,13 +35,16 @@ pub struct Admin {
     /// The number of the one that answered last.
     entrance: AtomicUsize,
     token: Option<Arc<Token>>,
+    /// Hosts to which the token may go.
+    trusted: Mutex<BTreeSet<String>>,
 }
 
 impl Admin {
     /// For the interface at any of `urls`, authenticated by `token`. `tls` is for URLs that begin with `https`.
     pub fn new(urls: &[String], token: Option<Arc<Token>>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
-        let urls = urls.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
-        Admin { http: HttpClient::new(tls, timeout), urls, entrance: AtomicUsize::new(0), token }
+        let urls: Vec<String> = urls.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        let trusted = Mutex::new(urls.iter().map(|url| host(url).to_owned()).collect());
+        Admin { http: HttpClient::new(tls, timeout), urls, entrance: AtomicUsize::new(0), token, trusted }
     }
 
     /// Creates a topic, unless it exists. How many partitions it has (0: it is not partitioned), and whether it was created.
@@ -198,12 +203,32 @@ impl Admin {
                 (301 | 302 | 307 | 308, Some(to))
                     if to.starts_with("https://") || to.starts_with("http://") && !url.starts_with("https://") =>
                 {
+                    self.trust(&url, to).await?;
                     url.clone_from(to);
                 }
                 _ => return Ok(answer),
             }
         }
         Err(unreachable(&url, format!("it redirected {MAX_REDIRECTS} times without a response")))
+    }
+
+    /// Lets the token go where the interface at `from` sends us, if the cluster has a broker on that host.
+    async fn trust(&self, from: &str, to: &str) -> Result<(), BrokerError> {
+        if self.token.is_none() || self.trusted.lock().contains(host(to)) {
+            return Ok(());
+        }
+        let answer = self.call_at("GET", &format!("{}/admin/v2/brokers", root(from)), None).await?;
+        let brokers: Vec<String> = serde_json::from_str(&answer.text).unwrap_or_default();
+        if !brokers.iter().any(|broker| address::host(broker) == host(to)) {
+            let reason = format!(
+                "it redirects to {}, which the cluster does not list among its brokers (pulsar-admin brokers list): the token does not go \
+                 there unless `broker.pulsar.admin` names it",
+                printable(root(to))
+            );
+            return Err(unreachable(from, reason));
+        }
+        self.trusted.lock().insert(host(to).to_owned());
+        Ok(())
     }
 
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
@@ -227,6 +252,12 @@ fn unreachable(url: &str, reason: String) -> BrokerError {
 /// A URL without its path.
 fn root(url: &str) -> &str {
     url.split_once("/admin/v2/").map_or(url, |(root, _)| root)
+}
+
+/// The host of a URL.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    address::host(rest.split(['/', '?', '#']).next().unwrap_or_default())
 }
 
 /// The number of partitions that an answer has.

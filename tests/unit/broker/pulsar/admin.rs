@@ -17,7 +17,10 @@ fn answering(answers: Vec<String>) -> (String, thread::JoinHandle<Vec<(String, b
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 let first = lines.next().unwrap().unwrap();
                 let head: Vec<_> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-                write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+                let (answer, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+                let length = body.len();
+                write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+                    .unwrap();
                 (first, head.iter().any(|line| line.eq_ignore_ascii_case("authorization: bearer good")))
             })
             .collect()
@@ -37,6 +40,31 @@ async fn next_broker_gets_the_same_request_and_token() {
     let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
     assert_eq!(at_entrance.join().unwrap(), expected);
     assert_eq!(at_owner.join().unwrap(), expected);
+}
+
+/// The redirect leads to another host, which the cluster has or has not among its brokers.
+#[tokio::test]
+async fn a_token_goes_to_no_host_that_the_cluster_does_not_name() {
+    for is_named in [true, false] {
+        let (owner, at_owner) = answering(if is_named { vec!["204 No Content".to_owned()] } else { Vec::new() });
+        let owner = owner.replace("127.0.0.1", "localhost");
+        let brokers = if is_named { "[\"other:8080\",\"localhost:8080\"]" } else { "[\"other:8080\"]" };
+        let (entrance, at_entrance) = answering(vec![
+            format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c"),
+            format!("200 OK\r\n\r\n{brokers}"),
+        ]);
+        let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
+        let admin = Admin::new(&[entrance], Some(Arc::new(token)), None, Duration::from_secs(10));
+        let created = admin.create(&TopicName::new("a/b", "c", true), 1).await;
+        assert_eq!(at_entrance.join().unwrap()[1], ("GET /admin/v2/brokers HTTP/1.1".to_owned(), true));
+        let asked: Vec<bool> = at_owner.join().unwrap().into_iter().map(|(_, has_token)| has_token).collect();
+        if is_named {
+            assert_eq!((created, asked), (Ok((0, true)), vec![true]));
+        } else {
+            let error = created.unwrap_err().to_string();
+            assert!(error.contains(&format!("redirects to {owner}")) && error.contains("token"), "{error}");
+        }
+    }
 }
 
 #[test]
