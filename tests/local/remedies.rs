@@ -77,6 +77,12 @@ remedies! {
         load.rate = \"500/s\"
         run.duration = \"6500ms\"",
         [("Set `run.warm_up` to a few seconds", &["run.warm_up=2s"])];
+    a_measurement_after_a_standstill_is_steady: NotSteady in
+        "broker.null.stalls = [{ at = \"500ms\", for = \"2500ms\" }]
+        load.rate = \"1k/s\"
+        producers.in_flight = 10_000
+        run.duration = \"6s\"",
+        [("warm up longer", &["run.warm_up=4s"])];
     a_warm_up_leaves_no_backlog: RatesDiffer in
         "broker.null.stalls = [{ at = \"0s\", for = \"1500ms\" }]
         load.rate = \"1k/s\"

@@ -104,6 +104,9 @@ fn note(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)
 }
 
 #[cfg(test)]
+#[path = "../../../tests/unit/evaluate/verdict/remedies.rs"]
+mod remedies;
+#[cfg(test)]
 #[path = "../../../tests/unit/evaluate/verdict/sound.rs"]
 mod sound;
 #[cfg(test)]

@@ -83,6 +83,25 @@ async fn pipelined_requests_keep_their_order_when_the_leader_moves() {
     }
 }
 
+/// As the finding of messages in another order advises. The leader refuses what follows a batch that it lacks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_idempotent_producer_keeps_the_order_that_retries_change() {
+    const REQUEST_TIMED_OUT: i16 = 7;
+    const OUT_OF_ORDER: i16 = 45;
+    for (idempotence, answer, again) in [(false, 0, vec![1]), (true, OUT_OF_ORDER, vec![1, 2, 3])] {
+        let mut broker = Scripted::start(1, 1).await;
+        let options = KafkaNativeOptions { idempotence: Some(idempotence), ..one_message_a_batch() };
+        let mut bench = Bench::new(broker.addresses(), options).await;
+        begin(&mut bench, &mut broker).await;
+        bench.send(3).await;
+        let pipeline = take(&mut broker, 3).await;
+        pipeline[0].answer(REQUEST_TIMED_OUT);
+        pipeline[1..].iter().for_each(|asked| asked.answer(answer));
+        assert_eq!(take_all(&mut broker, 0, again.len()).await, again, "idempotence = {idempotence}");
+        assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
+    }
+}
+
 /// With five requests on their way, the sixth message waits for the connection, here until that ends because nothing is answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_connection_is_full_while_messages_wait_for_responses() {
