@@ -105,6 +105,7 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger(client: &str) {
     // A line with percentiles: messages have been acknowledged.
     running.await_stderr(" p99 ");
     server.kill();
+    running.await_stderr("connecting");
     // The rest of the load, the drain, and what closing and the second trial may take without a server.
     let ended = running.finish(Duration::from_secs(75)).expect(1);
     let record = &crate::harness::assert_survived(&ended, &server.address());
@@ -200,7 +201,7 @@ fn real_wrong_protocol_on_a_port_ends_with_the_address(client: &str) {
     let address = kafka::address();
     let tls = format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"));
     let ended = Bench::new(&scenario(client, &address, &format!("{tls}[run]\nmessages = 1\n"))).run(&[]).expect(1);
-    ended.complains_of(&[&address, if client == "native" { "TLS" } else { "SSL" }]);
+    ended.complains_of(&[&address, "TLS"]);
 }
 
 fn real_server_whose_authority_is_unknown_is_not_trusted(client: &str) {

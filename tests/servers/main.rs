@@ -32,6 +32,7 @@ macro_rules! for_each_kafka_client {
 
 mod browser;
 mod cluster;
+mod conditions;
 mod conformance;
 mod doctor;
 mod faults;

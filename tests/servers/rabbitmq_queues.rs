@@ -371,6 +371,7 @@ fn real_killed_server_loses_nothing_confirmed() {
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     server.kill();
+    running.await_stderr("connecting");
     server.restart();
     let record = running.finish(PATIENCE).records().remove(0);
     assert_balanced(&record);
