@@ -52,11 +52,11 @@ pub async fn within<T, R>(
 /// When the host cannot be in a certificate, or the handshake fails.
 pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let name = server_name(address::host(address)).map_err(io::Error::other)?;
-    TlsConnector::from(config).connect(name, stream).await.map_err(explain)
+    TlsConnector::from(config).connect(name, stream).await.map_err(explained)
 }
 
-/// Why a handshake failed, as far as its error does not tell it to people.
-fn explain(error: io::Error) -> io::Error {
+/// Why a handshake failed, also where its own error does not tell it to people.
+pub fn explained(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     let is_cut = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset].contains(&error.kind());
     let told = match cause {

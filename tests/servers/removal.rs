@@ -140,7 +140,11 @@ fn real_pulsar_evicts_what_is_beyond_its_backlog_quota() {
         let pulsar = format!("[broker.pulsar]\nadmin = \"{admin}\"\n");
         record_of(&format!("[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n{pulsar}{SLOW_GROUP}"))
     };
-    assert_removed(&run(5_000_000), RemovalCause::Eviction, "eviction of the backlog (consumer_backlog_eviction = 5000000 B)");
+    assert_removed(
+        &run(5_000_000),
+        RemovalCause::Eviction,
+        "eviction of the backlog (consumer_backlog_eviction = 5000000 B)",
+    );
     assert_kept(&run(5_000_000_000));
 }
 

@@ -45,6 +45,7 @@ use super::{
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::measure::{Conditions, Subject, SubjectKind};
+use crate::net::{address, tcp};
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
@@ -184,7 +185,11 @@ impl Broker for KafkaBroker {
     const TOPICS_PER_REQUEST: usize = TOPICS_PER_REQUEST;
 
     async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
-        let Some(embedded) = &self.embedded else { return self.topics.create(topics).await };
+        let Some(embedded) = &self.embedded else {
+            let created = self.topics.create(topics).await;
+            let named = if created.iter().any(is_late) { self.unreachable_nodes().await } else { String::new() };
+            return created.into_iter().map(|result| result.map_err(|error| with_nodes(error, &named))).collect();
+        };
         let create = |topic: &Topic| {
             let created = embedded.create_topic(&topic.name, topic.partitions, topic.replication);
             created.map(|()| Created::New).map_err(|reason| BrokerError::Topic {
@@ -327,6 +332,39 @@ impl Broker for KafkaBroker {
     }
 }
 
+impl KafkaBroker {
+    /// The nodes that only the cluster names, and that cannot be connected to, as the end of a sentence.
+    async fn unreachable_nodes(&self) -> String {
+        let client = self.connections[0].producer.client();
+        let metadata = tokio::task::block_in_place(|| client.fetch_metadata(None, METADATA_TRY));
+        let nodes = metadata.iter().flat_map(|metadata| metadata.brokers());
+        let mut told = String::new();
+        for address in nodes.map(|node| address::joined(node.host(), node.port())).collect::<Vec<_>>() {
+            if self.config.addresses.contains(&address) {
+                continue;
+            }
+            if let Ok(Err(error)) = tokio::time::timeout(METADATA_TRY, tcp::reach(&address)).await {
+                told += &format!(
+                    "; {address}: {error} (the broker's metadata names this address, by its `advertised.listeners`)"
+                );
+            }
+        }
+        told
+    }
+}
+
+/// Whether no answer came, as from a node that cannot be connected to.
+fn is_late(created: &Result<Created, BrokerError>) -> bool {
+    matches!(created, Err(BrokerError::Topic { reason, .. }) if reason.contains("Timed out"))
+}
+
+fn with_nodes(error: BrokerError, named: &str) -> BrokerError {
+    match error {
+        BrokerError::Topic { topic, action, reason } => BrokerError::Topic { topic, action, reason: reason + named },
+        other => other,
+    }
+}
+
 /// librdkafka does not tell what nodes say of their release. brokermark's own client asks them, where the build has it.
 #[cfg(feature = "kafka-native")]
 async fn release(config: &BrokerConfig) -> Option<String> {
@@ -342,8 +380,7 @@ async fn release(_: &BrokerConfig) -> Option<String> {
 #[cfg(feature = "kafka-native")]
 async fn explained(error: BrokerError, config: &BrokerConfig) -> BrokerError {
     let is_of_login = |(key, _): &(String, String)| OF_LOGINS.iter().any(|begin| key.starts_with(begin));
-    let is_asked = matches!(error, BrokerError::Unreachable { .. }) && !config.properties.iter().any(is_of_login);
-    if !is_asked || config.is_embedded() {
+    if config.is_embedded() || config.properties.iter().any(is_of_login) {
         return error;
     }
     match super::kafka_native::refusal(&config.addresses, &config.security, ANSWER).await {

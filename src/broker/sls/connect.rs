@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::sign::{Signer, Unsigned};
 use crate::broker::FailureClass;
 use crate::measure::ConditionKind;
+use crate::net::connect;
 use crate::net::http::{handshake, percent_encoded, read_body, sentence};
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, tcp};
@@ -56,7 +57,8 @@ impl Endpoint {
         let opened = match &self.tls {
             None => handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await.map_err(|error| failed(&error))?;
+                let stream = connector.connect(name.clone(), stream).await;
+                let stream = stream.map_err(|error| failed(&connect::explained(error)))?;
                 handshake(TokioIo::new(stream)).await
             }
         };

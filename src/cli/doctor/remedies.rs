@@ -6,7 +6,11 @@ use crate::net::{ANSWERS_LIKE_HTTP, SPEAKS_TLS};
 use crate::scenario::{BrokerConfig, Descriptor, NAMES_OF_RUNS, Need, Scenario};
 
 /// Words with which brokers refuse what a user has no right to.
-const RIGHTS: [&str; 6] = ["authori", "denied", "permission", "forbidden", "access refused", "may not"];
+const RIGHTS: [&str; 8] =
+    ["authori", "denied", "permission", "forbidden", "access refused", "may not", VIRTUAL_HOST[0], VIRTUAL_HOST[1]];
+
+/// Words with which a server that knows a user refuses all that it has, in small letters.
+const VIRTUAL_HOST: [&str; 2] = ["refused for user", "virtual host access failure"];
 
 /// What helps where a server cannot be reached for this `reason` though an address of the scenario accepts connections. `place` is an address, or
 /// names the key that has it.
@@ -75,6 +79,11 @@ fn remedy(config: &BrokerConfig, need: Need<'_>) -> Option<String> {
 pub(super) fn is_of_rights(reason: &str) -> bool {
     let reason = reason.to_lowercase();
     RIGHTS.into_iter().any(|word| reason.contains(word))
+}
+
+/// Whether a login was right, and the user has no right at all.
+pub(super) fn is_without_rights(reason: &str) -> bool {
+    VIRTUAL_HOST.into_iter().any(|words| reason.contains(words))
 }
 
 /// How the names of a run's topics begin.

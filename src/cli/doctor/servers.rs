@@ -124,6 +124,11 @@ fn error_finding(scenario: &Scenario, error: &EngineError) -> Finding {
         EngineError::Broker { error: BrokerError::Unreachable { address: at, reason }, .. } => {
             bad("broker", text, remedies::connection(&scenario.broker, at, reason))
         }
+        EngineError::Broker { error: BrokerError::Authorisation { reason, .. }, .. }
+            if remedies::is_without_rights(reason) =>
+        {
+            bad("permissions", text, remedies::topics(scenario, reason))
+        }
         EngineError::Broker { error: BrokerError::Authorisation { .. }, .. } => {
             let kind = engine::kinds().broker(&scenario.broker.kind);
             bad("login", text, remedies::login(&scenario.broker, kind))
