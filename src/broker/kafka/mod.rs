@@ -5,13 +5,14 @@
 //! - `producer`: what the engine's tasks hold, and the client that they share, with its thread. `reports`: the outcomes of its messages, which
 //!   that thread records, and librdkafka's statistics. `held_up`: the conditions that they show. `transactions`: the transactions of a client.
 //! - `consumer`, `member`: what the engine's tasks hold, and rdkafka's consumer as a member of a group.
-//! - `topics`: created, found, removed.
+//! - `topics`: created, found, removed. `nodes`: what librdkafka does not tell of nodes.
 
 mod client;
 mod config;
 mod consumer;
 mod held_up;
 mod member;
+mod nodes;
 mod producer;
 mod properties;
 mod reports;
@@ -45,7 +46,6 @@ use super::{
 };
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::measure::{Conditions, Subject, SubjectKind};
-use crate::net::{address, tcp};
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
@@ -60,14 +60,6 @@ const MEMBER: &[(&str, &str)] = &[
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
 ];
-
-/// How long nodes may take to answer brokermark's own client: one that expects TLS by `broker.properties` may say nothing.
-#[cfg(feature = "kafka-native")]
-const ANSWER: Duration = Duration::from_secs(3);
-
-/// How the names of properties begin that say how clients log in.
-#[cfg(feature = "kafka-native")]
-const OF_LOGINS: [&str; 3] = ["security.", "ssl.", "sasl."];
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaBroker {
@@ -155,7 +147,7 @@ impl Broker for KafkaBroker {
         let connections = connections.collect::<Result<Vec<_>, _>>().map_err(BrokerError::Configuration)?;
         let brokers = match tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout)) {
             Ok(brokers) => brokers,
-            Err(error) => return Err(explained(error, &setup.config).await),
+            Err(error) => return Err(nodes::explained(error, &setup.config).await),
         };
         if let Some(options) = transactions {
             begin_transactions(&connections, options, &addresses, setup.timeout).await?;
@@ -187,8 +179,15 @@ impl Broker for KafkaBroker {
     async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
         let Some(embedded) = &self.embedded else {
             let created = self.topics.create(topics).await;
-            let named = if created.iter().any(is_late) { self.unreachable_nodes().await } else { String::new() };
-            return created.into_iter().map(|result| result.map_err(|error| with_nodes(error, &named))).collect();
+            let named = if created.iter().any(nodes::is_late) {
+                nodes::unreachable_nodes(&self.connections[0], &self.config).await
+            } else {
+                String::new()
+            };
+            return created
+                .into_iter()
+                .map(|result| result.map_err(|error| nodes::with_nodes(error, &named)))
+                .collect();
         };
         let create = |topic: &Topic| {
             let created = embedded.create_topic(&topic.name, topic.partitions, topic.replication);
@@ -305,7 +304,7 @@ impl Broker for KafkaBroker {
         match self.embedded {
             Some(_) => Some(cluster.to_owned()),
             None => {
-                let release = release(&self.config).await;
+                let release = nodes::release(&self.config).await;
                 Some(kafka_cluster::with_release(release, cluster, "whose release librdkafka does not tell"))
             }
         }
@@ -330,68 +329,6 @@ impl Broker for KafkaBroker {
         tokio::task::block_in_place(|| drop(self));
         groups_removed
     }
-}
-
-impl KafkaBroker {
-    /// The nodes that only the cluster names, and that cannot be connected to, as the end of a sentence.
-    async fn unreachable_nodes(&self) -> String {
-        let client = self.connections[0].producer.client();
-        let metadata = tokio::task::block_in_place(|| client.fetch_metadata(None, METADATA_TRY));
-        let nodes = metadata.iter().flat_map(|metadata| metadata.brokers());
-        let mut told = String::new();
-        for address in nodes.map(|node| address::joined(node.host(), node.port())).collect::<Vec<_>>() {
-            if self.config.addresses.contains(&address) {
-                continue;
-            }
-            if let Ok(Err(error)) = tokio::time::timeout(METADATA_TRY, tcp::reach(&address)).await {
-                told += &format!(
-                    "; {address}: {error} (the broker's metadata names this address, by its `advertised.listeners`)"
-                );
-            }
-        }
-        told
-    }
-}
-
-/// Whether no answer came, as from a node that cannot be connected to.
-fn is_late(created: &Result<Created, BrokerError>) -> bool {
-    matches!(created, Err(BrokerError::Topic { reason, .. }) if reason.contains("Timed out"))
-}
-
-fn with_nodes(error: BrokerError, named: &str) -> BrokerError {
-    match error {
-        BrokerError::Topic { topic, action, reason } => BrokerError::Topic { topic, action, reason: reason + named },
-        other => other,
-    }
-}
-
-/// librdkafka does not tell what nodes say of their release. brokermark's own client asks them, where the build has it.
-#[cfg(feature = "kafka-native")]
-async fn release(config: &BrokerConfig) -> Option<String> {
-    super::kafka_native::release(&config.addresses, &config.security, ANSWER).await
-}
-
-#[cfg(not(feature = "kafka-native"))]
-async fn release(_: &BrokerConfig) -> Option<String> {
-    None
-}
-
-/// librdkafka does not tell what a port speaks, or that it wants a login. brokermark's own client does, where the build has it.
-#[cfg(feature = "kafka-native")]
-async fn explained(error: BrokerError, config: &BrokerConfig) -> BrokerError {
-    let is_of_login = |(key, _): &(String, String)| OF_LOGINS.iter().any(|begin| key.starts_with(begin));
-    if config.is_embedded() || config.properties.iter().any(is_of_login) {
-        return error;
-    }
-    match super::kafka_native::refusal(&config.addresses, &config.security, ANSWER).await {
-        Some(found @ (BrokerError::Unreachable { .. } | BrokerError::Authorisation { .. })) => found,
-        _ => error,
-    }
-}
-
-#[cfg(not(feature = "kafka-native"))]
-async fn explained(error: BrokerError, _: &BrokerConfig) -> BrokerError {
-    error
 }
 
 /// A producing client, which has an id of its own if it sends in transactions.
