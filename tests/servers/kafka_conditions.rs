@@ -1,6 +1,6 @@
 //! A real Kafka under `client = "native"` that does not go on as it began: topics that others replace, quotas, and sessions that end.
 
-use brokermark::measure::{ConditionKind, SubjectKind};
+use brokermark::measure::ConditionKind;
 use brokermark::record::{Condition, ReasonKind, Record};
 
 use crate::harness::kafka::{self, make_topic, remove_topic, topics};
@@ -51,106 +51,6 @@ fn real_topic_that_another_client_replaces_is_told_and_stays() {
     assert!(condition(&record, ConditionKind::TopicReplaced).end_ns.is_none());
     let found = finding(&record, ReasonKind::TopicReplaced).unwrap();
     assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
-}
-
-/// One node, so that every message lacks a copy: told before the load where the scenario makes the topic, while it lasts, and at the end.
-#[test]
-fn real_topic_that_needs_more_copies_than_it_has_is_told() {
-    let load = "[load]\nrate = \"100/s\"\n[run]\nduration = \"4s\"\ndrain_deadline = \"1s\"\n";
-    let with = |copies: u32| {
-        let config = format!("[topology.config]\n\"min.insync.replicas\" = {copies}\n");
-        Bench::new(&scenario(&kafka::address(), &format!("{config}{load}"))).run(&[])
-    };
-    with(2).expect(2).complains_of(&["each message needs 2 copies", "`topology.replication`"]);
-    assert_eq!(with(1).expect(0).record().conditions, []);
-    let (address, topic) = (kafka::address(), format!("copies-{}", std::process::id()));
-    make_topic(&address, &topic, 1);
-    let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "min.insync.replicas=2"];
-    kafka::tool("kafka.admin.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
-    let topology = format!("[topology]\nname = \"{topic}\"\nexisting = true\n");
-    let bench = Bench::new(&scenario(&address, &format!("{topology}{load}")));
-    let mut running = bench.start(&[]);
-    running.await_stderr("not enough in-sync replicas");
-    let record = running.finish(PATIENCE).record();
-    remove_topic(&address, &topic);
-    assert_balanced(&record);
-    assert!(condition(&record, ConditionKind::NotEnoughReplicas).end_ns.is_none());
-    assert!(record.verdict.limited_by.evidence.contains("in-sync"), "{:?}", record.verdict.limited_by);
-    let missing = finding(&record, ReasonKind::MissingMessages).unwrap();
-    assert!(missing.evidence.contains("not enough in-sync replicas"), "{missing:?}");
-}
-
-#[test]
-fn real_advertised_name_that_does_not_resolve_is_told_with_who_named_it() {
-    let server = kafka::server_with("named", 19922, "advertised.listeners=PLAINTEXT://kafka.invalid:19922");
-    for client in ["native", "librdkafka"] {
-        let text = scenario(&server.address(), "[run]\nmessages = 10\n").replace("\"native\"", &format!("{client:?}"));
-        let bench = Bench::new(&text);
-        bench.run(&[]).expect(1).complains_of(&["kafka.invalid:19922", "advertised.listeners"]);
-        let doctor = execute(&["doctor", bench.scenario().to_str().unwrap()]).expect(1);
-        doctor.says(&["kafka.invalid", "advertised.listeners"]);
-        assert!(!doctor.stdout.contains("kafka-acls"), "{}", doctor.stdout);
-    }
-}
-
-#[test]
-fn real_write_that_is_denied_in_the_middle_is_told_while_it_is() {
-    let server = kafka::server_with(
-        "denied",
-        19932,
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
-         super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true",
-    );
-    let (plain, user) = (server.address(), format!("User:{}", variable("BROKERMARK_KAFKA_USER")));
-    for client in ["native", "librdkafka"] {
-        let topic = format!("denied-{client}");
-        let acl = |change: &[&str]| {
-            let of_topic =
-                ["--bootstrap-server", &plain, "--topic", &topic, "--operation", "Write", "--deny-principal"];
-            kafka::tool("org.apache.kafka.tools.AclCommand", &[&of_topic[..], &[&user], change].concat());
-        };
-        let tables = format!(
-            "{}[topology]\nname = \"{topic}\"\n[load]\nrate = \"200/s\"\n[run]\nduration = \"25s\"\ndrain_deadline = \"2s\"\n",
-            sasl()
-        );
-        let text = scenario(&server.variable("BROKERMARK_KAFKA_SASL"), &tables);
-        let bench = Bench::new(&text.replace("\"native\"", &format!("{client:?}")));
-        let mut running = bench.start(&[]);
-        running.await_stderr("measuring");
-        acl(&["--add"]);
-        running.await_stderr("access denied");
-        acl(&["--remove", "--force"]);
-        let record = running.finish(PATIENCE).record();
-        assert_balanced(&record);
-        let denied = condition(&record, ConditionKind::Denied);
-        assert!(denied.end_ns.is_some(), "{client}: {denied:?}");
-        assert!(record.counts.failed > 0 && record.counts.acknowledged > 0, "{client}: {:?}", record.counts);
-        let limited_by = &record.verdict.limited_by.evidence;
-        assert!(!limited_by.contains("answers take long"), "{client}: {limited_by}");
-    }
-}
-
-/// Of producers, consumers, and the group.
-#[test]
-fn real_topic_deleted_under_librdkafka_is_told() {
-    let (address, topic) = (kafka::address(), format!("deleted-{}", std::process::id()));
-    let tables = format!(
-        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"500/s\"\n[consumers]\n\
-         [run]\nduration = \"25s\"\ndrain_deadline = \"2s\"\n\
-         [broker.properties]\n\"topic.metadata.propagation.max.ms\" = 2000\n\"topic.metadata.refresh.interval.ms\" = 1000\n"
-    );
-    let bench = Bench::new(&scenario(&address, &tables).replace("\"native\"", "\"librdkafka\""));
-    let mut running = bench.start(&[]);
-    running.await_stderr("measuring");
-    remove_topic(&address, &topic);
-    running.await_stderr("the topic does not exist");
-    let record = running.finish(PATIENCE).record();
-    assert_balanced(&record);
-    let gone = record.conditions.iter().filter(|condition| condition.kind == ConditionKind::TopicGone);
-    let subjects: Vec<SubjectKind> = gone.map(|condition| condition.subject).collect();
-    assert!(subjects.contains(&SubjectKind::Group) && subjects.len() >= 2, "{:?}", record.conditions);
-    let missing = finding(&record, ReasonKind::MissingMessages).unwrap();
-    assert!(missing.evidence.contains("the topic does not exist"), "{missing:?}");
 }
 
 /// 200 partitions are created and removed; the quota lets 220 pass at once, and then 20 a second.

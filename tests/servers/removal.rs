@@ -122,32 +122,6 @@ fn real_pulsar_expires_what_is_older_than_its_time_to_live() {
     namespace.remove();
 }
 
-/// On a server of its own, which looks at backlogs every second.
-#[cfg(feature = "pulsar")]
-#[test]
-fn real_pulsar_evicts_what_is_beyond_its_backlog_quota() {
-    use crate::harness::pulsar::{self, request_at};
-    use crate::harness::server::Server;
-
-    let properties = "backlogQuotaCheckIntervalInSeconds=1\nmanagedLedgerMaxEntriesPerLedger=100\nmanagedLedgerMinLedgerRolloverTimeMinutes=0";
-    let settings = [("BROKERMARK_PULSAR_WEB_PORT", "16962"), ("BROKERMARK_PULSAR_PROPERTIES", properties)];
-    let server = Server::start("pulsar", "pulsar-quota", 16960, &settings);
-    let (address, admin) = (server.address(), pulsar::admin_of(&server));
-    let run = |bytes: u64| {
-        let quota = format!("{{\"limitSize\":{bytes},\"limitTime\":-1,\"policy\":\"consumer_backlog_eviction\"}}");
-        let path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage";
-        assert!(request_at(&admin, "POST", path, &quota).is_some(), "{quota}");
-        let pulsar = format!("[broker.pulsar]\nadmin = \"{admin}\"\n");
-        record_of(&format!("[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n{pulsar}{SLOW_GROUP}"))
-    };
-    assert_removed(
-        &run(5_000_000),
-        RemovalCause::Eviction,
-        "eviction of the backlog (consumer_backlog_eviction = 5000000 B)",
-    );
-    assert_kept(&run(5_000_000_000));
-}
-
 #[cfg(all(feature = "kafka", feature = "kafka-native"))]
 mod kafka {
     use super::*;
