@@ -53,6 +53,43 @@ fn real_topic_that_another_client_replaces_is_told_and_stays() {
     assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
 }
 
+#[test]
+fn real_write_that_is_denied_in_the_middle_is_told_while_it_is() {
+    let server = kafka::server_with(
+        "denied",
+        19932,
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+         super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true",
+    );
+    let (plain, user) = (server.address(), format!("User:{}", variable("BROKERMARK_KAFKA_USER")));
+    for client in ["native", "librdkafka"] {
+        let topic = format!("denied-{client}");
+        let acl = |change: &[&str]| {
+            let of_topic =
+                ["--bootstrap-server", &plain, "--topic", &topic, "--operation", "Write", "--deny-principal"];
+            kafka::tool("org.apache.kafka.tools.AclCommand", &[&of_topic[..], &[&user], change].concat());
+        };
+        let tables = format!(
+            "{}[topology]\nname = \"{topic}\"\n[load]\nrate = \"200/s\"\n[run]\nduration = \"25s\"\ndrain_deadline = \"2s\"\n",
+            sasl()
+        );
+        let text = scenario(&server.variable("BROKERMARK_KAFKA_SASL"), &tables);
+        let bench = Bench::new(&text.replace("\"native\"", &format!("{client:?}")));
+        let mut running = bench.start(&[]);
+        running.await_stderr("measuring");
+        acl(&["--add"]);
+        running.await_stderr("access denied");
+        acl(&["--remove", "--force"]);
+        let record = running.finish(PATIENCE).record();
+        assert_balanced(&record);
+        let denied = condition(&record, ConditionKind::Denied);
+        assert!(denied.end_ns.is_some(), "{client}: {denied:?}");
+        assert!(record.counts.failed > 0 && record.counts.acknowledged > 0, "{client}: {:?}", record.counts);
+        let limited_by = &record.verdict.limited_by.evidence;
+        assert!(!limited_by.contains("answers take long"), "{client}: {limited_by}");
+    }
+}
+
 /// 200 partitions are created and removed; the quota lets 220 pass at once, and then 20 a second.
 #[test]
 fn real_quota_on_topics_is_waited_for() {
