@@ -135,7 +135,7 @@ mod tests {
 
     /// librdkafka tells no generation. The first member was there before the second.
     #[tokio::test]
-    async fn without_generations_the_times_that_members_are_told_are_counted() {
+    async fn without_generations_the_times_members_are_told_are_counted() {
         let conditions = Conditions::default();
         let shares = Arc::new(MemberShares::new("group", "topic", 3, 2, conditions.clone()));
         let hold = |member, partitions: &[u32]| {
