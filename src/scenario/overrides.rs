@@ -62,7 +62,7 @@ impl Origin {
     pub(super) fn of_value(&self, path: Option<&KeyPath>) -> &str {
         match (self, path) {
             (Origin::Imported { driver, .. }, Some(path))
-                if OF_DRIVERS.iter().any(|keys| path.starts_with(&KeyPath::of(keys))) =>
+                if OF_DRIVERS.iter().any(|keys| path.starts_with(&KeyPath::from_keys(keys))) =>
             {
                 driver
             }
