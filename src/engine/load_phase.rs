@@ -17,7 +17,7 @@ use super::outcome::{BacklogOutcome, End};
 use super::prepare::TrialContext;
 use super::receive::{Patience, StartSignal};
 use super::sampler::{Checkpoints, Sampler, SamplingTimes};
-use super::send::{self, Closing, Pacer, Sent, TrialWindow};
+use super::send::{self, Closing, Sent, TrialWindow};
 use super::start_barrier;
 use crate::broker::{Broker, Producer};
 use crate::load::{ScheduleSegment, due_by};
@@ -36,8 +36,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub(super) struct LoadPhase<'a> {
     context: &'a TrialContext<'a>,
     trial_window: Arc<TrialWindow>,
-    pacer: Option<Arc<Pacer>>,
-    tasks: JoinSet<Sent>,
+    tasks: JoinSet<Vec<Sent>>,
     /// The schedule's segments, if it changes its rate.
     segments: Vec<ScheduleSegment>,
     /// Where there are no producers to wait for: how long nothing may arrive before the others are taken to have ended, where no time ends the load.
@@ -89,13 +88,12 @@ pub(super) struct Loaded {
     pub usage: HostUsage,
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,
-    pub pacer: Option<Arc<Pacer>>,
     /// What became of the backlog that consumers were to find; `None`: it was not built, or not asked for.
     pub backlog: Option<BacklogOutcome>,
 }
 
 impl<'a> LoadPhase<'a> {
-    /// Starts one task for each producer. The producers are to be closed when their messages have been answered. `start` lets
+    /// Starts the producers. They are to be closed when their messages have been answered. `start` lets
     /// consumers begin that begin late.
     pub fn begin<P: Producer>(
         context: &'a TrialContext<'a>,
@@ -118,20 +116,17 @@ impl<'a> LoadPhase<'a> {
         let acks = context.acks.clone();
         let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
         let trial_window = Arc::new(trial_window);
-        let pacer = || Arc::new(Pacer::start(clock, scenario.producers.count, scenario.pacing));
-        let pacer = context.is_open_loop().then(pacer);
         let segments = segments(context, &trial_window);
         if !segments.is_empty() {
             // Before the first message, so that none is missing in them.
             let ends = segments.iter().map(|segment| (trial_window.load_start_ns + segment.end_ns, segment.result));
             context.acks.divide_into(SegmentEnds::new(ends));
         }
-        let (tasks, closing) = send::start(context, producers, &trial_window, quota, pacer.as_ref());
+        let (tasks, closing) = send::start(context, producers, &trial_window, quota);
         let load = LoadPhase {
             context,
             trial_window,
-            pacer,
-            sent: Vec::with_capacity(tasks.len()),
+            sent: Vec::new(),
             tasks,
             segments,
             listening: scenario.only_consumes().then(|| Patience::new(limits.drain_deadline, Instant::now())),
@@ -171,7 +166,7 @@ impl<'a> LoadPhase<'a> {
         // Where neither a time nor producers end the load, the wait for more messages is not measured.
         collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
         collector.lag = lag_rule(context, broker);
-        let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
+        let checkpoints = Checkpoints::new(context, window.clone());
         Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], sampling_times)
     }
 
@@ -194,7 +189,7 @@ impl<'a> LoadPhase<'a> {
         }
         while !self.tasks.is_empty() || self.listens() || self.awaits_window_end() {
             tokio::select! {
-                Some(ended) = self.tasks.join_next() => self.producer_ended(ended),
+                Some(ended) = self.tasks.join_next() => self.producers_ended(ended),
                 () = sleep_until(measure_start), if self.phase == Phase::WarmUp => self.begin_window(sampler),
                 () = sleep_until(window_end.unwrap_or_else(Instant::now)),
                     if window_end.is_some() && self.phase == Phase::Measure => self.end_window(sampler),
@@ -206,7 +201,7 @@ impl<'a> LoadPhase<'a> {
                     self.backlog.iter_mut().for_each(|backlog| backlog.look(sampler));
                 }
                 () = sleep_until(load_end.unwrap_or_else(Instant::now)),
-                    if load_end.is_some() && !self.trial_window.is_stopped() => self.stop(),
+                    if load_end.is_some() && !self.trial_window.is_stopped() => self.trial_window.stop(),
                 () = signals.over(), if self.end == End::Completed => self.stop_because(End::Interrupted),
             }
         }
@@ -231,17 +226,12 @@ impl<'a> LoadPhase<'a> {
         ends_by_time && sends && self.context.is_open_loop() && !is_over
     }
 
-    fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {
+    fn producers_ended(&mut self, ended: Result<Vec<Sent>, JoinError>) {
         match ended {
-            Ok(sent) => {
-                self.sent.push(sent);
-                if self.trial_window.failure().is_some() && !self.trial_window.is_stopped() {
-                    self.stop();
-                }
-            }
+            Ok(sent) => self.sent.extend(sent),
             Err(panic) => {
                 self.crash = Some(panic.to_string());
-                self.stop();
+                self.trial_window.stop();
             }
         }
     }
@@ -274,14 +264,7 @@ impl<'a> LoadPhase<'a> {
 
     fn stop_because(&mut self, end: End) {
         self.end = end;
-        self.stop();
-    }
-
-    fn stop(&self) {
         self.trial_window.stop();
-        if let Some(pacer) = &self.pacer {
-            pacer.wake_all();
-        }
     }
 
     fn loaded(mut self) -> Loaded {
@@ -302,7 +285,6 @@ impl<'a> LoadPhase<'a> {
             },
             ended_ns: self.trial_window.clock().now_ns(),
             trial_window: self.trial_window,
-            pacer: self.pacer,
             backlog: self.backlog.and_then(BacklogWatch::outcome),
         }
     }

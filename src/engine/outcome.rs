@@ -80,7 +80,7 @@ impl Outcome {
             failure: None,
             pipeline: None,
             backlog: None,
-            wake_up_delays: None,
+            wake_up_delays: trial.is_open_loop().then(|| window.wake_up_delays().clone()),
             usage,
             identity,
             close_error: None,

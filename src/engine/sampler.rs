@@ -15,7 +15,7 @@ use super::collector::{Collector, PipelineProgress, Sample, Totals};
 use super::observer::{Observer, Phase};
 use super::outcome::{GroupOutcome, Outcome};
 use super::prepare::TrialContext;
-use super::send::{Pacer, TrialWindow};
+use super::send::TrialWindow;
 use crate::broker::{Broker, Topic};
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived};
@@ -240,7 +240,6 @@ impl<'a, B: Broker> Sampler<'a, B> {
 pub(super) struct Checkpoints<'a> {
     trial: &'a TrialContext<'a>,
     trial_window: Arc<TrialWindow>,
-    pacer: Option<Arc<Pacer>>,
     /// Resources used in the measured phase and what follows.
     usage: HostSampler,
     /// When the load was last seen going on, in nanoseconds since the trial's epoch.
@@ -248,9 +247,9 @@ pub(super) struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    pub fn new(trial: &'a TrialContext<'a>, trial_window: Arc<TrialWindow>, pacer: Option<Arc<Pacer>>) -> Self {
+    pub fn new(trial: &'a TrialContext<'a>, trial_window: Arc<TrialWindow>) -> Self {
         let loaded_until_ns = trial_window.load_start_ns;
-        Checkpoints { trial, trial_window, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
+        Checkpoints { trial, trial_window, usage: HostSampler::begin_without_probe(), loaded_until_ns }
     }
 
     /// A second of `phase` has passed.
@@ -271,7 +270,6 @@ impl<'a> Checkpoints<'a> {
             // A share does not know what others sent.
             groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
-            wake_up_delays: self.pacer.as_ref().map(|pacer| pacer.delays()),
             ..Outcome::so_far(trial, &self.trial_window, ended_ns, totals, usage, broker.identity())
         }
     }

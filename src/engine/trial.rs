@@ -146,7 +146,6 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         failure: loaded.failure,
         pipeline: received.pipeline,
         backlog: loaded.backlog,
-        wake_up_delays: loaded.pacer.map(|pacer| pacer.delays()),
         ..Outcome::so_far(context, window, ended_ns, received.totals, usage, broker.identity())
     }
 }

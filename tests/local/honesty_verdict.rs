@@ -260,6 +260,12 @@ fn a_closed_loop_has_nothing_to_pace() {
     bench.run(&[]).expect(2).complains_of(&["load.pacing", "no intended times"]);
 }
 
+#[test]
+fn a_slice_beyond_the_wake_interval_is_refused() {
+    let bench = Bench::new(&null("load = { rate = \"1k/s\", pacing = { slice = \"201us\" } }\nrun.messages = 1"));
+    bench.run(&[]).expect(2).complains_of(&["load.pacing.slice", "wake_interval"]);
+}
+
 /// Fields are added and reasons are named anew; what was measured before is still there to be compared with.
 #[test]
 fn every_record_that_is_kept_can_still_be_read() {

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::message_source::{AttributeSource, MessageSettings, MessageSource, TraceHeaderMode};
-pub use self::pacer::{Pacer, WakeUpDelays};
+use self::pacer::Pace;
 pub use self::sender::{Attempted, Closing, Sent};
 use self::sender::{Sender, SenderShared, run_closed, run_open, run_rounds};
-pub use self::window::{FirstSent, Quota, TrialWindow};
+pub use self::window::{FirstSent, Quota, TrialWindow, WakeUpDelays};
 use self::window::{Rounds, WindowRule};
 use super::EngineError;
 use super::prepare::{AT_ONCE, TrialContext, header_offset_ns, place_of};
@@ -24,6 +25,10 @@ use crate::broker::{Broker, CLOSE_TIMEOUT, Producer};
 use crate::load::{KeySource, SendSchedule, TombstoneSource};
 use crate::measure::host::tasks::watched;
 use crate::scenario::{Load, Part, ProducerMode, Scenario};
+
+/// What one thread sends in a second without being busy for most of it, with any client.
+const MESSAGES_PER_THREAD: f64 = 50_000.0;
+const BYTES_PER_THREAD: f64 = 250e6;
 
 /// Makes all producers, in the order of their indices; none where the scenario only works off a backlog.
 pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
@@ -71,37 +76,63 @@ fn part_of(part: &Part, all: u64) -> u64 {
     until(part.producers.end) - until(part.producers.start)
 }
 
-/// Starts one task per producer; each leaves its producer to be closed.
+/// Starts a task for each producer, or, in an open loop, one for each load thread with its part of the producers. Each producer is left
+/// to be closed.
 pub fn start<P: Producer>(
     context: &TrialContext<'_>,
     producers: Vec<P>,
     trial_window: &Arc<TrialWindow>,
     quota: Quota,
-    pacer: Option<&Arc<Pacer>>,
-) -> (JoinSet<Sent>, Closing<P>) {
-    let settings = &context.scenario.producers;
+) -> (JoinSet<Vec<Sent>>, Closing<P>) {
+    let (settings, pacing) = (&context.scenario.producers, context.scenario.pacing);
     let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
     let shared = Arc::new(SenderShared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
     let (mut tasks, closing) = (JoinSet::new(), Closing::default());
+    let threads = threads(context).min(producers.len());
+    let group = || (Arc::new(Pace::new(context.acks.clock(), pacing)), Vec::new());
+    let mut groups: Vec<_> = (0..threads).map(|_| group()).collect();
     for (producer_index, producer) in producers.into_iter().enumerate() {
         let messages = messages(context, producer_index);
         let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), messages);
         let number = context.scenario.first_producer() + producer_index;
-        match (&context.scenario.load, pacer) {
-            (Load::Open(schedule), Some(pacer)) => {
+        match &context.scenario.load {
+            Load::Open(schedule) => {
                 let send_schedule = SendSchedule::new(schedule, number, context.scenario.all_producers());
-                tasks.spawn(watched("producer", number, run_open(sender, rule, send_schedule, pacer.clone())))
+                let place = producer_index % groups.len();
+                let (pace, group) = &mut groups[place];
+                group.push(run_open(sender, rule, send_schedule, pace.clone()));
             }
-            _ if settings.round_barrier => {
-                tasks.spawn(watched("producer", number, run_rounds(sender, rule, rounds.clone())))
+            Load::Closed => {
+                let rounds = settings.round_barrier.then(|| rounds.clone());
+                let sends = async move {
+                    vec![match rounds {
+                        Some(rounds) => run_rounds(sender, rule, rounds).await,
+                        None => run_closed(sender, rule).await,
+                    }]
+                };
+                tasks.spawn(watched("producer", number, sends));
             }
-            _ => tasks.spawn(watched("producer", number, run_closed(sender, rule))),
-        };
+        }
+    }
+    for (number, (pace, group)) in groups.into_iter().enumerate().filter(|(_, (_, group))| !group.is_empty()) {
+        let trial_window = trial_window.clone();
+        let sends = async move { pacer::run(&pace, group, &trial_window).await };
+        tasks.spawn(watched("producers", number, sends));
     }
     (tasks, closing)
+}
+
+/// Threads on which an open loop's producers run: no more than the rate needs, because each is woken for itself, and one that spins takes a core.
+fn threads(context: &TrialContext<'_>) -> usize {
+    let own_load = context.scenario.own_load();
+    let Load::Open(schedule) = &*own_load else { return 0 };
+    let share = 1.0 / MESSAGES_PER_THREAD + context.payloads.mean() / BYTES_PER_THREAD;
+    let needed = (schedule.rates().fold(0.0, f64::max) * share).ceil() as usize;
+    let most = if context.scenario.pacing.spin { 1 } else { Handle::current().metrics().num_workers() };
+    needed.clamp(1, most)
 }
 
 /// Makes the messages of a producer.

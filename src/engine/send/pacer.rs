@@ -1,244 +1,247 @@
-//! Wakes producers at their intended times, to tens of microseconds: tokio's own timer counts in milliseconds.
+//! Runs the producers of an open loop when their messages are due.
 //!
-//! One thread sleeps until the earliest time that a producer asked for. How late a wake-up makes each message that waited for it is
-//! recorded: it is the part of the schedule delay that the load generator itself causes. One part of it is the timer's lateness, the
-//! other is chosen: `wake_interval`.
+//! The producers of a load thread are parts of one task, which keeps the times that they wait for in a heap. It sleeps until the earliest one, and
+//! then polls what is due in place: no thread wakes another for it, and nothing is locked. It sleeps in the runtime's wait for input and output,
+//! by a timer of the kernel, because tokio's own timers count in milliseconds.
+//!
+//! A wake-up costs as much as many messages, so the task is woken at most once in a slice. What falls due within it is sent together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::future::poll_fn;
 use std::hint;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
-use parking_lot::{Condvar, Mutex};
+use futures_util::FutureExt;
+#[cfg(target_os = "linux")]
+use tokio::io::{Interest, unix::AsyncFd};
+use tokio::sync::mpsc;
+use tokio::task::coop::{consume_budget, has_budget_remaining};
+use tokio::task::yield_now;
 
-use crate::measure::host::make_timers_exact;
+use super::window::TrialWindow;
+use crate::measure::Clock;
 use crate::measure::host::tasks::polling;
-use crate::measure::{Clock, Distribution};
 use crate::scenario::Pacing;
 
-/// How long before an alarm the thread begins to read the clock without a pause, if the scenario allows it: longer than a sleep
+/// How long before an alarm the task begins to read the clock without a pause, if the scenario allows it: longer than a sleep
 /// usually overshoots.
 const SPIN_NS: u64 = 100_000;
 
-/// Wakes the producers of one trial. Dropping it ends its thread.
-pub struct Pacer {
-    shared: Arc<PacerShared>,
-    thread: Option<JoinHandle<()>>,
-}
+/// How long it reads the clock before the other tasks of the thread run.
+const TURN_NS: u64 = 50_000;
 
-struct PacerShared {
+/// CPU time that a wake-up takes before the task runs and after it, about.
+const WAKE_UP_NS: u64 = 5_000;
+
+/// An adaptive slice is so many times as long as the work in the last one.
+const SLICE_PER_WORK: u64 = 5;
+
+const NEVER: u64 = u64::MAX;
+
+/// What the producers of a load thread and their task tell each other, in nanoseconds since the trial's epoch. Only one of them runs at a time:
+/// these are atomic because the runtime may move the task to another thread.
+pub struct Pace {
     clock: Clock,
     pacing: Pacing,
-    /// The earliest time asked for, for the thread to see while it does not hold the state.
-    earliest_ns: AtomicU64,
-    state: Mutex<PacerState>,
-    earlier: Condvar,
-    sleepers: Box<[Sleeper]>,
+    /// When the producer that was polled wants to run next; `NEVER`: it does not wait for a time.
+    wanted_ns: AtomicU64,
+    /// The time until which the task slept last, as it was set, and when it began to run what was due.
+    alarm_ns: AtomicU64,
+    woken_ns: AtomicU64,
 }
 
-#[derive(Default)]
-struct PacerState {
-    /// Who wants to be woken when, in nanoseconds since the trial's epoch.
-    alarms: BinaryHeap<Reverse<(u64, usize)>>,
-    lateness: WakeUpDelays,
-    ended: bool,
+/// The end of a producer's sleep, in nanoseconds since the trial's epoch: as the producer or a slice set it, and as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WakeUp {
+    pub alarm_ns: u64,
+    pub woken_ns: u64,
 }
 
-/// How late wake-ups made the messages that waited for them, one value for each message.
-#[derive(Debug, Clone, Default)]
-pub struct WakeUpDelays {
-    /// What the timers were late.
-    pub timers: Distribution,
-    /// The same, and what `wake_interval` made the messages wait.
-    pub all: Distribution,
-}
-
-/// How late a wake-up made one message, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WakeUpDelay {
-    pub timer_ns: u64,
-    pub all_ns: u64,
-}
-
-struct Sleeper {
-    due: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl Pacer {
-    /// For `producers`, by `clock`.
-    pub fn start(clock: Clock, producers: usize, pacing: Pacing) -> Self {
-        let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
-        let shared = Arc::new(PacerShared {
-            clock,
-            pacing,
-            earliest_ns: AtomicU64::new(u64::MAX),
-            state: Mutex::default(),
-            earlier: Condvar::new(),
-            sleepers: sleepers.collect(),
-        });
-        let thread = {
-            let shared = shared.clone();
-            thread::Builder::new().name("brokermark-pacer".into()).spawn(move || shared.run())
-        };
-        Pacer { shared, thread: thread.ok() }
+impl Pace {
+    pub fn new(clock: Clock, pacing: Pacing) -> Self {
+        let [alarm_ns, woken_ns] = [0; 2].map(AtomicU64::new);
+        Pace { clock, pacing, wanted_ns: AtomicU64::new(NEVER), alarm_ns, woken_ns }
     }
 
     /// A producer is woken at most once in this time.
     pub fn wake_interval_ns(&self) -> u64 {
-        self.shared.pacing.wake_interval.as_nanos() as u64
+        self.pacing.wake_interval.as_nanos() as u64
     }
 
-    /// Sleeps until `due_ns` since the trial's epoch and returns the time then; earlier if `stopped` is set and
-    /// [`Pacer::wake_all`] called. Only the producer of `producer_index` may sleep there.
-    pub async fn sleep_until(&self, producer_index: usize, due_ns: u64, stopped: &AtomicBool) -> u64 {
-        let sleeper = &self.shared.sleepers[producer_index];
-        sleeper.due.store(false, Ordering::SeqCst);
-        let earliest = {
-            let mut state = self.shared.state.lock();
-            let earliest = state.alarms.peek().is_none_or(|Reverse((alarm, _))| due_ns < *alarm);
-            state.alarms.push(Reverse((due_ns, producer_index)));
-            earliest
-        };
-        if earliest {
-            self.shared.earliest_ns.fetch_min(due_ns, Ordering::Relaxed);
-            self.shared.earlier.notify_one();
-        }
-        poll_fn(|context| {
-            sleeper.waker.register(context.waker());
-            if sleeper.due.load(Ordering::SeqCst) || stopped.load(Ordering::SeqCst) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        self.shared.clock.now_ns()
+    /// Sleeps until `due_ns`, or until the load is stopped. Only a producer that [`run`] polls may sleep here.
+    pub async fn sleep_until(&self, due_ns: u64, trial_window: &TrialWindow) -> WakeUp {
+        self.wanted_ns.store(due_ns, Ordering::Relaxed);
+        let is_over = || self.woken_ns.load(Ordering::Relaxed) >= due_ns || trial_window.is_stopped();
+        poll_fn(|_| if is_over() { Poll::Ready(()) } else { Poll::Pending }).await;
+        WakeUp { alarm_ns: self.alarm_ns.load(Ordering::Relaxed).max(due_ns), woken_ns: self.clock.now_ns() }
     }
 
-    /// Keeps how late a wake-up made each of the messages that waited for it.
-    pub fn record_delays(&self, of_messages: &[WakeUpDelay]) {
-        if !of_messages.is_empty() {
-            let mut state = self.shared.state.lock();
-            for delay in of_messages {
-                state.lateness.timers.record(delay.timer_ns);
-                state.lateness.all.record(delay.all_ns);
-            }
+    /// How long after it was woken the task may be woken again, if its work took so long.
+    fn slice_ns(&self, work_ns: u64) -> u64 {
+        match self.pacing {
+            Pacing { slice: Some(slice), .. } => slice.as_nanos() as u64,
+            Pacing { spin: true, .. } => 0,
+            _ => ((work_ns + WAKE_UP_NS) * SLICE_PER_WORK).min(self.wake_interval_ns()),
         }
     }
 
-    /// Wakes every sleeper to check its stop flag.
-    pub fn wake_all(&self) {
-        self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
-    }
-
-    /// How late wake-ups made messages: the values given to [`Pacer::record_delays`].
-    pub fn delays(&self) -> WakeUpDelays {
-        self.shared.state.lock().lateness.clone()
-    }
-}
-
-impl Drop for Pacer {
-    fn drop(&mut self) {
-        self.shared.state.lock().ended = true;
-        self.shared.earlier.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A pacer that panicked has nothing left to clean up.
-            let _ = thread.join();
+    /// Sleeps until `alarm_ns`. The thread's other tasks run meanwhile, also when that time has passed. Cancel-safe.
+    async fn rest_until(&self, alarm_ns: u64, timer: &Timer) {
+        self.alarm_ns.store(alarm_ns, Ordering::Relaxed);
+        let spin_ns = if self.pacing.spin { SPIN_NS } else { 0 };
+        let mut now_ns = self.clock.now_ns();
+        match alarm_ns.saturating_sub(now_ns + spin_ns) {
+            0 => yield_now().await,
+            wait_ns => timer.sleep(Duration::from_nanos(wait_ns)).await,
+        }
+        while self.pacing.spin && now_ns < alarm_ns {
+            let turn_ends_ns = alarm_ns.min(self.clock.now_ns() + TURN_NS);
+            // Polling is not work: a thread that polls is not full.
+            polling(|| {
+                while now_ns < turn_ends_ns {
+                    hint::spin_loop();
+                    now_ns = self.clock.now_ns();
+                }
+            });
+            yield_now().await;
         }
     }
 }
 
-impl PacerShared {
-    fn run(&self) {
-        make_timers_exact();
-        let mut state = self.state.lock();
-        while !state.ended {
-            let now_ns = self.clock.now_ns();
-            match state.alarms.peek() {
-                Some(Reverse((due_ns, producer_index))) if *due_ns <= now_ns => {
-                    let sleeper = &self.sleepers[*producer_index];
-                    state.alarms.pop();
-                    sleeper.due.store(true, Ordering::SeqCst);
-                    sleeper.waker.wake();
-                }
-                Some(Reverse((due_ns, _))) => {
-                    let due_ns = *due_ns;
-                    let slept_until_ns = if self.pacing.spin { due_ns.saturating_sub(SPIN_NS) } else { due_ns };
-                    if slept_until_ns <= now_ns {
-                        self.earliest_ns.store(due_ns, Ordering::Relaxed);
-                        drop(state);
-                        self.spin_until(due_ns);
-                        state = self.state.lock();
-                        continue;
-                    }
-                    let wait = self.clock.instant(slept_until_ns).saturating_duration_since(Instant::now());
-                    let wait = wait.max(Duration::from_nanos(1));
-                    self.earlier.wait_for(&mut state, wait);
-                }
-                None => self.earlier.wait(&mut state),
+/// Runs the producers of one load thread until all have ended.
+pub async fn run<F: Future>(pace: &Pace, producers: Vec<F>, trial_window: &TrialWindow) -> Vec<F::Output> {
+    let (timer, mut stopped) = (Timer::new(), pin!(trial_window.stopped().fuse()));
+    let (sender, mut woken) = mpsc::unbounded_channel();
+    let waker = |number| Waker::from(Arc::new(ProducerWaker { number, woken: sender.clone() }));
+    let mut group = Group {
+        pace,
+        wakers: (0..producers.len()).map(waker).collect(),
+        producers: producers.into_iter().map(|producer| Some(Box::pin(producer))).collect(),
+        alarms: BinaryHeap::new(),
+        outputs: Vec::new(),
+    };
+    group.poll_all();
+    let mut rested_ns = 0;
+    while group.outputs.len() < group.producers.len() {
+        let earliest_ns = group.alarms.peek().map_or(NEVER, |earliest| earliest.0.0);
+        tokio::select! {
+            biased;
+            () = &mut stopped => group.poll_all(),
+            Some(number) = woken.recv() => group.poll(number),
+            () = pace.rest_until(earliest_ns.max(rested_ns), &timer) => {}
+        }
+        let woken_ns = pace.clock.now_ns();
+        pace.woken_ns.store(woken_ns, Ordering::Relaxed);
+        while let Some(number) = group.next_due(woken_ns) {
+            group.poll(number);
+            if !has_budget_remaining() {
+                consume_budget().await;
             }
         }
+        rested_ns = woken_ns + pace.slice_ns(pace.clock.now_ns() - woken_ns);
+    }
+    group.outputs
+}
+
+/// The producers of one load thread.
+struct Group<'a, F: Future> {
+    pace: &'a Pace,
+    /// `None`: it has ended.
+    producers: Vec<Option<Pin<Box<F>>>>,
+    wakers: Vec<Waker>,
+    /// Who wants to run when.
+    alarms: BinaryHeap<Reverse<(u64, usize)>>,
+    outputs: Vec<F::Output>,
+}
+
+impl<F: Future> Group<'_, F> {
+    /// A producer whose time has come.
+    fn next_due(&mut self, now_ns: u64) -> Option<usize> {
+        let earliest = self.alarms.peek_mut().filter(|earliest| earliest.0.0 <= now_ns)?;
+        Some(PeekMut::pop(earliest).0.1)
     }
 
-    /// Reads the clock until the time has come, or a producer asks for an earlier one. Polling is not work: a thread that polls is
-    /// not full.
-    fn spin_until(&self, due_ns: u64) {
-        polling(|| {
-            while self.clock.now_ns() < due_ns && self.earliest_ns.load(Ordering::Relaxed) >= due_ns {
-                hint::spin_loop();
+    fn poll_all(&mut self) {
+        (0..self.producers.len()).for_each(|number| self.poll(number));
+    }
+
+    fn poll(&mut self, number: usize) {
+        let Some(producer) = &mut self.producers[number] else { return };
+        if let Poll::Ready(output) = producer.as_mut().poll(&mut Context::from_waker(&self.wakers[number])) {
+            self.outputs.push(output);
+            self.producers[number] = None;
+        }
+        let wanted_ns = self.pace.wanted_ns.load(Ordering::Relaxed);
+        if wanted_ns != NEVER {
+            self.pace.wanted_ns.store(NEVER, Ordering::Relaxed);
+            self.alarms.push(Reverse((wanted_ns, number)));
+        }
+    }
+}
+
+/// Wakes a producer that waits for something else than a time: an acknowledgement, or room in a client.
+struct ProducerWaker {
+    number: usize,
+    woken: mpsc::UnboundedSender<usize>,
+}
+
+impl Wake for ProducerWaker {
+    fn wake(self: Arc<Self>) {
+        // Nobody waits once all have ended.
+        let _ = self.woken.send(self.number);
+    }
+}
+
+/// Sleeps in the runtime's wait for input and output, to microseconds where the kernel has such timers.
+struct Timer {
+    #[cfg(target_os = "linux")]
+    of_kernel: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Timer {
+    #[cfg(target_os = "linux")]
+    fn new() -> Self {
+        // SAFETY: the call takes two numbers.
+        let file = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+        // SAFETY: the file is new, so nothing else closes it, and it has the same number for as long as it is open.
+        let registered =
+            |file| unsafe { AsyncFd::register_with_interest(OwnedFd::from_raw_fd(file), Interest::READABLE) };
+        Timer { of_kernel: Some(file).filter(|file| *file >= 0).and_then(|file| registered(file).ok()) }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn new() -> Self {
+        Timer {}
+    }
+
+    /// Cancel-safe: an earlier sleep that was not waited for may end the next one before its time.
+    async fn sleep(&self, wait: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Some(timer) = &self.of_kernel {
+            let timespec = |time: Duration| libc::timespec {
+                tv_sec: time.as_secs() as libc::time_t,
+                tv_nsec: time.subsec_nanos() as libc::c_long,
+            };
+            let once = libc::itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(wait) };
+            // SAFETY: `once` outlives the call, and nothing is written where the last argument is null.
+            unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, std::ptr::null_mut()) };
+            if let Ok(mut ready) = timer.readable().await {
+                ready.clear_ready();
+                return;
             }
-        });
+        }
+        tokio::time::sleep(wait).await;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn sleepers_wake_in_their_order_and_never_early() {
-        for spin in [false, true] {
-            wakes_in_order(Pacing { spin, ..Pacing::default() }).await;
-        }
-    }
-
-    async fn wakes_in_order(pacing: Pacing) {
-        let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 3, pacing));
-        let stopped = Arc::new(AtomicBool::new(false));
-        let begin = clock.now_ns();
-        let sleeps = [30, 10, 20].into_iter().enumerate().map(|(producer_index, milliseconds)| {
-            let (pacer, stopped) = (pacer.clone(), stopped.clone());
-            tokio::spawn(async move {
-                let due = begin + milliseconds * 1_000_000;
-                (pacer.sleep_until(producer_index, due, &stopped).await, due)
-            })
-        });
-        for sleep in sleeps.collect::<Vec<_>>() {
-            let (woken, due) = sleep.await.unwrap();
-            assert!(woken >= due);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stop_wakes_a_sleeper_before_its_time() {
-        let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 1, Pacing::default()));
-        let stopped = Arc::new(AtomicBool::new(false));
-        let sleeping = {
-            let (pacer, stopped) = (pacer.clone(), stopped.clone());
-            tokio::spawn(async move { pacer.sleep_until(0, u64::MAX / 4, &stopped).await })
-        };
-        tokio::task::yield_now().await;
-        stopped.store(true, Ordering::SeqCst);
-        pacer.wake_all();
-        assert!(sleeping.await.unwrap() < u64::MAX / 4);
-    }
-}
+#[path = "../../../tests/unit/engine/send/pacer.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::message_source::{BatchSize, MessageSource};
-use super::pacer::{Pacer, WakeUpDelay};
+use super::pacer::{Pace, WakeUp};
 use super::window::{FirstSent, Quota, Rounds, TrialWindow, WindowRule};
 use crate::broker::{FailureClass, Outgoing, Producer};
 use crate::load::SendSchedule;
@@ -71,7 +71,7 @@ pub async fn run_open<P: Producer>(
     mut sender: Sender<P>,
     rule: WindowRule,
     send_schedule: SendSchedule,
-    pacer: Arc<Pacer>,
+    pace: Arc<Pace>,
 ) -> Sent {
     let shared = sender.shared.clone();
     let trial_window: &TrialWindow = &shared.trial_window;
@@ -84,9 +84,9 @@ pub async fn run_open<P: Producer>(
             break;
         }
         if next_ns > now_ns {
-            let earliest_ns = due.woken_ns + pacer.wake_interval_ns();
-            due.alarm_ns = next_ns.max(earliest_ns).min(trial_window.load_end_ns);
-            due.woken_ns = pacer.sleep_until(sender.producer_index, due.alarm_ns, shared.acks.stopped()).await;
+            let earliest_ns = due.wake_up.woken_ns + pace.wake_interval_ns();
+            let alarm_ns = next_ns.max(earliest_ns).min(trial_window.load_end_ns);
+            due.wake_up = pace.sleep_until(alarm_ns, trial_window).await;
             continue;
         }
         due.gather(&shared, now_ns);
@@ -94,7 +94,6 @@ pub async fn run_open<P: Producer>(
             // The quota is used up: later messages of the schedule are not due.
             return sender.end(Some(due.measured));
         }
-        pacer.record_delays(&due.delays);
         let needed = rule.needed(window.submitted(), due.messages.len() as u64);
         if window.resolved() < needed {
             if !window.resolved_reaches(needed, shared.acks.stopped()).await {
@@ -117,19 +116,16 @@ struct Due {
     most: usize,
     /// The batch to be sent: intended times since the trial's epoch, and whether the messages are measured.
     messages: Vec<(u64, bool)>,
-    /// How late the last wake-up made measured messages of this batch.
-    delays: Vec<WakeUpDelay>,
     /// Measured messages that were due, sent or not.
     measured: u64,
-    /// The time of the last wake-up: as it was set, and as it was.
-    alarm_ns: u64,
-    woken_ns: u64,
+    /// The last one.
+    wake_up: WakeUp,
 }
 
 impl Due {
     fn new(send_schedule: SendSchedule, most: usize) -> Self {
-        let (messages, delays) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        Due { send_schedule, most, messages, delays, measured: 0, alarm_ns: 0, woken_ns: 0 }
+        let (messages, wake_up) = (Vec::with_capacity(most), WakeUp::default());
+        Due { send_schedule, most, messages, measured: 0, wake_up }
     }
 
     /// Intended time of the next message.
@@ -140,8 +136,9 @@ impl Due {
     /// Makes a batch of messages that are due by `now_ns`; an empty one when the quota is used up.
     fn gather(&mut self, shared: &SenderShared, now_ns: u64) {
         let trial_window: &TrialWindow = &shared.trial_window;
+        let WakeUp { alarm_ns, woken_ns } = self.wake_up;
+        let mut delays = trial_window.wake_up_delays();
         self.messages.clear();
-        self.delays.clear();
         while self.messages.len() < self.most {
             let intended_ns = self.next_ns(trial_window);
             if intended_ns > now_ns || intended_ns >= trial_window.load_end_ns {
@@ -152,11 +149,9 @@ impl Due {
                 break;
             }
             self.messages.push((intended_ns, measured));
-            if measured && intended_ns <= self.woken_ns {
-                self.delays.push(WakeUpDelay {
-                    timer_ns: self.woken_ns.saturating_sub(intended_ns.max(self.alarm_ns)),
-                    all_ns: self.woken_ns - intended_ns,
-                });
+            if measured && intended_ns <= woken_ns {
+                delays.timers.record(woken_ns.saturating_sub(intended_ns.max(alarm_ns)));
+                delays.all.record(woken_ns - intended_ns);
             }
             self.measured += u64::from(measured);
             self.send_schedule.advance();

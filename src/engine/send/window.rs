@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::measure::{Acks, Clock};
+use crate::measure::{Acks, Clock, Distribution};
 use crate::scenario::{Confirm, Stop};
 
 /// How long before the load its producers are woken: tokio's timer counts in milliseconds, and wakes late.
@@ -31,6 +31,16 @@ pub struct TrialWindow {
     refused: AtomicU64,
     failure: OnceLock<String>,
     first_sent: Mutex<Option<FirstSent>>,
+    wake_up_delays: Mutex<WakeUpDelays>,
+}
+
+/// How late wake-ups made the measured messages that waited for them, one value for each message.
+#[derive(Debug, Clone, Default)]
+pub struct WakeUpDelays {
+    /// What the timers were late.
+    pub timers: Distribution,
+    /// The same, and what `load.pacing` made the messages wait.
+    pub all: Distribution,
 }
 
 /// When the first message of the load was handed to a client, in nanoseconds since the trial's epoch.
@@ -63,6 +73,7 @@ impl TrialWindow {
             refused: AtomicU64::new(0),
             failure: OnceLock::new(),
             first_sent: Mutex::new(None),
+            wake_up_delays: Mutex::default(),
         }
     }
 
@@ -119,9 +130,10 @@ impl TrialWindow {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Notes why a producer can send nothing more. The first reason counts.
+    /// Ends the load because a producer can send nothing more. The first reason counts.
     pub fn fail(&self, reason: String) {
         self.failure.get_or_init(|| reason);
+        self.stop();
     }
 
     /// Why the load cannot go on.
@@ -140,6 +152,11 @@ impl TrialWindow {
     /// The load's first message; `None`: none was sent yet.
     pub fn first_sent(&self) -> Option<FirstSent> {
         *self.first_sent.lock()
+    }
+
+    /// For the producers of an open loop to add to.
+    pub fn wake_up_delays(&self) -> MutexGuard<'_, WakeUpDelays> {
+        self.wake_up_delays.lock()
     }
 
     /// Resolves once the load has been stopped.

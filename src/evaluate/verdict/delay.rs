@@ -89,7 +89,7 @@ fn late_wake_ups(what: &str, delay_ns: u64, timer_ns: u64) -> String {
     }
     let timer = duration(timer_ns as f64);
     format!(
-        "wake-ups made {what} {delay} late or later, of which the timers were late by {timer}: the rest is `load.pacing.wake_interval`"
+        "wake-ups made {what} {delay} late or later, of which the timers were late by {timer}: the rest is `load.pacing`"
     )
 }
 

@@ -73,8 +73,8 @@ pub struct Client {
     pub queue_messages_max: Option<u64>,
     /// Lateness by which the pacing timers delayed messages that waited for a wake-up; `null` in a closed loop.
     pub timer_lateness: Option<Lateness>,
-    /// Whole lateness that wake-ups gave these messages: what `load.pacing.wake_interval` made them wait, and `timer_lateness`. `null` in a
-    /// closed loop, and in records of older builds.
+    /// Whole lateness that wake-ups gave these messages: what `load.pacing` made them wait, and `timer_lateness`. `null` in a closed loop,
+    /// and in records of older builds.
     #[serde(default)]
     pub wake_up_delay: Option<Lateness>,
     /// Lateness of a thread that slept a millisecond at a time: what every thread of the client may have to wait. `null` in

@@ -18,7 +18,12 @@ pub(super) fn read(reader: &Reader<'_>, table: &LoadTable, sizes: Sizes) -> (Loa
         let message = "a closed loop has no intended times, so it has no `load.pacing`";
         reader.refuse("load.pacing", message, "remove it, or write a `rate`");
     }
-    (load(reader, table, sizes), table.pacing.unwrap_or_default())
+    let pacing = table.pacing.unwrap_or_default();
+    if pacing.slice.is_some_and(|slice| slice > pacing.wake_interval) {
+        let message = "a slice is not longer than `load.pacing.wake_interval`";
+        reader.refuse("load.pacing.slice", message, "make it shorter, or the interval longer");
+    }
+    (load(reader, table, sizes), pacing)
 }
 
 fn load(reader: &Reader<'_>, table: &LoadTable, sizes: Sizes) -> Load {

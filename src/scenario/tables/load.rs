@@ -322,14 +322,19 @@ pub struct Pacing {
     #[serde(with = "DurationText")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub wake_interval: Duration,
-    /// Whether the pacing thread looks at the clock without a pause shortly before a message is due.
+    /// Time in which a thread of the load is woken at most once for its producers; all that came due meanwhile is sent at once. Default:
+    /// as short as the thread has time for, at most `wake_interval`.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub slice: Option<Duration>,
+    /// Whether one thread reads the clock without a pause shortly before a message is due.
     pub spin: bool,
 }
 
 impl Default for Pacing {
-    /// Waking a sleeping producer costs two context switches, about 10 µs of CPU: at 200 µs that is a twentieth of a core.
+    /// Waking a thread costs about 10 µs of CPU: at 200 µs that is a twentieth of a core.
     fn default() -> Self {
-        Pacing { wake_interval: Duration::from_micros(200), spin: false }
+        Pacing { wake_interval: Duration::from_micros(200), slice: None, spin: false }
     }
 }
 
