@@ -20,7 +20,7 @@ pub(super) fn read(reader: &Reader<'_>, table: &LoadTable, sizes: Sizes) -> (Loa
     }
     let pacing = table.pacing.unwrap_or_default();
     if pacing.slice.is_some_and(|slice| slice > pacing.wake_interval) {
-        let message = "a slice is not longer than `load.pacing.wake_interval`";
+        let message = "`load.pacing.slice` is longer than `load.pacing.wake_interval`";
         reader.refuse("load.pacing.slice", message, "make it shorter, or the interval longer");
     }
     (load(reader, table, sizes), pacing)
