@@ -240,23 +240,26 @@ fn real_dead_letters_go_to_their_queue_with_their_reason() {
 fn real_message_delivered_too_often_is_removed() {
     let name = format!("delivered-{}", std::process::id());
     let bench = Bench::new(&format!(
-        "{}topology.name = \"{name}\"\nrun = {{ messages = 100, drain_deadline = \"2s\", catch_up_deadline = \"2s\" }}\n\
-         consumers.group = [{{ start_after = \"20s\" }}]\n",
+        "{}topology.name = \"{name}\"\nload.rate = \"100/s\"\nconsumers.group = [{{ start_after = \"15s\" }}]\n\
+         run = {{ duration = \"20s\", drain_deadline = \"2s\", catch_up_deadline = \"2s\" }}\n",
         with("delivery_limit = 1")
     ));
-    let running = bench.start(&[]);
-    let has_all = || control(&["list_queues", "--quiet", "name", "messages"]).contains(&format!("{name}\t100\n"));
-    eventually("all messages are in the queue", has_all);
-    // Another client gives each message back, until the queue has none any more.
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    // Another client gives messages back, each twice.
     as_another_client(async |channel| {
-        while let Some(message) = channel.basic_get((&*name).into(), BasicGetOptions::default()).await.unwrap() {
-            let back = BasicNackOptions { multiple: false, requeue: true };
-            channel.basic_nack(message.delivery.delivery_tag, back).await.unwrap();
+        let mut given_back = 0;
+        while given_back < 200 {
+            if let Some(message) = channel.basic_get((&*name).into(), BasicGetOptions::default()).await.unwrap() {
+                let back = BasicNackOptions { multiple: false, requeue: true };
+                channel.basic_nack(message.delivery.delivery_tag, back).await.unwrap();
+                given_back += 1;
+            }
         }
     });
     let record = running.finish(PATIENCE).records().remove(0);
     let found = sums(&record);
-    assert_eq!((found.removed, found.lost), (100, 0), "{found:?}");
+    assert!(found.removed > 50 && found.lost == 0, "{found:?}");
     let removed = record.verdict.reasons.iter().find(|reason| reason.kind == ReasonKind::Removed).unwrap();
     assert!(removed.evidence.contains("delivery limit (x-delivery-limit = 1)"), "{removed:?}");
 }
