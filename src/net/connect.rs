@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::tls::{of_dates, server_name};
+use super::tls::{date_refusal, server_name};
 #[cfg(feature = "session")]
 use super::transport::Transport;
 use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, WITHOUT_TLS, address};
@@ -60,7 +60,7 @@ pub fn explained(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     let is_cut = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset].contains(&error.kind());
     let told = match cause {
-        Some(rustls::Error::InvalidCertificate(reason)) => of_dates(reason),
+        Some(rustls::Error::InvalidCertificate(reason)) => date_refusal(reason),
         // What came is of another protocol, or the connection was closed.
         Some(rustls::Error::InvalidMessage(_)) => Some(format!("{error}: {WITHOUT_TLS}")),
         _ => is_cut.then(|| format!("{error}: {WITHOUT_TLS}")),

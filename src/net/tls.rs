@@ -162,7 +162,7 @@ fn no_key(file: &Path, bytes: &[u8], error: &pem::Error) -> String {
 }
 
 /// Why a certificate is refused for its dates, as people write them, with the clock that was compared.
-pub fn of_dates(reason: &CertificateError) -> Option<String> {
+pub fn date_refusal(reason: &CertificateError) -> Option<String> {
     let at = |time: &UnixTime| {
         let time = jiff::Timestamp::from_second(time.as_secs() as i64);
         time.map_or_else(|error| error.to_string(), |time| time.to_string())
