@@ -41,21 +41,13 @@ impl Acks {
     ) -> Self {
         let rejections = Arc::new(Mutex::new(AckShard::default()));
         let windows = (0..producers).map(|_| Window::default()).collect();
-        let stopped = AtomicBool::new(false);
+        let (stopped, segment_ends) = (AtomicBool::new(false), OnceLock::new());
         let shards = Mutex::new(vec![rejections.clone()]);
-        Acks {
-            shared: Arc::new(AckState {
-                clock,
-                open_loop,
-                windows,
-                stopped,
-                verification,
-                partitions,
-                segment_ends: OnceLock::new(),
-                shards,
-                rejections,
-            }),
-        }
+        #[rustfmt::skip]
+        let state = AckState {
+            clock, open_loop, windows, stopped, verification, partitions, segment_ends, shards, rejections,
+        };
+        Acks { shared: Arc::new(state) }
     }
 
     pub fn clock(&self) -> Clock {

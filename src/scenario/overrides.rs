@@ -59,7 +59,7 @@ impl Origin {
     }
 
     /// Where the user has written what became the value at `path`.
-    pub(super) fn of_value(&self, path: Option<&KeyPath>) -> &str {
+    pub(super) fn file_of(&self, path: Option<&KeyPath>) -> &str {
         match (self, path) {
             (Origin::Imported { driver, .. }, Some(path))
                 if OF_DRIVERS.iter().any(|keys| path.starts_with(&KeyPath::from_keys(keys))) =>

@@ -88,7 +88,7 @@ fn answer_epoch(asked: &Asked, end: i64) {
 
 /// The same node leads again, after another one has, and the connection to it is still there. KIP-320: only the epoch tells.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_leader_of_another_epoch_is_asked_and_repetitions_are_marked() {
+async fn leader_of_another_epoch_is_asked_repetitions_are_marked() {
     const FENCED_LEADER_EPOCH: i16 = 74;
     const UNKNOWN_LEADER_EPOCH: i16 = 75;
     for code in [FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH] {
