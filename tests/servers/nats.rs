@@ -296,7 +296,8 @@ fn real_subject_that_is_not_allowed_fails_each_message() {
     let sasl = "broker.security.sasl = { mechanism = \"PLAIN\", username = \"me\", password = \"right\" }\n";
     let topics = "topology = { name = \"denied\", topics = 2 }\nproducers = { count = 2, batch = 10 }\nload.rate = \"2k/s\"\nrun.messages = 200\n";
     for mode in ["core", "jetstream"] {
-        let keys = format!("broker.nats = {{ mode = \"{mode}\", storage = \"memory\", ack_timeout = \"5s\" }}\n");
+        let storage = if mode == "jetstream" { "storage = \"memory\", " } else { "" };
+        let keys = format!("broker.nats = {{ {storage}mode = \"{mode}\", ack_timeout = \"5s\" }}\n");
         let record = record_of(&format!("{}{sasl}{keys}{topics}", broker(&server.address())));
         assert_eq!((record.counts.acknowledged, record.counts.failed), (100, 100), "{mode}: {:?}", record.errors);
         let errors = serde_json::to_string(&record.errors).unwrap();

@@ -70,9 +70,12 @@ pub async fn explained(error: BrokerError, config: &BrokerConfig) -> BrokerError
     if config.is_embedded() || config.properties.iter().any(is_of_login) {
         return error;
     }
-    match kafka_native::refusal(&config.addresses, &config.security, ANSWER).await {
-        Some(found @ (BrokerError::Unreachable { .. } | BrokerError::Authorisation { .. })) => found,
-        _ => error,
+    let found = kafka_native::refusal(&config.addresses, &config.security, ANSWER).await;
+    match (found, error) {
+        // librdkafka says of a token what is wrong with it.
+        (Some(BrokerError::Authorisation { .. }), error @ BrokerError::Authorisation { .. }) => error,
+        (Some(found @ (BrokerError::Unreachable { .. } | BrokerError::Authorisation { .. })), _) => found,
+        (_, error) => error,
     }
 }
 
