@@ -11,6 +11,7 @@ use crate::measure::{ConditionKind, Subject, SubjectKind};
 /// A trial's clients of the crate.
 pub struct Clients<C> {
     /// One for each of the scenario's connections.
+    #[cfg(feature = "pulsar-rs")]
     producing: Vec<C>,
     /// As many, made when the first consumer needs one: arriving messages must not delay receipts.
     consuming: OnceCell<Vec<C>>,
@@ -32,7 +33,11 @@ impl<C> Clients<C> {
 
     /// For a broker whose producers use no client of the crate.
     pub fn for_consumers() -> Self {
-        Clients { producing: Vec::new(), consuming: OnceCell::new() }
+        Clients {
+            #[cfg(feature = "pulsar-rs")]
+            producing: Vec::new(),
+            consuming: OnceCell::new(),
+        }
     }
 
     /// The client of the producer of this number.
