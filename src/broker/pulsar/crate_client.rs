@@ -1,6 +1,5 @@
-//! The crate `pulsar` as a client, with the cargo feature `pulsar-rs`: what its users get from it is measured.
-//!
-//! Configuration, topics and the choice of partitions are those of our own client. What every client crate needs is in `broker/adapter`.
+//! The crate `pulsar` as a client, with the cargo feature `pulsar-rs`: what its users get from it is measured. Configuration, topics and the
+//! choice of partitions are those of our own client. What every client crate needs is in `broker/adapter`.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -45,8 +44,7 @@ const CLIENT: &str = "pulsar-rs";
 /// The crate as records name it: the version that Cargo.toml pins.
 const CRATE: &str = "pulsar 6.9.1";
 
-/// The crate closes an entry when it is full or has waited this long, but not at the end of a submission. This is the Java
-/// client's default.
+/// The crate closes an entry when it is full or this old (the Java client's default), but not at the end of a submission.
 const DEFAULT_LINGER: Duration = Duration::from_millis(1);
 
 /// A Pulsar cluster, reached by the crate `pulsar`.
@@ -79,7 +77,6 @@ impl Broker for PulsarCrateBroker {
             (PulsarOptions { compression: Compression::Snappy, .. }, _) => {
                 "its snappy has a frame around it, which no other client of Pulsar reads (`broker.pulsar.compression`)"
             }
-            // Its `Message` lacks the redelivery count.
             _ if options.negative_acks > 0.0 => "it does not announce redelivery (`broker.pulsar.negative_acks`)",
             _ => return None,
         };
@@ -197,7 +194,6 @@ async fn client(setup: &Setup<PulsarOptions>, topics: &Topics, address: String) 
             ..ConnectionRetryOptions::default()
         })
         .with_operation_retry_options(OperationRetryOptions {
-            // How long a message may await its receipt, too.
             operation_timeout: options.send_timeout,
             ..OperationRetryOptions::default()
         });
