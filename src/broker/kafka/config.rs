@@ -36,7 +36,7 @@ pub struct KafkaOptions {
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
-    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
+    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::new`].
     pub assignment: Option<Assignment>,
     /// What consumers receive of transactions; librdkafka's own default is `read-committed`.
     pub isolation: Option<Isolation>,

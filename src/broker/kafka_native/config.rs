@@ -51,7 +51,7 @@ pub struct KafkaNativeOptions {
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "DurationText")]
     pub request_timeout: Duration,
-    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
+    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::new`].
     pub assignment: Option<Assignment>,
     /// After so long without a sign of life, a group shares out a member's partitions among the others.
     /// Left out: [`USUAL_SESSION`]; a server that shares partitions out decides it itself.
