@@ -63,19 +63,27 @@ fn pulsar_producer_that_a_backlog_quota_holds_is_told() {
 #[test]
 #[cfg(feature = "rabbitmq-stream")]
 fn rabbitmq_server_that_confirms_nothing_is_told() {
+    use std::sync::mpsc;
+
     use crate::harness::scripted_rabbitmq::frames::confirm;
     use crate::harness::scripted_rabbitmq::{Reaction, Scripted};
-    let (begin, sent) = (Mutex::new(None), Mutex::new(0));
+    let (is_told, told) = mpsc::channel::<()>();
+    let (told, sent) = (Mutex::new(told), Mutex::new(0));
     let server = Scripted::start(0, move |published| {
         let mut sent = sent.lock().unwrap();
         *sent += published.ids.len();
-        while *sent > 20 && for_a_while(&begin, Duration::from_millis(3500)) {
-            std::thread::sleep(Duration::from_millis(20));
+        if *sent > 20 {
+            // An error: it was told before.
+            let _ = told.lock().unwrap().recv();
         }
         Reaction { frames: vec![confirm(&published.ids)], ..Reaction::default() }
     });
     let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{}\" }}\n", server.address());
-    let record = held_up(&format!("{broker}{LOAD}"), "connected, and nothing is answered");
+    let bench = Bench::new(&format!("{broker}{LOAD}"));
+    let mut running = bench.start(&[]);
+    running.await_stderr("connected, and nothing is answered");
+    drop(is_told);
+    let record = running.finish(PATIENCE).expect(0).record();
     assert_eq!(record.counts.unresolved, 0);
     let blocked = of_kind(&record, ConditionKind::Unanswered);
     assert!(blocked.end_ns.is_some() && blocked.words.contains("alarm"), "{blocked:?}");

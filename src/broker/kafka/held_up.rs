@@ -185,7 +185,7 @@ impl HeldUp {
     }
 }
 
-/// What the failure of a message, or of receiving, shows beside that.
+/// The condition that a failed message, or failed receiving, shows.
 pub fn condition(code: Code) -> Option<ConditionKind> {
     Some(match code {
         Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => ConditionKind::NotEnoughReplicas,

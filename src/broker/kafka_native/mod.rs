@@ -261,7 +261,7 @@ fn asking(addresses: &[String], security: Security, limit: Duration) -> Option<C
     })
 }
 
-/// Why nobody can work with the cluster at `addresses` by this `security`. `None`: it answers, or says nothing within `limit`.
+/// Why the cluster at `addresses` refuses a client with this `security`. `None`: it answers, or does not answer within `limit`.
 pub async fn refusal(addresses: &[String], security: &Security, limit: Duration) -> Option<BrokerError> {
     let connector = Arc::new(asking(addresses, security.clone(), limit)?);
     let cluster = Cluster::new(connector, addresses.to_vec());

@@ -66,7 +66,7 @@ impl Login {
     /// For the crate's clients.
     ///
     /// # Errors
-    /// When the credentials are none.
+    /// When the credentials cannot be parsed.
     pub fn options(&self) -> Result<ConnectOptions, String> {
         let mut options = ConnectOptions::new();
         if let Some((user, password)) = &self.user {

@@ -85,7 +85,7 @@ impl Admin {
     /// connection is opened again, and all of them are made again.
     ///
     /// # Errors
-    /// When the server refuses one, or there is no connection for `broker.rabbitmq.reconnect`.
+    /// When the server refuses one, or no connection opens within `broker.rabbitmq.reconnect`.
     pub async fn ask(&self, requests: &[Request<'_>]) -> Result<u64, ClientError> {
         let until = Instant::now() + self.connector.setup.options.reconnect;
         let mut backoff = Backoff::RECONNECT;

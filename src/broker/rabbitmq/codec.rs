@@ -366,4 +366,4 @@ fn append_outcome(out: &mut Vec<u8>, channel: u16, method: u8, delivery_tag: u64
 
 #[cfg(test)]
 #[path = "../../../tests/unit/broker/rabbitmq/codec.rs"]
-mod tests;
+pub(super) mod tests;

@@ -195,7 +195,7 @@ struct ProducerWaker {
 
 impl Wake for ProducerWaker {
     fn wake(self: Arc<Self>) {
-        // Nobody waits once all have ended.
+        // The receiver is gone once all producers have ended.
         let _ = self.woken.send(self.number);
     }
 }

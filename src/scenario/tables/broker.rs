@@ -123,7 +123,7 @@ impl fmt::Display for WatchedProcess {
     }
 }
 
-/// A name and a password in it would be in the record, so there are none.
+/// It has no name and password, because they would be in the record.
 #[derive(JsonSchema)]
 #[allow(dead_code)]
 struct MetricsUrl(#[schemars(extend("format" = "http-url", "x-advice" = METRICS))] String);

@@ -369,7 +369,7 @@ impl Search {
         // Few long probes do not tell yet what is safe.
         let is_known = self.lowest_missed().is_some() && !self.long_only;
         let cautious = if is_known { held.min(self.safe_rate()) } else { held };
-        // That of a long probe which is to be repeated counts here: there is no time for it.
+        // The rate of a long probe that was to be repeated counts, because no time is left to repeat it.
         let again = self.again.filter(|(_, length)| *length == Length::Long).map(|(rate, _)| rate);
         let missed = self.long(|outcome| outcome != ProbeOutcome::Held).chain(again).reduce(f64::min);
         let lower = missed.map_or(cautious, |missed| cautious.min(missed * LAST_STEP_DOWN));

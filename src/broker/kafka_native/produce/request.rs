@@ -22,7 +22,7 @@ use crate::measure::{AckBatch, AckRecorder};
 pub const KEY: i16 = 0;
 
 /// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). A socket to a broker on the same machine accepts fewer
-/// of payloads of 1 KiB and their records, so that a longer list is built in vain.
+/// of payloads of 1 KiB and their records, so a longer list only costs time.
 const MAX_SLICES: usize = 512;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.

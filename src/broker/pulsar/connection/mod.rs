@@ -32,7 +32,7 @@ use crate::measure::host::tasks::watched;
 use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject, SubjectKind};
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
-/// thousands of producers do not wake each other in vain.
+/// of thousands of producers only those wake that can write.
 const WRITE_BUFFER_BYTES: usize = 4 << 20;
 
 /// The longest time between looks, and so the most by which a failure is late.

@@ -39,7 +39,7 @@ fn all(mut bytes: &[u8]) -> Vec<Frame<'_>> {
 }
 
 /// What another implementation reads.
-fn read_by_another(mut bytes: &[u8]) -> Vec<AMQPFrame> {
+pub(in crate::broker::rabbitmq) fn read_by_another(mut bytes: &[u8]) -> Vec<AMQPFrame> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let (rest, frame) = parse_frame(bytes).unwrap();

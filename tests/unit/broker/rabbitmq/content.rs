@@ -1,23 +1,13 @@
-use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, gen_frame, parse_frame};
+use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, gen_frame};
 use amq_protocol::protocol::{AMQPClass, basic};
 use amq_protocol::types::{AMQPValue, FieldTable};
 use proptest::prelude::*;
 
 use super::*;
+use crate::broker::rabbitmq::codec::tests::read_by_another;
 use crate::broker::rabbitmq::codec::{Value, append_entry, decode};
 
 const MOST: usize = 1 << 17;
-
-/// What another implementation reads.
-fn read_by_another(mut bytes: &[u8]) -> Vec<AMQPFrame> {
-    let mut frames = Vec::new();
-    while !bytes.is_empty() {
-        let (rest, frame) = parse_frame(bytes).unwrap();
-        frames.push(frame);
-        bytes = rest;
-    }
-    frames
-}
 
 #[test]
 fn message_read_by_another_implementation() {
