@@ -31,7 +31,11 @@ pub mod pulsar;
 mod rabbitmq;
 #[cfg(feature = "rabbitmq-stream")]
 pub mod rabbitmq_stream;
+#[cfg(feature = "redis")]
+mod redis;
 pub mod registry;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod servers;
 #[cfg(feature = "sls")]
 pub mod sls;
 

@@ -85,6 +85,7 @@ brokers! {
     ["nsq" "nsq" None] super::nsq::NsqBroker,
     ["pulsar" "pulsar" Some("native")] super::pulsar::PulsarBroker,
     ["pulsar-rs" "pulsar" Some("pulsar-rs")] super::pulsar::PulsarCrateBroker,
+    ["redis" "redis" None] super::redis::RedisBroker,
     ["sls" "sls" None] super::sls::SlsBroker,
     ["rabbitmq" "rabbitmq" None] super::rabbitmq::RabbitmqBroker,
     ["rabbitmq-stream" "rabbitmq-stream" None] super::rabbitmq_stream::RabbitmqStreamBroker,

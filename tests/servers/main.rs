@@ -64,6 +64,7 @@ mod rabbitmq_queues;
 mod rabbitmq_stream;
 mod ranks;
 mod rebalance;
+mod redis;
 mod removal;
 mod shares;
 mod slow_readers;

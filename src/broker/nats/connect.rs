@@ -16,9 +16,10 @@ use tokio::net::TcpStream;
 
 use super::codec::{Frame, Malformed, decode};
 use super::config::NatsOptions;
+use crate::broker::servers::first_answering;
 use crate::broker::{ClientError, FailureClass};
-use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
-use crate::net::connect::{self, encrypted, within};
+use crate::measure::Conditions;
+use crate::net::connect::{self, encrypted};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 use crate::printable::printable;
@@ -206,23 +207,11 @@ impl Connector {
     /// many bytes.
     ///
     /// # Errors
-    /// Why each server was left out, with its address; only the refusal, if one refuses the credentials.
+    /// As [`first_answering`].
     pub async fn connect(&self, first: usize, inbox: &[u8], most: usize) -> Result<Opened, ClientError> {
         let addresses = self.addresses.lock().clone();
-        let limit = self.timeout / addresses.len() as u32;
-        let mut reasons = Vec::new();
-        for address in addresses.iter().cycle().skip(first % addresses.len()).take(addresses.len()) {
-            let node = Subject::new(&self.conditions, SubjectKind::Node, address);
-            let opening = within(limit, self.open(address, inbox, most));
-            match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
-                Ok(opened) => return Ok(opened),
-                Err(ConnectError::Refused(refusal)) if refusal.class == FailureClass::Authorisation => {
-                    return Err(ClientError { message: format!("{address}: {}", refusal.message), ..refusal });
-                }
-                Err(error) => reasons.push(format!("{address}: {error}")),
-            }
-        }
-        Err(ClientError::lost(reasons.join("; ")))
+        let open = async |address: &str| self.open(address, inbox, most).await;
+        first_answering(&addresses, first, self.timeout, &self.conditions, open).await
     }
 
     /// Remembers the servers that one has named.

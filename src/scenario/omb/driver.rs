@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
-use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
+use super::{Keys, Untranslated, Value, is_true, number_if_set, pulsar_driver, text};
 use crate::scenario::kind::Kinds;
 
 pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
@@ -13,10 +13,11 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     let kind = kinds.brokers.iter().find(|descriptor| descriptor.omb_driver == Some(name)).map(|found| found.kind);
     match (kind, name) {
         (Some("kafka"), _) => kafka(keys, document, untranslated),
-        (Some("pulsar"), _) => pulsar(keys, document, untranslated),
+        (Some("pulsar"), _) => pulsar_driver::convert(keys, document, untranslated),
         (Some("nats"), _) => nats(keys, document, untranslated),
         (Some("nsq"), _) => nsq(keys, document, untranslated),
         (Some("rabbitmq"), _) => rabbitmq(keys, document, untranslated),
+        (Some("redis"), _) => redis(keys, document, untranslated),
         (_, "NatsStreamingBenchmarkDriver") => untranslated.refuse(
             "driverClass",
             "NATS Streaming is another server, which has come to its end: take `driver-nats/nats.yaml` for JetStream",
@@ -33,7 +34,7 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     }
 }
 
-fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Item {
+pub(super) fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Item {
     let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
     value(hosts.map(str::trim).filter(|host| !host.is_empty()).map(with_port).collect::<Array>())
 }
@@ -175,141 +176,6 @@ fn start(key: &str, setting: &str, document: &mut DocumentMut, untranslated: &mu
 }
 
 /// Keys of the driver for Pulsar.
-pub(super) const PULSAR: [&str; 5] = ["name", "driverClass", "client", "producer", "consumer"];
-
-/// Keys of Pulsar's client.
-pub(super) const PULSAR_CLIENT: [&str; 12] = [
-    "authentication",
-    "clusterName",
-    "connectionsPerBroker",
-    "httpUrl",
-    "ioThreads",
-    "namespacePrefix",
-    "persistence",
-    "serviceUrl",
-    "tlsAllowInsecureConnection",
-    "tlsEnableHostnameVerification",
-    "tlsTrustCertsFilePath",
-    "topicType",
-];
-
-pub(super) const PULSAR_PRODUCER: [&str; 5] =
-    ["batchingEnabled", "batchingMaxPublishDelayMs", "batchingMaxBytes", "blockIfQueueFull", "pendingQueueSize"];
-
-pub(super) const PULSAR_CONSUMER: [&str; 3] = ["subscriptionMode", "subscriptionType", "receiverQueueSize"];
-
-const PULSAR_CLIENT_LEFT_OUT: [(&str, &str); 4] = [
-    ("clusterName", "namespaces are not created here, so no cluster is named for one"),
-    ("ioThreads", "a run has `run.threads`, for all of its clients"),
-    ("namespacePrefix", "topics lie in `broker.pulsar.namespace`, which must exist"),
-    ("persistence", "the namespace's own persistence and deduplication hold: set them with Pulsar's own tools"),
-];
-
-const PULSAR_PRODUCER_LEFT_OUT: [(&str, &str); 2] = [
-    ("blockIfQueueFull", "producers wait when their window, `producers.in_flight`, is full"),
-    ("pendingQueueSize", "the window of a producer is `producers.in_flight`"),
-];
-
-fn pulsar(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
-    untranslated.refuse_unknown(keys, &PULSAR);
-    let empty = Keys::new();
-    let table = |key: &str| match keys.get(key) {
-        Some(Value::Table(table)) => table,
-        _ => &empty,
-    };
-    let (client, producer, consumer) = (table("client"), table("producer"), table("consumer"));
-    untranslated.refuse_unknown(client, &PULSAR_CLIENT);
-    let authentication = match client.get("authentication") {
-        Some(Value::Table(table)) => text(table, "plugin").unwrap_or_default(),
-        _ => "",
-    };
-    if !authentication.is_empty() {
-        untranslated.refuse(
-            "authentication",
-            "set `broker.pulsar.token` instead, as in --set broker.pulsar.token={ env = \"TOKEN\" }",
-        );
-    }
-    if !text(client, "tlsTrustCertsFilePath").unwrap_or_default().is_empty() {
-        untranslated.refuse("tlsTrustCertsFilePath", "set `broker.security.tls.ca` instead");
-    }
-    untranslated.refuse_unknown(producer, &PULSAR_PRODUCER);
-    untranslated.refuse_unknown(consumer, &PULSAR_CONSUMER);
-    if text(consumer, "subscriptionMode").is_some_and(|mode| mode != "Durable") {
-        untranslated.refuse("subscriptionMode", "subscriptions are durable here: remove it, or write Durable");
-    }
-    untranslated.leave_out_each(client, &PULSAR_CLIENT_LEFT_OUT);
-    untranslated.leave_out_each(producer, &PULSAR_PRODUCER_LEFT_OUT);
-    pulsar_connection(client, document, untranslated);
-    pulsar_settings([client, producer, consumer], document, untranslated);
-}
-
-fn pulsar_connection(client: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
-    let broker = &mut document["broker"];
-    broker["kind"] = value("pulsar");
-    broker["pulsar"] = Item::Table(Table::new());
-    let url = text(client, "serviceUrl").unwrap_or_default();
-    match url.split_once("://") {
-        Some(("pulsar", hosts)) => broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6650),
-        Some(("pulsar+ssl", hosts)) => {
-            broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6651);
-            let mut tls = InlineTable::new();
-            if !is_true(client, "tlsEnableHostnameVerification", true, untranslated) {
-                tls.insert("verify_host", false.into());
-            }
-            broker["security"]["tls"] = value(tls);
-        }
-        _ => untranslated.refuse("serviceUrl", "it is not a URL as in pulsar://localhost:6650"),
-    }
-    if is_true(client, "tlsAllowInsecureConnection", false, untranslated) {
-        untranslated.refuse(
-            "tlsAllowInsecureConnection",
-            "certificates are always verified here: write false, and set `broker.security.tls.ca`",
-        );
-    }
-    if let Some(connections) = number_if_set(client, "connectionsPerBroker", untranslated) {
-        // A connection without a producer would do nothing.
-        let producers = document["producers"]["count"].as_integer().unwrap_or(1).max(1);
-        let connections = connections as i64;
-        let taken = connections.clamp(1, producers);
-        if taken != connections {
-            let reason = format!("{taken}, not {connections}: each connection has a producer at least");
-            untranslated.leave_out("connectionsPerBroker", &reason);
-        }
-        document["broker"]["connections"] = value(taken);
-    }
-}
-
-/// `[broker.pulsar]`.
-fn pulsar_settings(
-    [client, producer, consumer]: [&Keys; 3],
-    document: &mut DocumentMut,
-    untranslated: &mut Untranslated,
-) {
-    let own = &mut document["broker"]["pulsar"];
-    if let Some(admin) = text(client, "httpUrl") {
-        own["admin"] = value(admin);
-    }
-    match text(client, "topicType") {
-        None | Some("persistent") => {}
-        Some("non_persistent" | "non-persistent") => own["persistent"] = value(false),
-        Some(_) => untranslated.refuse("topicType", "write persistent or non_persistent"),
-    }
-    let batching = is_true(producer, "batchingEnabled", true, untranslated);
-    own["batching"] = value(batching);
-    if let Some(delay) = number_if_set(producer, "batchingMaxPublishDelayMs", untranslated).filter(|_| batching) {
-        own["linger"] = value(format!("{delay}ms"));
-    }
-    if let Some(bytes) = number_if_set(producer, "batchingMaxBytes", untranslated).filter(|_| batching) {
-        own["batch_bytes"] = value(format!("{bytes}B"));
-    }
-    if let Some(kind) = text(consumer, "subscriptionType") {
-        own["subscription"] = value(kind.to_lowercase().replace('_', "-"));
-    }
-    if let Some(queue) = number_if_set(consumer, "receiverQueueSize", untranslated) {
-        own["receiver_queue"] = value(queue as i64);
-    }
-}
-
 pub(super) const NSQ: [&str; 4] = ["name", "driverClass", "nsqdHost", "lookupHost"];
 
 fn nsq(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
@@ -354,6 +220,39 @@ fn nats(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated
     if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
         document["topology"]["replication"] = value(replication as i64);
     }
+    refuse_partitions(document, untranslated);
+}
+
+pub(super) const REDIS: [&str; 8] = [
+    "name",
+    "driverClass",
+    "redisHost",
+    "redisPort",
+    "redisUser",
+    "redisPass",
+    "jedisPoolMaxTotal",
+    "jedisPoolMaxIdle",
+];
+
+/// Streams, whose consumers acknowledge nothing. Its pool of connections is what all producers and consumers share.
+fn redis(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &REDIS);
+    untranslated.leave_out_each(keys, &[("jedisPoolMaxIdle", "no connection is closed while it is idle")]);
+    if text(keys, "redisPass").is_some() {
+        untranslated.refuse("redisPass", "remove the login, and set `broker.security.sasl`");
+    } else if text(keys, "redisUser").is_some() {
+        untranslated.refuse("redisUser", "it does nothing without `redisPass`: remove it");
+    }
+    let Some(host) = text(keys, "redisHost") else { return untranslated.refuse("redisHost", "it is missing") };
+    let port = number_if_set(keys, "redisPort", untranslated).unwrap_or(6379);
+    let broker = &mut document["broker"];
+    broker["kind"] = value("redis");
+    broker["addresses"] = addresses([host].into_iter(), port as u16);
+    if let Some(connections) = number_if_set(keys, "jedisPoolMaxTotal", untranslated) {
+        broker["connections"] = value(connections as i64);
+    }
+    broker["redis"] = Item::Table(Table::new());
+    broker["redis"]["acknowledge"] = value(false);
     refuse_partitions(document, untranslated);
 }
 

@@ -4,6 +4,7 @@
 //! The keys and their defaults are those of `Workload.java` and of each driver's `Config.java` in openmessaging/benchmark.
 
 mod driver;
+mod pulsar_driver;
 mod workload;
 
 use std::collections::BTreeMap;

@@ -114,6 +114,18 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "redis")]
+    fn real_redis() -> Self {
+        let keys = format!("broker.kind = \"redis\"\nbroker.address = \"{}\"", crate::harness::databases::redis());
+        Broker { keys, consumer_properties: "" }
+    }
+
+    #[cfg(feature = "redis")]
+    fn real_redis_resp3() -> Self {
+        let resp2 = Broker::real_redis();
+        Broker { keys: format!("{}\nbroker.redis.resp = 3", resp2.keys), ..resp2 }
+    }
+
     /// The capabilities of the broker. It must refuse the others.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
@@ -221,4 +233,8 @@ conformance! {
     real_rabbitmq_classic,
     #[cfg(feature = "rabbitmq-stream")]
     real_rabbitmq_stream,
+    #[cfg(feature = "redis")]
+    real_redis,
+    #[cfg(feature = "redis")]
+    real_redis_resp3,
 }

@@ -134,6 +134,25 @@ fn a_driver_of_nats_as_a_scenario() {
     assert!(error.contains("no partitions"), "{error}");
 }
 
+#[test]
+#[cfg(feature = "redis")]
+fn a_driver_of_redis_as_a_scenario() {
+    let redis = "driverClass: a.RedisBenchmarkDriver\nredisPort: 6380\nredisHost: 127.0.0.1\njedisPoolMaxTotal: 8\njedisPoolMaxIdle: 8";
+    let scenario = converted(&workload(&ACCEPTED[1]), redis, false).unwrap();
+    check(&scenario);
+    let scenario: toml::Table = scenario.parse().unwrap();
+    let expected = "kind = 'redis'\naddresses = ['127.0.0.1:6380']\nconnections = 8\nredis = { acknowledge = false }";
+    assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()));
+    for (driver, part) in [
+        (format!("{redis}\nredisPass: hunter2"), "broker.security.sasl"),
+        (redis.replace("redisHost", "redisName"), "`redisHost`: it is missing"),
+    ] {
+        let error = converted(&workload(&ACCEPTED[1]), &driver, false).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
+    }
+    assert!(converted(&workload(&ACCEPTED[0]), redis, false).unwrap_err().to_string().contains("no partitions"));
+}
+
 /// Files of its earlier versions and of forks.
 #[test]
 #[cfg(feature = "rabbitmq")]
@@ -269,6 +288,16 @@ const PULSAR_CONSUMER_ROWS: [KeyRow; 3] = [
 #[cfg(feature = "nats")]
 const NATS_ROWS: [KeyRow; 2] = [("natsHostUrl", ["a", "b"]), ("replicationFactor", ["1", "2"])];
 
+#[cfg(feature = "redis")]
+const REDIS_ROWS: [KeyRow; 6] = [
+    ("redisHost", ["a", "b"]),
+    ("redisPort", ["1", "2"]),
+    ("redisUser", ["a", "b"]),
+    ("redisPass", ["a", "b"]),
+    ("jedisPoolMaxTotal", ["1", "2"]),
+    ("jedisPoolMaxIdle", ["1", "2"]),
+];
+
 const NSQ_ROWS: [KeyRow; 2] = [("nsqdHost", ["a", "b"]), ("lookupHost", ["a", "b"])];
 
 #[cfg(feature = "rabbitmq")]
@@ -361,6 +390,16 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
         assert_eq!(silent(&NATS_ROWS, nats), [""; 0]);
     }
 
+    #[cfg(feature = "redis")]
+    {
+        assert_eq!([&labels[..], &names(&REDIS_ROWS)].concat(), driver::REDIS);
+        let redis = |key: &str, value: &str| {
+            let base = [("driverClass", "a.RedisBenchmarkDriver"), ("redisHost", "a")];
+            (workload(&ACCEPTED[1]), with_key(&base, key, value))
+        };
+        assert_eq!(silent(&REDIS_ROWS, redis), [""; 0]);
+    }
+
     #[cfg(feature = "rabbitmq")]
     {
         assert_eq!([&labels[..], &names(&RABBITMQ_ROWS)].concat(), driver::RABBITMQ);
@@ -371,10 +410,10 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
         assert_eq!(silent(&RABBITMQ_ROWS, rabbitmq), [""; 0]);
     }
 
-    assert_eq!([&labels[..], &["client", "producer", "consumer"]].concat(), driver::PULSAR);
-    assert_eq!(names(&PULSAR_CLIENT_ROWS), driver::PULSAR_CLIENT);
-    assert_eq!(names(&PULSAR_PRODUCER_ROWS), driver::PULSAR_PRODUCER);
-    assert_eq!(names(&PULSAR_CONSUMER_ROWS), driver::PULSAR_CONSUMER);
+    assert_eq!([&labels[..], &["client", "producer", "consumer"]].concat(), pulsar_driver::KEYS);
+    assert_eq!(names(&PULSAR_CLIENT_ROWS), pulsar_driver::CLIENT);
+    assert_eq!(names(&PULSAR_PRODUCER_ROWS), pulsar_driver::PRODUCER);
+    assert_eq!(names(&PULSAR_CONSUMER_ROWS), pulsar_driver::CONSUMER);
     let pulsar = |table: &'static str| {
         move |key: &str, value: &str| {
             // The values of the tables are written with their indentation.

@@ -1,0 +1,322 @@
+//! A member of a group, over a connection of its own: it reads a stream as a member of a consumer group, listens to a channel, or takes from a list.
+//!
+//! `ready` writes commands and reads, and `take` only decodes: the engine reads the clock in between.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::codec::{Malformed, Token, decode, value};
+use super::config::Mode;
+use super::connect::{ConnectError, Connector, Opened};
+use super::reply::{Entry, Expected, Head, Messages, Reading, Replies, head, offset, published, unexpected};
+use super::source::{BLOCK, Source};
+use crate::broker::{ClientError, Consumer, NoDetails, ReceiveError, Received, TRACE_HEADER_NAME};
+use crate::net::backoff::Backoff;
+use crate::net::receiving::ReceivingConnection;
+
+/// How long the last acknowledgements may take.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// A member of a group.
+pub struct RedisConsumer {
+    connector: Arc<Connector>,
+    /// The number of the server that it is connected to, or tries next.
+    number: usize,
+    source: Source,
+    line: Line,
+    silence: Interval,
+    failure: Option<ReceiveError>,
+}
+
+enum Line {
+    Up(Box<Up>),
+    /// A task connects again.
+    Down(JoinHandle<Opened>),
+}
+
+/// A connection, and the reply that is read from it.
+struct Up {
+    address: String,
+    connection: ReceivingConnection,
+    replies: Replies,
+}
+
+impl RedisConsumer {
+    /// Begins to receive; a channel is listened to when it returns.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses to let the client listen.
+    pub async fn connect(connector: Arc<Connector>, number: usize, source: Source) -> Result<Self, ClientError> {
+        let opened = open(&connector, number, &source.subscribe).await?;
+        let mut silence = interval(BLOCK);
+        silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let line = Line::Up(Box::new(Up::new(opened)));
+        Ok(RedisConsumer { connector, number, source, line, silence, failure: None })
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.failure.is_some() {
+            return Poll::Ready(());
+        }
+        if let Line::Down(coming) = &mut self.line {
+            match Pin::new(coming).poll(context) {
+                Poll::Ready(Ok(opened)) => self.line = Line::Up(Box::new(Up::new(opened))),
+                // It has panicked.
+                Poll::Ready(Err(_)) => {
+                    self.reconnect();
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending => {}
+            }
+        }
+        let Line::Up(up) = &mut self.line else { return Poll::Pending };
+        self.source.write(context, &mut up.replies, &mut up.connection.write_buffer.bytes);
+        if up.connection.poll(context) {
+            return Poll::Ready(());
+        }
+        while self.silence.poll_tick(context).is_ready() {
+            let quiet = up.connection.heard.elapsed();
+            if quiet > 3 * BLOCK {
+                self.lose(&ClientError::lost(format!("no reply for {quiet:?}")));
+                return Poll::Ready(());
+            }
+            if self.source.mode == Mode::Pubsub {
+                up.connection.write_buffer.bytes.extend_from_slice(&self.source.request);
+                context.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Reports the loss and connects again, to the next server.
+    fn lose(&mut self, reason: &ClientError) {
+        let Line::Up(up) = &self.line else { return };
+        let mut message = format!("the connection to Redis at {} was lost: {}", up.address, reason.message);
+        if self.source.mode == Mode::Pubsub {
+            message += " (a server also ends it when a subscriber reads more slowly than `client-output-buffer-limit` allows; what was published \
+                meanwhile is not received)";
+        }
+        self.failure = Some(ReceiveError { class: reason.class, message });
+        self.number += 1;
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        // What is not acknowledged stays with this member, or is claimed by another one.
+        self.source.taken.clear();
+        self.source.taken_count = 0;
+        let (connector, subscribe, mut number) = (self.connector.clone(), self.source.subscribe.clone(), self.number);
+        self.line = Line::Down(tokio::spawn(async move {
+            let mut backoff = Backoff::RECONNECT;
+            loop {
+                backoff.pause().await;
+                if let Ok(opened) = open(&connector, number, &subscribe).await {
+                    return opened;
+                }
+                number += 1;
+            }
+        }));
+    }
+}
+
+/// A connection that listens already, if it is to.
+async fn open(connector: &Connector, number: usize, subscribe: &[u8]) -> Result<Opened, ClientError> {
+    let mut opened = connector.connect(number).await?;
+    if !subscribe.is_empty() {
+        opened.ask_encoded(subscribe).await.map_err(|error| match error {
+            ConnectError::Refused(refusal) => refusal,
+            other => ClientError::lost(other.to_string()),
+        })?;
+    }
+    Ok(opened)
+}
+
+impl Consumer for RedisConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        poll_fn(|context| self.poll_ready(context)).await;
+        Ok(())
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let mut taken = 0;
+        if let Line::Up(up) = &mut self.line
+            && let Err(reason) = up.take(most, &mut taken, &mut self.source, &mut each)
+        {
+            match reason {
+                Ended::Request(error) => self.failure = Some(error.receiving()),
+                Ended::Connection(error) => self.lose(&error),
+            }
+        }
+        // What was taken is reported first.
+        match self.failure.take_if(|_| taken == 0) {
+            Some(failure) => Err(failure),
+            None => Ok(taken),
+        }
+    }
+
+    async fn close(mut self) {
+        if let Line::Up(up) = &mut self.line {
+            let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
+            self.source.write_acknowledgements(&mut up.replies, &mut write_buffer.bytes);
+            let _ = timeout(CLOSING, write_buffer.flush_all(transport)).await;
+        }
+    }
+}
+
+impl Drop for RedisConsumer {
+    fn drop(&mut self) {
+        if let Line::Down(coming) = &self.line {
+            coming.abort();
+        }
+    }
+}
+
+/// What cannot go on.
+enum Ended {
+    Request(ClientError),
+    Connection(ClientError),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Ended::Connection(ClientError::lost(error.to_string()))
+    }
+}
+
+impl From<Malformed> for Ended {
+    fn from(error: Malformed) -> Self {
+        Ended::Connection(ClientError::lost(error.to_string()))
+    }
+}
+
+impl Up {
+    fn new(Opened { address, transport, read_buffer }: Opened) -> Self {
+        Up { address, connection: ReceivingConnection::new(transport, read_buffer), replies: Replies::default() }
+    }
+
+    /// Hands over the messages that were read, until `most` are taken.
+    fn take(
+        &mut self,
+        most: usize,
+        taken: &mut usize,
+        source: &mut Source,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), Ended> {
+        while *taken < most {
+            let is_whole = match (source.mode, self.replies.reading) {
+                (Mode::Pubsub, _) => self.take_published(taken, each)?,
+                (_, Reading::Begin) => self.begin(source)?,
+                (_, Reading::Messages(Messages { left: 0, behind, .. })) => self.end(behind)?,
+                (Mode::Streams, Reading::Messages(messages)) => self.take_entry(messages, taken, source, each)?,
+                (Mode::List, Reading::Messages(messages)) => self.take_value(messages, taken, source, each)?,
+            };
+            if !is_whole {
+                self.connection.unread = false;
+                return self.connection.end.take().map_or(Ok(()), |end| Err(end.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the head of the next reply. Returns whether it has arrived completely.
+    fn begin(&mut self, source: &Source) -> Result<bool, Ended> {
+        // Nothing is read of a reply that was not asked for.
+        let expected = self.replies.expected.front().copied().unwrap_or(Expected::Done);
+        let read = self.connection.read_buffer.next(|bytes, most| head(bytes, most, expected, source))?;
+        match read {
+            None => return Ok(false),
+            Some(Head::Messages(messages)) => {
+                self.replies.is_full = messages.left == source.count && !source.more.is_empty() && !messages.redelivered;
+                self.replies.reading = Reading::Messages(messages);
+            }
+            Some(Head::Done) => self.replies.done(),
+            Some(Head::Refused(error)) => {
+                self.replies.done();
+                return Err(Ended::Request(error));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is behind the messages of a reply. Returns whether it has arrived completely.
+    fn end(&mut self, behind: bool) -> Result<bool, Malformed> {
+        if behind && self.connection.read_buffer.next(value)?.is_none() {
+            return Ok(false);
+        }
+        self.replies.done();
+        Ok(true)
+    }
+
+    /// Takes an entry of a stream. Returns whether one has arrived completely.
+    #[inline]
+    fn take_entry(
+        &mut self,
+        messages: Messages,
+        taken: &mut usize,
+        source: &mut Source,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<bool, Malformed> {
+        let Some(entry) = self.connection.read_buffer.next(Entry::decode)? else { return Ok(false) };
+        self.replies.reading = Reading::Messages(Messages { left: messages.left - 1, ..messages });
+        // One that was deleted has no fields.
+        if let Some(entry) = entry {
+            each(Received {
+                payload: entry.payload(),
+                trace_header: entry.field(TRACE_HEADER_NAME.as_bytes()),
+                partition: 0,
+                offset: offset(entry.id).unwrap_or(0),
+                redelivered: messages.redelivered,
+                details: &entry,
+            });
+            source.took(entry.id);
+            *taken += 1;
+        }
+        Ok(true)
+    }
+
+    /// Takes a message of a list. Returns whether one has arrived completely.
+    fn take_value(
+        &mut self,
+        messages: Messages,
+        taken: &mut usize,
+        source: &mut Source,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<bool, Malformed> {
+        let Some(token) = self.connection.read_buffer.next(decode)? else { return Ok(false) };
+        let Token::Bulk(payload) = token else { return Err(unexpected(token)) };
+        self.replies.reading = Reading::Messages(Messages { left: messages.left - 1, ..messages });
+        each(received(payload));
+        source.took(payload);
+        *taken += 1;
+        Ok(true)
+    }
+
+    /// Takes a message of a channel. Returns whether one has arrived completely.
+    fn take_published(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<bool, Malformed> {
+        let Some(payload) = self.connection.read_buffer.next(published)? else { return Ok(false) };
+        if let Some(payload) = payload {
+            each(received(payload));
+            *taken += 1;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/redis/consume.rs"]
+mod tests;
+
+fn received(payload: &[u8]) -> Received<'_> {
+    Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details: &NoDetails }
+}

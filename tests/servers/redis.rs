@@ -1,0 +1,200 @@
+//! Redis as brokermark meets it: the server of `scripts/test`, and some that refuse, stand still or lack room.
+#![cfg(feature = "redis")]
+
+use crate::harness::databases::{ask_redis, redis, redis_server};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, record_of};
+use brokermark::record::{Record, Status};
+
+const LOAD: &str = "producers = { count = 3, batch = 20 }\npayload.size = \"100B\"\nrun.messages = \"30k\"\n";
+
+fn broker(address: &str) -> String {
+    format!("broker.kind = \"redis\"\nbroker.address = \"{address}\"\n")
+}
+
+/// Runs a scenario that cannot begin, and returns the error in its record.
+fn refused(scenario: &str) -> String {
+    let record = Bench::new(scenario).run(&[]).expect(1).record();
+    assert_eq!(record.status, Status::Failed);
+    record.error.unwrap()
+}
+
+/// The errors of a record, as text.
+fn errors(record: &Record) -> String {
+    serde_json::to_string(&record.errors).unwrap()
+}
+
+#[test]
+fn real_modes_deliver_what_they_acknowledge() {
+    for (keys, groups, level) in [
+        ("mode = \"streams\"", 2, "memory"),
+        ("mode = \"streams\", acknowledge = false", 2, "memory"),
+        ("mode = \"pubsub\"", 2, "nowhere"),
+        ("mode = \"pubsub\", subscribe = \"pattern\"", 2, "nowhere"),
+        ("mode = \"pubsub\", subscribe = \"sharded\"", 2, "nowhere"),
+        ("mode = \"list\"", 1, "memory"),
+        ("mode = \"list\", pop = \"blmpop\"", 1, "memory"),
+        ("mode = \"list\", pop = \"blmove\"", 1, "memory"),
+    ] {
+        for resp in [2, 3] {
+            let keys = format!(
+                "broker.redis = {{ resp = {resp}, {keys} }}\nconsumers = {{ groups = {groups}, members = 1 }}\n"
+            );
+            let record = record_of(&format!("{}{keys}{LOAD}", broker(&redis())));
+            assert_delivered(&record, 30_000, groups);
+            assert_eq!(serde_json::to_value(&record.durability).unwrap()["level"], level, "{keys}");
+            assert!(record.environment.broker.as_ref().unwrap().starts_with("Redis "), "{keys}");
+        }
+    }
+}
+
+#[test]
+fn real_run_leaves_no_key_behind() {
+    let server = redis_server("redis-left", 16_390, "");
+    for keys in ["mode = \"streams\"", "mode = \"list\", pop = \"blmove\""] {
+        let consumers = "consumers = { groups = 1, members = 2 }\n";
+        let record = record_of(&format!("{}broker.redis = {{ {keys} }}\n{consumers}{LOAD}", broker(&server.address())));
+        assert_eq!(record.counts.acknowledged, 30_000);
+        assert_eq!(ask_redis(&server.address(), "DBSIZE"), ":0", "{keys}");
+    }
+}
+
+#[test]
+fn real_missing_server_is_reported_with_its_address() {
+    let error = refused(&format!("{}{LOAD}", broker("127.0.0.1:1")));
+    assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
+}
+
+#[test]
+fn real_wrong_password_is_reported_as_such() {
+    let server = redis_server("redis-login", 16_391, "--requirepass right");
+    let sasl = |password: &str| {
+        let sasl = format!("{{ mechanism = \"PLAIN\", username = \"default\", password = \"{password}\" }}");
+        format!("{}broker.security.sasl = {sasl}\n{LOAD}", broker(&server.address()))
+    };
+    let error = refused(&sasl("wrong"));
+    assert!(error.contains("refused the credentials") && error.contains("WRONGPASS"), "{error}");
+    assert!(refused(&format!("{}{LOAD}", broker(&server.address()))).contains("NOAUTH"));
+    assert_eq!(record_of(&sasl("right")).counts.acknowledged, 30_000);
+}
+
+#[test]
+fn real_cluster_node_is_refused_by_name() {
+    let server = redis_server("redis-cluster", 16_392, "--cluster-enabled yes");
+    let error = refused(&format!("{}{LOAD}", broker(&server.address())));
+    assert!(error.contains("Redis Cluster"), "{error}");
+}
+
+#[test]
+fn real_key_of_another_type_is_named() {
+    let name = format!("other-{}", std::process::id());
+    ask_redis(&redis(), &format!("SET {name} x"));
+    let error = refused(&format!("{}topology.name = \"{name}\"\n{LOAD}", broker(&redis())));
+    ask_redis(&redis(), &format!("DEL {name}"));
+    assert!(error.contains("which is a string and not a stream"), "{error}");
+}
+
+#[test]
+fn real_full_server_refuses_with_its_words() {
+    let server = redis_server("redis-full", 16_393, "--maxmemory 6mb --maxmemory-policy noeviction");
+    let record =
+        Bench::new(&format!("{}{}", broker(&server.address()), LOAD.replace("100B", "1KiB"))).run(&[]).record();
+    assert_balanced(&record);
+    assert!(
+        errors(&record).contains("\"full\"") && errors(&record).contains("OOM command not allowed"),
+        "{:?}",
+        record.errors
+    );
+    assert!(record.counts.acknowledged > 1_000 && record.counts.failed > 1_000, "{:?}", record.counts);
+}
+
+#[test]
+fn real_missing_replicas_are_a_condition() {
+    let wait = "broker.redis = { wait_replicas = 1, ack_timeout = \"500ms\" }\n";
+    let record = Bench::new(&format!("{}{wait}{}", broker(&redis()), LOAD.replace("30k", "60"))).run(&[]).record();
+    assert_balanced(&record);
+    assert_eq!(record.counts.failed, 60);
+    assert!(errors(&record).contains("0 of 1 replicas had it in time"), "{:?}", record.errors);
+    let conditions = serde_json::to_value(&record.conditions).unwrap().to_string();
+    assert!(conditions.contains("not-enough-replicas"), "{conditions}");
+}
+
+#[test]
+fn real_pause_shows_in_the_response_time() {
+    let server = redis_server("redis-paused", 16_394, "");
+    let load = "load.rate = \"1k/s\"\nrun = { duration = \"5s\", warm_up = \"0s\" }\npayload.size = \"100B\"\n";
+    let bench = Bench::new(&format!("{}{load}", broker(&server.address())));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    ask_redis(&server.address(), "CLIENT PAUSE 1000 ALL");
+    let record = running.finish(PATIENCE).expect(0).record();
+    assert_balanced(&record);
+    let p99_ns = record.latency.response.as_ref().and_then(|latency| latency.p99_ns).unwrap();
+    // A fifth of the messages were due in this second.
+    assert!(p99_ns > 700_000_000, "{p99_ns}");
+}
+
+#[test]
+fn real_connections_that_are_cut_are_opened_again() {
+    let server = redis_server("redis-cut", 16_395, "");
+    let load = "load.rate = \"2k/s\"\nrun = { duration = \"6s\", warm_up = \"0s\" }\nproducers.in_flight = 500\n";
+    let bench =
+        Bench::new(&format!("{}{load}payload.size = \"100B\"\nconsumers.members = 1\n", broker(&server.address())));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    ask_redis(&server.address(), "CLIENT KILL TYPE normal");
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.lost, found.unread), (0, 0), "{found:?}");
+    assert!(record.counts.acknowledged > 10_000, "{:?}", record.counts);
+}
+
+#[test]
+fn real_entries_of_a_dead_member_come_again() {
+    let (address, name) = (redis(), format!("claimed-{}", std::process::id()));
+    let bench = Bench::new(&format!(
+        "{}broker.redis.claim_after = \"1s\"\ntopology.name = \"{name}\"\nload.rate = \"500/s\"\n\
+         run = {{ duration = \"5s\", warm_up = \"0s\" }}\nconsumers.members = 1\npayload.size = \"100B\"\n",
+        broker(&address)
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    // Another member takes some and never acknowledges them.
+    let script = "local group = redis.call('XINFO', 'GROUPS', KEYS[1])[1][2]; redis.call('XADD', KEYS[1], '*', 'payload', 'foreign'); \
+        return #redis.call('XREADGROUP', 'GROUP', group, 'dead', 'STREAMS', KEYS[1], '>')[1][2]";
+    let taken = ask_redis(&address, &format!("EVAL \"{script}\" 1 {name}"));
+    let taken: u64 = taken.trim_start_matches(':').parse().unwrap();
+    let record = running.finish(PATIENCE).expect(0).record();
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.lost, found.unread, found.duplicated), (0, 0, 0), "{found:?}");
+    // The foreign entry, at least, was the dead member's.
+    assert!(taken > 0 && found.redelivered + 1 == taken, "{taken}: {found:?}");
+}
+
+#[test]
+fn real_trimmed_entries_are_removed_and_not_lost() {
+    let keys = "broker.redis = { max_length = 5000, exact = true }\n";
+    let consumers = "[[consumers.group]]\nwork = \"1ms\"\n";
+    let record = Bench::new(&format!("{}{keys}{LOAD}{consumers}", broker(&redis()))).run(&[]).record();
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!(found.lost, 0, "{found:?}");
+    assert!(found.removed > 5_000, "{found:?}");
+    assert!(serde_json::to_string(&record).unwrap().contains("MAXLEN"), "the finding names the rule");
+}
+
+#[test]
+fn real_stream_deleted_in_the_middle_is_told() {
+    let (address, name) = (redis(), format!("deleted-{}", std::process::id()));
+    let bench = Bench::new(&format!(
+        "{}topology.name = \"{name}\"\nload.rate = \"1k/s\"\nrun = {{ duration = \"4s\", warm_up = \"0s\", drain_deadline = \"3s\" }}\n\
+         consumers.members = 1\npayload.size = \"100B\"\n",
+        broker(&address)
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    ask_redis(&address, &format!("DEL {name}"));
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    let errors = serde_json::to_string(&record.receive_errors).unwrap();
+    assert!(errors.contains("NOGROUP"), "{errors}");
+}
