@@ -80,7 +80,9 @@ impl BrokerOptions for RedisOptions {
             return refused("a stream is trimmed by `max_length` or by `max_age`: keep one of them");
         }
         if self.claim_after.is_some() && !self.acknowledge {
-            return refused("without acknowledgements no entry waits for one: remove `claim_after` or `acknowledge = false`");
+            return refused(
+                "without acknowledgements no entry waits for one: remove `claim_after` or `acknowledge = false`",
+            );
         }
         let of_streams = [
             ("max_length", self.max_length.is_some()),

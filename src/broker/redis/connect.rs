@@ -81,7 +81,8 @@ impl Connector {
             Some(tls) => encrypted(tls.clone(), address, stream).await?,
             None => Transport::Plain(stream),
         };
-        let mut opened = Opened { address: address.to_owned(), transport, read_buffer: ReadBuffer::new(MAX_VALUE_BYTES) };
+        let mut opened =
+            Opened { address: address.to_owned(), transport, read_buffer: ReadBuffer::new(MAX_VALUE_BYTES) };
         if let Some((user, password)) = &self.login {
             opened.ask(&[b"AUTH", user.as_bytes(), password.as_bytes()]).await?;
         }
@@ -197,7 +198,8 @@ pub fn refusal(error: &[u8]) -> ClientError {
         }
         "NOGROUP" => ClientError::passing(FailureClass::UnknownTopic, message),
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            let message = format!("{message}: this is a node of a Redis Cluster, whose slots brokermark does not follow");
+            let message =
+                format!("{message}: this is a node of a Redis Cluster, whose slots brokermark does not follow");
             ClientError::passing(FailureClass::Refused, message)
         }
         _ => ClientError::passing(FailureClass::Refused, message),

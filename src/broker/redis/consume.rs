@@ -237,7 +237,8 @@ impl Up {
         match read {
             None => return Ok(false),
             Some(Head::Messages(messages)) => {
-                self.replies.is_full = messages.left == source.count && !source.more.is_empty() && !messages.redelivered;
+                self.replies.is_full =
+                    messages.left == source.count && !source.more.is_empty() && !messages.redelivered;
                 self.replies.reading = Reading::Messages(messages);
             }
             Some(Head::Done) => self.replies.done(),
@@ -312,10 +313,6 @@ impl Up {
         Ok(true)
     }
 }
-
-#[cfg(test)]
-#[path = "../../../tests/unit/broker/redis/consume.rs"]
-mod tests;
 
 fn received(payload: &[u8]) -> Received<'_> {
     Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details: &NoDetails }

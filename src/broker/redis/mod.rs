@@ -88,7 +88,8 @@ impl Broker for RedisBroker {
 
     fn contradiction(scenario: &Scenario, _: &BTreeMap<String, String>) -> Option<Contradiction> {
         let options: RedisOptions = scenario.broker.options.clone().try_into().ok()?;
-        let refused = |message: &str, advice: &str| Some(Contradiction { message: message.into(), advice: advice.into() });
+        let refused =
+            |message: &str, advice: &str| Some(Contradiction { message: message.into(), advice: advice.into() });
         if options.mode == Mode::Streams {
             return None;
         }
@@ -103,7 +104,10 @@ impl Broker for RedisBroker {
             );
         }
         if options.mode == Mode::List && consumers.groups.len() > 1 {
-            return refused("each message of a list goes to one consumer", "set `consumers.groups` to 1, or use streams");
+            return refused(
+                "each message of a list goes to one consumer",
+                "set `consumers.groups` to 1, or use streams",
+            );
         }
         if options.mode == Mode::Pubsub && consumers.members > scenario.topology.topics {
             return refused(
@@ -116,8 +120,12 @@ impl Broker for RedisBroker {
 
     fn remedy(need: Need<'_>, _: &BrokerConfig, options: &RedisOptions) -> Option<String> {
         match (need, options.mode) {
-            (Need::TopicUsers(topic), Mode::Streams) => Some(format!("redis-cli XINFO GROUPS {topic} lists its groups")),
-            (Need::TopicUsers(topic), Mode::Pubsub) => Some(format!("redis-cli PUBSUB NUMSUB {topic} counts its subscribers")),
+            (Need::TopicUsers(topic), Mode::Streams) => {
+                Some(format!("redis-cli XINFO GROUPS {topic} lists its groups"))
+            }
+            (Need::TopicUsers(topic), Mode::Pubsub) => {
+                Some(format!("redis-cli PUBSUB NUMSUB {topic} counts its subscribers"))
+            }
             _ => None,
         }
     }
@@ -179,9 +187,14 @@ impl Broker for RedisBroker {
         let kind = self.admin.ask(&[b"TYPE", topic.name.as_bytes()]).await.map_err(failed)?;
         match kind.text() {
             Some("none") => Ok(None),
-            Some(found) if found == wanted => Ok(Some(Topic { name: topic.name.clone(), partitions: 1, replication: 1 })),
+            Some(found) if found == wanted => {
+                Ok(Some(Topic { name: topic.name.clone(), partitions: 1, replication: 1 }))
+            }
             found => {
-                let reason = format!("there is a key of this name, which is a {} and not a {wanted}", found.unwrap_or("module's"));
+                let reason = format!(
+                    "there is a key of this name, which is a {} and not a {wanted}",
+                    found.unwrap_or("module's")
+                );
                 Err(BrokerError::Topic { topic: topic.name.clone(), action: "used", reason })
             }
         }
@@ -221,7 +234,8 @@ impl Broker for RedisBroker {
             Mode::Streams => self.create_group(subscription).await,
             Mode::List => Ok(()),
             Mode::Pubsub => Err(BrokerError::Configuration(
-                "a channel keeps no message for a group that joins later: set `broker.redis.mode` to \"streams\"".to_owned(),
+                "a channel keeps no message for a group that joins later: set `broker.redis.mode` to \"streams\""
+                    .to_owned(),
             )),
         }
     }
@@ -237,7 +251,12 @@ impl Broker for RedisBroker {
     async fn durability(&self, _: &[Topic]) -> Durability {
         let options = &self.setup.options;
         if options.mode == Mode::Pubsub {
-            return Durability::new(DurabilityLevel::Nowhere, None, [("mode", "pubsub".to_owned())], "broker.redis.mode");
+            return Durability::new(
+                DurabilityLevel::Nowhere,
+                None,
+                [("mode", "pubsub".to_owned())],
+                "broker.redis.mode",
+            );
         }
         let mut settings = Vec::new();
         for name in ["appendonly", "appendfsync", "min-replicas-to-write"] {

@@ -85,12 +85,13 @@ pub enum Head {
 pub fn head(
     bytes: &[u8],
     most: usize,
-    pub expected: Expected,
+    expected: Expected,
     source: &Source,
 ) -> Result<Option<(Head, usize)>, Malformed> {
     let mut tokens = Tokens::new(bytes, most);
     let Some(first) = tokens.next()? else { return Ok(None) };
-    let messages = |left| Messages { left, redelivered: expected == Expected::Claimed, behind: first == Token::Array(3) };
+    let messages =
+        |left| Messages { left, redelivered: expected == Expected::Claimed, behind: first == Token::Array(3) };
     match (first, expected) {
         (Token::Error(text), _) => return Ok(Some((Head::Refused(refusal(text)), tokens.read))),
         (Token::Null, _) | (_, Expected::Done) => return Ok(Some((Head::Done, tokens.read))),
@@ -207,7 +208,8 @@ pub fn published(bytes: &[u8], most: usize) -> Result<Option<(Option<&[u8]>, usi
         kind = kind.or(Some(token));
         last = Some(token);
     }
-    let is_message = [&b"message"[..], b"pmessage", b"smessage"].map(Token::Bulk).contains(&kind.unwrap_or(Token::Null));
+    let is_message =
+        [&b"message"[..], b"pmessage", b"smessage"].map(Token::Bulk).contains(&kind.unwrap_or(Token::Null));
     let payload = match last {
         Some(Token::Bulk(payload)) if is_message => Some(payload),
         _ => None,

@@ -35,7 +35,8 @@ impl Source {
     /// `group` and `member` are names.
     pub fn new(options: &RedisOptions, topic: &str, group: &str, member: &str) -> Self {
         let own_list = own_list(topic, member);
-        let (topic, group, member, own_list) = (topic.as_bytes(), group.as_bytes(), member.as_bytes(), own_list.as_bytes());
+        let (topic, group, member, own_list) =
+            (topic.as_bytes(), group.as_bytes(), member.as_bytes(), own_list.as_bytes());
         let count = options.count.to_string();
         let (block_ms, block_s) = (BLOCK.as_millis().to_string(), BLOCK.as_secs().to_string());
         let command = |arguments: &[&[u8]]| {
@@ -147,4 +148,3 @@ pub fn own_list(topic: &str, member: &str) -> String {
 fn pattern(channel: &[u8]) -> Vec<u8> {
     channel.iter().flat_map(|byte| if b"*?[]^\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] }).collect()
 }
-

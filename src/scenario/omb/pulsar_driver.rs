@@ -3,7 +3,7 @@
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use super::driver::addresses;
-use super::{Keys, Untranslated, is_true, number_if_set, text, Value};
+use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
 
 pub(super) const KEYS: [&str; 5] = ["name", "driverClass", "client", "producer", "consumer"];
 
@@ -110,11 +110,7 @@ fn connection(client: &Keys, document: &mut DocumentMut, untranslated: &mut Untr
 }
 
 /// `[broker.pulsar]`.
-fn settings(
-    [client, producer, consumer]: [&Keys; 3],
-    document: &mut DocumentMut,
-    untranslated: &mut Untranslated,
-) {
+fn settings([client, producer, consumer]: [&Keys; 3], document: &mut DocumentMut, untranslated: &mut Untranslated) {
     let own = &mut document["broker"]["pulsar"];
     if let Some(admin) = text(client, "httpUrl") {
         own["admin"] = value(admin);

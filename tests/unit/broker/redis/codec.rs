@@ -5,7 +5,8 @@ use super::*;
 const MOST: usize = 1 << 20;
 
 /// Of Redis 7.0.15.
-const READ: &[u8] = b"*1\r\n*2\r\n$6\r\norders\r\n*1\r\n*2\r\n$15\r\n1732600000000-0\r\n*2\r\n$7\r\npayload\r\n$5\r\nhello\r\n";
+const READ: &[u8] =
+    b"*1\r\n*2\r\n$6\r\norders\r\n*1\r\n*2\r\n$15\r\n1732600000000-0\r\n*2\r\n$7\r\npayload\r\n$5\r\nhello\r\n";
 
 #[test]
 fn tokens_of_both_versions_are_read() {

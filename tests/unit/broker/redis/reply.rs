@@ -20,7 +20,8 @@ fn read(bytes: &[u8], expected: Expected, source: &Source) -> (Head, usize) {
 }
 
 /// Of Redis 7.0.15.
-const ENTRY: &[u8] = b"*2\r\n$15\r\n1732600000000-3\r\n*4\r\n$7\r\npayload\r\n$5\r\nhello\r\n$6\r\nregion\r\n$2\r\neu\r\n";
+const ENTRY: &[u8] =
+    b"*2\r\n$15\r\n1732600000000-3\r\n*4\r\n$7\r\npayload\r\n$5\r\nhello\r\n$6\r\nregion\r\n$2\r\neu\r\n";
 
 #[tokio::test]
 async fn heads_of_replies_tell_how_many_messages_follow() {
