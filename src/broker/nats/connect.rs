@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use super::codec::{Frame, Malformed, decode};
 use super::config::NatsOptions;
-use crate::broker::servers::first_answering;
+use crate::broker::servers::Servers;
 use crate::broker::{ClientError, FailureClass};
 use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
@@ -207,11 +207,16 @@ impl Connector {
     /// many bytes.
     ///
     /// # Errors
-    /// As [`first_answering`].
+    /// Why no server can be used.
     pub async fn connect(&self, first: usize, inbox: &[u8], most: usize) -> Result<Opened, ClientError> {
         let addresses = self.addresses.lock().clone();
-        let open = async |address: &str| self.open(address, inbox, most).await;
-        first_answering(&addresses, first, self.timeout, &self.conditions, open).await
+        let mut servers = Servers::new(&addresses, first, self.timeout, &self.conditions);
+        loop {
+            let address = servers.next()?;
+            if let Some(opened) = servers.attempt(address, self.open(address, inbox, most)).await? {
+                return Ok(opened);
+            }
+        }
     }
 
     /// Remembers the servers that one has named.

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::codec::{Malformed, Value, append_command, shown, value};
 use super::config::RedisOptions;
-use crate::broker::servers::first_answering;
+use crate::broker::servers::Servers;
 use crate::broker::{ClientError, FailureClass, Setup};
 use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
@@ -69,10 +69,15 @@ impl Connector {
     /// A connection to the first server that answers, from the one of this number on.
     ///
     /// # Errors
-    /// As [`first_answering`].
+    /// Why no server can be used.
     pub async fn connect(&self, first: usize) -> Result<Opened, ClientError> {
-        let open = async |address: &str| self.open(address).await;
-        first_answering(&self.addresses, first, self.timeout, &self.conditions, open).await
+        let mut servers = Servers::new(&self.addresses, first, self.timeout, &self.conditions);
+        loop {
+            let address = servers.next()?;
+            if let Some(opened) = servers.attempt(address, self.open(address)).await? {
+                return Ok(opened);
+            }
+        }
     }
 
     async fn open(&self, address: &str) -> Result<Opened, ConnectError> {

@@ -25,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::codec::{Value, append_bulk};
 pub use self::config::RedisOptions;
-use self::config::{Mode, Pop, Subscribe};
+use self::config::{Mode, Pop};
 use self::connect::{Admin, Connector};
 use self::consume::RedisConsumer;
 use self::publish::{Connection, InFlight, Publishing, RedisProducer};

@@ -242,7 +242,8 @@ impl Publishing {
         out.extend_from_slice(&route.command);
         if let Some(oldest) = oldest {
             let operator = if self.options.exact { b"=" } else { b"~" };
-            for argument in [b"MINID", &operator[..], oldest.as_bytes()] {
+            let trimming: [&[u8]; 3] = [b"MINID", operator, oldest.as_bytes()];
+            for argument in trimming {
                 append_bulk(out, argument);
             }
         }
@@ -305,7 +306,8 @@ fn command(topic: &str, options: &RedisOptions) -> (Vec<u8>, usize) {
     let mut arguments = vec![name, topic.as_bytes()];
     let length = options.max_length.map(|length| length.to_string());
     if let Some(length) = &length {
-        arguments.extend([b"MAXLEN", if options.exact { &b"="[..] } else { b"~" }, length.as_bytes()]);
+        let trimming: [&[u8]; 3] = [b"MAXLEN", if options.exact { b"=" } else { b"~" }, length.as_bytes()];
+        arguments.extend(trimming);
     }
     arguments.iter().for_each(|argument| append_bulk(&mut command, argument));
     (command, arguments.len())

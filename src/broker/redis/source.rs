@@ -89,8 +89,9 @@ impl Source {
             (Mode::List, Pop::Brpop) => source.request = command(&[b"BRPOP", topic, block_s.as_bytes()]),
             (Mode::List, Pop::Blmpop) => {
                 let pop: [&[u8]; 5] = [b"1", topic, b"RIGHT", b"COUNT", count.as_bytes()];
-                source.more = command(&[&[b"LMPOP"][..], &pop].concat());
-                source.request = command(&[&[b"BLMPOP", block_s.as_bytes()][..], &pop].concat());
+                let (at_once, blocking): ([&[u8]; 1], [&[u8]; 2]) = ([b"LMPOP"], [b"BLMPOP", block_s.as_bytes()]);
+                source.more = command(&[&at_once[..], &pop].concat());
+                source.request = command(&[&blocking[..], &pop].concat());
             }
             (Mode::List, Pop::Blmove) => {
                 source.request = command(&[b"BLMOVE", topic, own_list, b"RIGHT", b"LEFT", block_s.as_bytes()]);
