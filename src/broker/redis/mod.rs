@@ -279,7 +279,7 @@ impl Broker for RedisBroker {
         let name = topic.name.clone();
         (self.setup.options.mode == Mode::Streams).then_some(async move {
             let stream = self.admin.ask(&[b"XINFO", b"STREAM", name.as_bytes()]).await.ok()?;
-            Some(vec![offset(stream.get("last-generated-id")?.text()?.as_bytes())? + 1])
+            Some(vec![id(&stream, "last-generated-id")? + 1])
         })
     }
 
@@ -301,12 +301,14 @@ impl Broker for RedisBroker {
         if rules.is_empty() || self.setup.options.mode != Mode::Streams {
             return None;
         }
+        let stream = self.admin.ask(&[b"XINFO", b"STREAM", topic.name.as_bytes()]).await.ok();
         let found = self.groups(&topic.name).await.unwrap_or_default();
         let left = groups.iter().map(|name| {
-            let group = found.iter().find(|group| group.get("name").and_then(Value::text) == Some(name));
-            // A server that has trimmed what a group has not read does not tell the group's lag: none of the rest is known.
-            group.and_then(|group| group.get("lag")?.integer()).unwrap_or(0)
+            let group = found.iter().find(|group| group.get("name").and_then(Value::text) == Some(name))?;
+            entries_behind(stream.as_ref()?, id(group, "last-delivered-id")?)
         });
+        // A stream or group that is gone has nothing for anybody.
+        let left = left.map(Option::unwrap_or_default);
         Some(Removal { extent: RemovalExtent::Left(left.collect()), rules })
     }
 
@@ -387,6 +389,20 @@ impl RedisBroker {
         }
         rules
     }
+}
+
+/// An id that the server tells under this name.
+fn id(told: &Value, name: &str) -> Option<u64> {
+    offset(told.get(name)?.text()?.as_bytes())
+}
+
+/// Entries of a stream that a group has not been given, of which it was given the one at `delivered` last: at most so many, if it is in the middle of
+/// what is left. The server's own `lag` counts entries that were trimmed before they were read.
+fn entries_behind(stream: &Value, delivered: u64) -> Option<u64> {
+    if delivered >= id(stream, "last-generated-id")? {
+        return Some(0);
+    }
+    stream.get("length")?.integer()
 }
 
 /// The value of a line `name:value` of `INFO`.
