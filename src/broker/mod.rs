@@ -34,7 +34,7 @@ pub mod rabbitmq_stream;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod registry;
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod servers;
 #[cfg(feature = "sls")]
 pub mod sls;

@@ -6,54 +6,74 @@ use super::{ClientError, FailureClass};
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::{ConnectError, within};
 
+impl From<ConnectError<ClientError>> for ClientError {
+    fn from(error: ConnectError<ClientError>) -> Self {
+        match error {
+            ConnectError::Refused(refusal) => refusal,
+            ConnectError::Io(_) => ClientError::lost(error.to_string()),
+            ConnectError::Timeout(_) => ClientError::late(error.to_string()),
+            ConnectError::Malformed(_) => ClientError::passing(FailureClass::Other, error.to_string()),
+            ConnectError::Incompatible(_) => ClientError::lasting(FailureClass::Other, error.to_string()),
+        }
+    }
+}
+
 /// The servers that may be tried, and why those that were tried are left out.
 pub struct Servers<'a> {
     addresses: &'a [String],
-    /// Number of the server that is tried first.
-    first: usize,
-    /// Time of all attempts together.
+    /// Place of the server that is tried next.
+    place: usize,
+    tried: usize,
+    /// Time of each attempt.
     timeout: Duration,
     conditions: &'a Conditions,
-    reasons: Vec<String>,
+    failure: ClientError,
 }
 
 impl<'a> Servers<'a> {
+    /// All of `addresses`, from the one of the number `first` on. `timeout` is the time of all attempts together.
     pub fn new(addresses: &'a [String], first: usize, timeout: Duration, conditions: &'a Conditions) -> Self {
-        Servers { addresses, first, timeout, conditions, reasons: Vec::new() }
+        let (count, failure) = (addresses.len().max(1), ClientError::lost(String::new()));
+        Servers { addresses, place: first % count, tried: 0, timeout: timeout / count as u32, conditions, failure }
     }
 
     /// The server that is to be tried next.
     ///
     /// # Errors
-    /// Why each server was left out, with its address, when all have been tried.
+    /// Why each server was left out, when all have been tried.
     pub fn next(&self) -> Result<&'a str, ClientError> {
-        let count = self.addresses.len();
-        match self.reasons.len() {
-            tried if tried < count => Ok(&self.addresses[(self.first + tried) % count]),
-            _ => Err(ClientError::lost(self.reasons.join("; "))),
-        }
+        if self.tried == self.addresses.len() { Err(self.failure.clone()) } else { Ok(&self.addresses[self.place]) }
     }
 
-    /// What the server at `address` gives; `None`: the next one is to be tried.
+    /// What this server gives, and its place among the addresses; `None`: the next one is to be tried.
     ///
     /// # Errors
     /// When it refuses the credentials, as the others would.
     pub async fn attempt<T>(
         &mut self,
-        address: &str,
         opening: impl Future<Output = Result<T, ConnectError<ClientError>>>,
-    ) -> Result<Option<T>, ClientError> {
+    ) -> Result<Option<(T, usize)>, ClientError> {
+        let (address, count) = (&self.addresses[self.place], self.addresses.len());
         let node = Subject::new(self.conditions, SubjectKind::Node, address);
-        let opening = within(self.timeout / self.addresses.len() as u32, opening);
-        match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
-            Ok(opened) => Ok(Some(opened)),
-            Err(ConnectError::Refused(refusal)) if refusal.class == FailureClass::Authorisation => {
-                Err(ClientError { message: format!("{address}: {}", refusal.message), ..refusal })
-            }
-            Err(error) => {
-                self.reasons.push(format!("{address}: {error}"));
-                Ok(None)
-            }
+        let opening = within(self.timeout, opening);
+        let mut failure = match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
+            Ok(opened) => return Ok(Some((opened, self.place))),
+            Err(error) => ClientError::from(error),
+        };
+        // Whoever asks for one server knows which it is.
+        if count > 1 {
+            failure.message = format!("{address}: {}", failure.message);
         }
+        if failure.class == FailureClass::Authorisation {
+            return Err(failure);
+        }
+        if self.tried > 0 {
+            failure.message = format!("{}; {}", self.failure.message, failure.message);
+            failure.lasting &= self.failure.lasting;
+        }
+        self.failure = failure;
+        self.place = (self.place + 1) % count;
+        self.tried += 1;
+        Ok(None)
     }
 }

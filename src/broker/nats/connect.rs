@@ -213,7 +213,7 @@ impl Connector {
         let mut servers = Servers::new(&addresses, first, self.timeout, &self.conditions);
         loop {
             let address = servers.next()?;
-            if let Some(opened) = servers.attempt(address, self.open(address, inbox, most)).await? {
+            if let Some((opened, _)) = servers.attempt(self.open(address, inbox, most)).await? {
                 return Ok(opened);
             }
         }

@@ -9,9 +9,9 @@ use super::codec::{
     Frame, Malformed, Method, PROTOCOL_HEADER, TooLong, append_open, append_start_ok, append_tune_ok, decode,
 };
 use super::config::RabbitmqOptions;
+use crate::broker::servers::Servers;
 use crate::broker::{ClientError, FailureClass, Setup};
-use crate::measure::{ConditionKind, Subject, SubjectKind};
-use crate::net::connect::{self, encrypted, within};
+use crate::net::connect::{self, encrypted};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 use crate::printable::printable;
@@ -37,18 +37,6 @@ impl From<Malformed> for ConnectError {
 impl From<TooLong> for ConnectError {
     fn from(too_long: TooLong) -> Self {
         ConnectError::Incompatible(too_long.to_string())
-    }
-}
-
-impl From<ConnectError> for ClientError {
-    fn from(error: ConnectError) -> Self {
-        match error {
-            ConnectError::Refused(refusal) => refusal,
-            ConnectError::Io(_) => ClientError::lost(error.to_string()),
-            ConnectError::Timeout(_) => ClientError::late(error.to_string()),
-            ConnectError::Malformed(_) => ClientError::passing(FailureClass::Other, error.to_string()),
-            ConnectError::Incompatible(_) => ClientError::lasting(FailureClass::Other, error.to_string()),
-        }
     }
 }
 
@@ -141,25 +129,16 @@ impl Connector {
     /// A connection to the first server that answers, from the one of this number on, and its place among the scenario's addresses.
     ///
     /// # Errors
-    /// That of the last server, or one that others would not mend: a refused login.
+    /// Why no server can be used.
     pub async fn connect(&self, role: Role, first: usize) -> Result<(Opened, usize), ClientError> {
         let Setup { config, timeout, conditions, .. } = &*self.setup;
-        let addresses = &config.addresses;
-        let mut failure = ClientError::lost("there is no address");
-        for place in (first..first + addresses.len()).map(|place| place % addresses.len()) {
-            let address = &addresses[place];
-            let node = Subject::new(conditions, SubjectKind::Node, address);
-            let opening = within(*timeout, self.open(role, address));
-            match node.during(ConditionKind::Connecting, "no answer yet", opening).await {
-                Ok(opened) => return Ok((opened, place)),
-                Err(error) => failure = error.into(),
+        let mut servers = Servers::new(&config.addresses, first, *timeout, conditions);
+        loop {
+            let address = servers.next()?;
+            if let Some(opened) = servers.attempt(self.open(role, address)).await? {
+                return Ok(opened);
             }
-            if failure.lasting || addresses.len() == 1 {
-                break;
-            }
-            failure.message = format!("{address}: {}", failure.message);
         }
-        Err(failure)
     }
 
     async fn open(&self, role: Role, address: &str) -> Result<Opened, ConnectError> {

@@ -74,7 +74,7 @@ impl Connector {
         let mut servers = Servers::new(&self.addresses, first, self.timeout, &self.conditions);
         loop {
             let address = servers.next()?;
-            if let Some(opened) = servers.attempt(address, self.open(address)).await? {
+            if let Some((opened, _)) = servers.attempt(self.open(address)).await? {
                 return Ok(opened);
             }
         }
