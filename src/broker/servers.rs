@@ -77,3 +77,38 @@ impl<'a> Servers<'a> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_servers_share_the_time() {
+        let addresses = ["a:1".to_owned(), "b:1".to_owned()];
+        let (begin, timeout, conditions) = (Instant::now(), Duration::from_secs(10), Conditions::default());
+        let mut servers = Servers::new(&addresses, 3, timeout, &conditions);
+        let failure = loop {
+            match servers.next() {
+                Ok(_) => assert_eq!(servers.attempt(pending::<Result<(), _>>()).await, Ok(None)),
+                Err(failure) => break failure,
+            }
+        };
+        assert_eq!(begin.elapsed(), timeout);
+        assert_eq!(failure, ClientError::late("b:1: no response within 5s; a:1: no response within 5s"));
+    }
+
+    #[tokio::test]
+    async fn refused_login_is_the_answer_of_all_servers() {
+        let addresses = ["a:1".to_owned(), "b:1".to_owned()];
+        let conditions = Conditions::default();
+        let mut servers = Servers::new(&addresses, 0, Duration::from_secs(10), &conditions);
+        let refused = ConnectError::Refused(ClientError::lasting(FailureClass::Authorisation, "no"));
+        assert!(servers.attempt::<()>(async { Err(ConnectError::Malformed("HTTP".to_owned())) }).await.is_ok());
+        let failure = servers.attempt::<()>(async { Err(refused) }).await.unwrap_err();
+        assert_eq!(failure, ClientError::lasting(FailureClass::Authorisation, "b:1: no"));
+    }
+}

@@ -191,9 +191,14 @@ pub fn offset(id: &[u8]) -> Option<u64> {
     Some((milliseconds as u64) << 20 | (sequence as u64).min((1 << 20) - 1))
 }
 
-/// The payload of a message to a channel, `None` for everything else that a listening connection receives, and its length. The outer `None`:
-/// it has not arrived completely.
-pub fn published(bytes: &[u8], most: usize) -> Result<Option<(Option<&[u8]>, usize)>, Malformed> {
+/// What a listening connection has received, with its length: the payload of a message to a channel; `None` for everything else.
+pub type Heard<'a> = (Option<&'a [u8]>, usize);
+
+/// `None`: it has not arrived completely.
+///
+/// # Errors
+/// When it is no reply, or an error.
+pub fn published(bytes: &[u8], most: usize) -> Result<Option<Heard<'_>>, Malformed> {
     let mut tokens = Tokens::new(bytes, most);
     let Some(first) = tokens.next()? else { return Ok(None) };
     let count = match first {

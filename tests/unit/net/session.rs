@@ -1,8 +1,12 @@
-use tokio::io::AsyncWriteExt;
+use futures_util::FutureExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
+
+/// Bytes that are too many for the buffers of two sockets.
+const MORE_THAN_SOCKETS_HOLD: usize = 32 << 20;
 
 /// Its frames are single bytes, which it hands on.
 struct Bytes(UnboundedSender<u8>);
@@ -13,7 +17,7 @@ impl Protocol for Bytes {
     type Error = ();
     type Scratch = ();
 
-    const MAX_UNWRITTEN: usize = 1;
+    const MAX_UNWRITTEN: usize = 2;
 
     fn pending((): &()) -> usize {
         0
@@ -41,20 +45,45 @@ impl Protocol for Bytes {
     fn fail(&self, _messages: Vec<()>, (): &()) {}
 }
 
-#[tokio::test]
-async fn bytes_after_the_handshake_are_read_first() {
+/// A connection that has read nothing yet, what it hands on, and its other end, which has written `first`.
+async fn connected(first: &[u8]) -> (PublishingConnection<Bytes>, UnboundedReceiver<u8>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
     let mut theirs = theirs.unwrap().0;
-    theirs.write_all(b"ab").await.unwrap();
+    theirs.write_all(first).await.unwrap();
     let transport = Arc::new(Transport::Plain(ours.unwrap()));
     let mut read_buffer = ReadBuffer::new(1);
-    transport.readable().await.unwrap();
-    read_buffer.fill(&transport).unwrap();
-    let (sender, mut bytes) = unbounded_channel();
+    if !first.is_empty() {
+        transport.readable().await.unwrap();
+        read_buffer.fill(&transport).unwrap();
+    }
+    let (sender, bytes) = unbounded_channel();
     let served = Served { transport, read_buffer, heartbeat: None };
-    let _connection = PublishingConnection::start(Bytes(sender), (), served, WriteBuffer::default());
+    (PublishingConnection::start(Bytes(sender), (), served, WriteBuffer::default()), bytes, theirs)
+}
+
+#[tokio::test]
+async fn bytes_after_the_handshake_are_read_first() {
+    let (_connection, mut bytes, _theirs) = connected(b"ab").await;
     let received = timeout(Duration::from_secs(60), async { [bytes.recv().await, bytes.recv().await] });
     assert_eq!(received.await.unwrap(), [Some(b'a'), Some(b'b')]);
+}
+
+#[tokio::test]
+async fn dropped_submission_appends_nothing() {
+    let (connection, _bytes, mut theirs) = connected(b"").await;
+    let submit = |byte, count| {
+        let append = move |_: &Bytes, (): &mut (), out: &mut Vec<u8>| {
+            out.resize(out.len() + count, byte);
+            Offer::Taken(())
+        };
+        connection.submit(|| false, Duration::from_secs(60), append)
+    };
+    assert_eq!(submit(b'a', MORE_THAN_SOCKETS_HOLD).now_or_never(), Some(Ok(())));
+    assert_eq!(submit(b'b', 1).now_or_never(), None, "much is not written yet, so nothing more fits");
+    let mut written = vec![0; MORE_THAN_SOCKETS_HOLD + 1];
+    let (submitted, read) = tokio::join!(submit(b'c', 1), theirs.read_exact(&mut written));
+    assert_eq!((submitted, read.unwrap()), (Ok(()), written.len()));
+    assert!(written.ends_with(b"ac"));
 }

@@ -85,6 +85,7 @@ fn amqp_urls_name_tls_and_a_virtual_host() {
     for (url, address, host, topic) in [
         ("amqp://h/orders", "h:5672", None, Some("orders")),
         ("rabbitmq://h/%2F/orders", "h:5672", Some("/"), Some("orders")),
+        ("amqp://h/eu%2Fshop/orders", "h:5672", Some("eu/shop"), Some("orders")),
         ("amqps://me:secret@h/shop/orders", "h:5671", Some("shop"), Some("orders")),
         ("amqp://h/%2f", "h:5672", Some("/"), None),
         ("amqps://h:1", "h:1", None, None),
