@@ -66,7 +66,8 @@ impl Listed {
     fn kind(&self) -> String {
         let Some(record) = self.records().first() else { return "–".to_owned() };
         let kind = record.broker_kind().unwrap_or("–");
-        record.client_asked_for().map_or_else(|| kind.to_owned(), |client| format!("{kind} ({client})"))
+        let client = record.broker_asked_for().and_then(|(_, client, _)| client);
+        client.map_or_else(|| kind.to_owned(), |client| format!("{kind} ({client})"))
     }
 
     fn points(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Several trials: their headline, a row for each, and the median and the spread of each point over its trials.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -96,24 +96,23 @@ pub fn findings(records: &[&Record]) -> Vec<Finding> {
     found
 }
 
-/// Says so where not all trials were measured by the same program on the same broker. Clients that the scenario itself
-/// compares are no mixture.
+/// Says so where not all trials were measured by the same program on the same broker. Brokers and clients that the scenario itself compares
+/// are no mixture.
 fn mixtures(records: &[&Record]) -> impl Iterator<Item = Finding> {
-    let different = |subject: &str, named: &dyn Fn(&Record) -> Option<String>| {
-        let found: BTreeSet<String> = records.iter().filter_map(|record| named(record)).collect();
-        let found: Vec<String> = found.into_iter().collect();
-        (found.len() > 1).then(|| format!("The trials are of different {subject}: {}.", found.join("; ")))
+    type Asked = Option<(String, Option<String>, Vec<String>)>;
+    let different = |subject: &str, name: fn(&Record) -> Option<String>, asked: fn(&Record) -> Asked| {
+        let mut found: BTreeMap<Asked, BTreeSet<String>> = BTreeMap::new();
+        for record in records {
+            found.entry(asked(record)).or_default().extend(name(record));
+        }
+        let is_mixed = found.values().any(|names| names.len() > 1);
+        let names: Vec<String> = found.into_values().flatten().collect::<BTreeSet<_>>().into_iter().collect();
+        is_mixed.then(|| format!("The trials are of different {subject}: {}.", names.join("; ")))
     };
-    let clients: BTreeSet<_> = records.iter().map(|record| record.client_asked_for()).collect();
-    let libraries = |asked: &Option<String>| {
-        let of_client = records.iter().filter(|record| record.client_asked_for() == *asked);
-        of_client.filter_map(|record| record.environment.client_library.as_ref()).collect::<BTreeSet<_>>().len()
-    };
-    let is_compared = clients.iter().all(|asked| libraries(asked) < 2);
     let mixtures = [
-        different("builds of brokermark", &|record| Some(record.environment.build())),
-        different("client libraries", &|record| record.environment.client_library.clone().filter(|_| !is_compared)),
-        different("brokers", &|record| record.environment.broker.clone()),
+        different("builds of brokermark", |record| Some(record.environment.build()), |_| None),
+        different("client libraries", |record| record.environment.client_library.clone(), Record::broker_asked_for),
+        different("brokers", |record| record.environment.broker.clone(), Record::broker_asked_for),
     ];
     mixtures.into_iter().flatten().map(|evidence| Finding {
         tone: Tone::Bad,

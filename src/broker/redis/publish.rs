@@ -223,7 +223,8 @@ impl Publishing {
         in_flight.pending += batch.len();
         if options.waits() {
             let replicas = options.wait_replicas.map_or(0, |replicas| replicas.get()).to_string();
-            let limit_ms = options.ack_timeout.as_millis().to_string();
+            // It replies before its messages are overdue.
+            let limit_ms = (options.ack_timeout * 3 / 4).as_millis().max(1).to_string();
             match options.wait_local_file {
                 true => append_command(out, &[b"WAITAOF", b"1", replicas.as_bytes(), limit_ms.as_bytes()]),
                 false => append_command(out, &[b"WAIT", replicas.as_bytes(), limit_ms.as_bytes()]),

@@ -232,7 +232,7 @@ impl<'a> Session<'a> {
             environment.broker.iter().chain(&environment.client_library).cloned().collect::<Vec<_>>().join(", ")
         };
         // A sweep over `broker.client` compares them.
-        let alike = |kept: &&Record| kept.client_asked_for() == record.client_asked_for();
+        let alike = |kept: &&Record| kept.broker_asked_for() == record.broker_asked_for();
         let (now, mut kept) = (met(record), self.complete.values().filter(alike).map(met));
         let connected = record.environment.client_library.is_some();
         let other = kept.find(|kept| *kept != now).filter(|_| connected)?;

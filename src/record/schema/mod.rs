@@ -200,9 +200,10 @@ impl Record {
         self.scenario.get("broker")?.get("kind")?.as_str()
     }
 
-    /// The client that the scenario names, where the kind of broker has several: `broker.client`.
-    pub fn client_asked_for(&self) -> Option<String> {
-        ScenarioTables::from_record(&self.scenario, &BTreeMap::new()).broker?.client
+    /// The broker that the scenario names: its kind, the client where the kind has several, and its addresses.
+    pub fn broker_asked_for(&self) -> Option<(String, Option<String>, Vec<String>)> {
+        let broker = ScenarioTables::from_record(&self.scenario, &BTreeMap::new()).broker?;
+        Some((broker.kind, broker.client, broker.addresses.unwrap_or_else(|| Vec::from_iter(broker.address))))
     }
 
     /// Whether end-to-end latency is that of messages which the consumers' own process sent: `consumers.timing = "own"`.

@@ -300,6 +300,21 @@ fn clients_that_the_scenario_compares_are_no_mixture() {
 }
 
 #[test]
+fn brokers_that_the_scenario_compares_are_no_mixture() {
+    let mut records = trials(&[], 3);
+    for (record, (address, broker)) in
+        records.iter_mut().zip([("a:9092", "Kafka 4.1"), ("b:9092", "Kafka 4.2"), ("b:9092", "Kafka 4.2")])
+    {
+        record.scenario["broker"]["addresses"] = serde_json::json!([address]);
+        record.environment.broker = Some(broker.to_owned());
+    }
+    assert!(!render(&records, &[], PLAIN).contains("mixed"));
+    records[2].environment.broker = Some("Kafka 4.3".to_owned());
+    let shown = render(&records, &[], PLAIN);
+    assert!(shown.contains("different brokers: Kafka 4.1; Kafka 4.2; Kafka 4.3"), "{shown}");
+}
+
+#[test]
 fn a_failed_trial_counts_as_one_that_is_not_valid() {
     let mut records = trials(&[3], 3);
     records[2].status = Status::Failed;
