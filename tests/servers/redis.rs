@@ -198,3 +198,52 @@ fn real_stream_deleted_in_the_middle_is_told() {
     let errors = serde_json::to_string(&record.receive_errors).unwrap();
     assert!(errors.contains("NOGROUP"), "{errors}");
 }
+
+#[test]
+fn real_server_that_became_a_replica_is_read_only() {
+    let server = redis_server("redis-replica", 16_396, "");
+    let load = "load.rate = \"1k/s\"\nrun = { duration = \"5s\", warm_up = \"0s\" }\npayload.size = \"100B\"\n";
+    let bench = Bench::new(&format!("{}{load}", broker(&server.address())));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    // Its new primary does not answer, so that it keeps the data that it has.
+    ask_redis(&server.address(), "REPLICAOF 127.0.0.1 1");
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_balanced(&record);
+    assert!(record.counts.failed > 100, "{:?}", record.counts);
+    assert!(errors(&record).contains("\"unavailable\"") && errors(&record).contains("READONLY"), "{:?}", record.errors);
+    let conditions = serde_json::to_value(&record.conditions).unwrap().to_string();
+    assert!(conditions.contains("READONLY"), "{conditions}");
+}
+
+#[test]
+fn real_stream_that_the_server_evicts_is_told() {
+    let server = redis_server("redis-evicting", 16_397, "--maxmemory 6mb --maxmemory-policy allkeys-lru");
+    let consumers = "consumers.members = 1\nrun.drain_deadline = \"3s\"\n";
+    let load = LOAD.replace("100B", "1KiB");
+    let bench = Bench::new(&format!("{}{load}{consumers}", broker(&server.address())));
+    let record = bench.run(&[]).records().remove(0);
+    assert_balanced(&record);
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!(found.lost, 0, "{found:?}");
+    assert!(found.removed > 0, "{found:?}");
+    let rules = serde_json::to_string(&found.removal_rules).unwrap();
+    assert!(rules.contains("maxmemory-policy") && rules.contains("allkeys-lru"), "{rules}");
+}
+
+#[test]
+fn real_subscriber_that_reads_too_slowly_is_disconnected() {
+    let limit = "--client-output-buffer-limit pubsub 256kb 256kb 1";
+    let server = redis_server("redis-slow", 16_398, limit);
+    let consumers = "broker.redis.mode = \"pubsub\"\n[[consumers.group]]\nwork = \"100us\"\n";
+    let load = LOAD.replace("100B", "4KiB");
+    let record = Bench::new(&format!("{}{load}run.drain_deadline = \"3s\"\n{consumers}", broker(&server.address())))
+        .run(&[])
+        .records()
+        .remove(0);
+    assert_balanced(&record);
+    let found = record.verification.as_ref().unwrap();
+    assert!(found.lost + found.unread > 0, "{found:?}");
+    let errors = serde_json::to_string(&record.receive_errors).unwrap();
+    assert!(errors.contains("connection-lost"), "{errors}");
+}
