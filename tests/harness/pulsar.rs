@@ -22,7 +22,12 @@ pub fn call(method: &str, path: &str) -> Option<String> {
 
 /// Calls the admin interface with a JSON value as its body: what it answers, if it does not refuse.
 pub fn request(method: &str, path: &str, body: &str) -> Option<String> {
-    let url = format!("{}/admin/v2/{path}", admin());
+    request_at(&admin(), method, path, body)
+}
+
+/// As [`request`], of another server's admin interface.
+pub fn request_at(admin: &str, method: &str, path: &str, body: &str) -> Option<String> {
+    let url = format!("{admin}/admin/v2/{path}");
     let output = Command::new("curl")
         .args(["--silent", "--fail", "--max-time", "30", "--request", method])
         .args(["--header", "Content-Type: application/json", "--data", body, &url])

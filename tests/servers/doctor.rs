@@ -113,6 +113,69 @@ fn rights_that_are_advised_are_enough() {
     }
 }
 
+/// A user who may do nothing is given what is advised.
+#[test]
+#[cfg(any(feature = "rabbitmq", feature = "rabbitmq-stream"))]
+fn rights_that_are_advised_for_rabbitmq_are_enough() {
+    let control = |arguments: &[&str]| rabbitmq::rabbitmqctl(&variable("BROKERMARK_RABBITMQ_CTL"), arguments);
+    let mut urls = Vec::new();
+    if cfg!(feature = "rabbitmq") {
+        urls.push(format!("amqp://{{}}@{}", rabbitmq::amqp()));
+    }
+    if cfg!(feature = "rabbitmq-stream") {
+        urls.push(format!("rabbitmq-stream://{{}}@{}", rabbitmq::address()));
+    }
+    for (number, url) in urls.iter().enumerate() {
+        let user = format!("doctor-{}-{number}", std::process::id());
+        control(&["add_user", &user, "secret"]);
+        let url = url.replace("{}", &format!("{user}:secret"));
+        for rights in [&[][..], &["^$", "^$", "^$"]] {
+            if !rights.is_empty() {
+                control(&[&["set_permissions", "-p", "/", &user], rights].concat());
+            }
+            let said = doctor(&url, &[]).expect(1).stdout;
+            let advised = said.split("rabbitmqctl set_permissions ").nth(1).unwrap_or_else(|| panic!("{said}"));
+            let arguments: Vec<&str> = advised.split(' ').take(6).map(|word| word.trim_matches(['\'', ';'])).collect();
+            control(&[&["set_permissions"], &arguments[..]].concat());
+            assert!(doctor(&url, &[]).stdout.contains("A run will work"), "{said}");
+        }
+        control(&["delete_user", &user]);
+    }
+}
+
+/// A role that may do nothing is given what is advised, on a server with authorization.
+#[test]
+#[cfg(feature = "pulsar")]
+fn rights_that_are_advised_for_pulsar_are_enough() {
+    use crate::harness::pulsar;
+    use crate::harness::server::Server;
+
+    let properties = "authorizationEnabled=true\nsuperUserRoles=anonymous";
+    let settings = [("BROKERMARK_PULSAR_WEB_PORT", "16952"), ("BROKERMARK_PULSAR_PROPERTIES", properties)];
+    let server = Server::start("pulsar", "pulsar-rights", 16950, &settings);
+    let admin = pulsar::admin_of(&server);
+    let token = format!("broker.pulsar.token={}", server.variable("BROKERMARK_PULSAR_TOKEN"));
+    let run = |more: &[&str]| {
+        let admin = format!("broker.pulsar.admin={admin}");
+        let options = ["--set", &admin, "--set", &token];
+        doctor(&format!("pulsar://{}", server.address()), &[&options[..], more].concat()).stdout
+    };
+    let request = |path: &str, body: &str| {
+        assert!(pulsar::request_at(&admin, "POST", path, body).is_some(), "{path}");
+    };
+    // What the commands of `pulsar-admin` ask of the interface.
+    let said = run(&[]);
+    assert!(said.contains("pulsar-admin tenants update public --admin-roles "), "{said}");
+    request("tenants/public", r#"{"adminRoles":["brokermark"],"allowedClusters":["standalone"]}"#);
+    let said = run(&[]);
+    if said.contains("grant-permission") {
+        assert!(said.contains("namespaces grant-permission public/default --role "), "{said}");
+        request("namespaces/public/default/permissions/brokermark", r#"["produce","consume"]"#);
+    }
+    let said = run(&[]);
+    assert!(said.contains("A run will work"), "{said}");
+}
+
 #[test]
 #[cfg(feature = "nsq")]
 fn nsq_names_its_version_and_leaves_no_topic() {

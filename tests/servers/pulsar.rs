@@ -10,6 +10,7 @@ use crate::harness::server::variable;
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, execute, record_of, records_of};
 use crate::load::Load;
 use brokermark::broker::FailureClass;
+use brokermark::measure::ConditionKind;
 use brokermark::record::{Record, Status};
 
 /// A scenario on the server of `scripts/test`: `options` of `[broker.pulsar]`, and further tables.
@@ -298,11 +299,13 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     server.kill();
+    running.await_stderr("connecting");
     // The rest of the load, the drain, and what closing and the second trial may take without a server.
     let ended = running.finish(Duration::from_secs(60)).expect(1);
     let record = &crate::harness::assert_survived(&ended, &server.address());
     let counts = &record.counts;
     assert_eq!((counts.unresolved, failed(record, FailureClass::ConnectionLost)), (0, counts.failed));
+    assert!(record.conditions.iter().any(|one| one.kind == ConditionKind::Connecting), "{:?}", record.conditions);
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The admin interface: creates, finds and removes topics and subscriptions over HTTP. What a receipt of Pulsar meant follows from the
-//! persistence policies of the topic; what the broker has removed, from its statistics and other policies.
+//! The admin interface: creates, finds and removes topics and subscriptions over HTTP, and reads their policies and statistics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +11,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::policies::{BacklogQuota, Persistence, Policies, TopicStats};
 use super::token::Token;
-use crate::broker::{BrokerError, Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule};
+use crate::broker::{BrokerError, Removal};
 use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::printable::printable;
@@ -147,7 +147,7 @@ impl Admin {
     pub async fn publish_rate(&self, namespace: &str) -> Option<String> {
         let path = format!("namespaces/{namespace}");
         let policies: Policies = timeout(PATIENCE, self.get(&path)).await.ok().flatten()?;
-        let told = policies.publish_max_message_rate.values().find_map(PublishRate::told)?;
+        let told = policies.publish_rate()?;
         Some(format!("the policy publishMaxMessageRate of the namespace {namespace} is {told}"))
     }
 
@@ -195,7 +195,8 @@ impl Admin {
         for _ in 0..MAX_REDIRECTS {
             let answer = self.call_at(method, &url, body).await?;
             match (answer.status, &answer.location) {
-                (401 | 403, _) => {
+                // 403 is about what a role may do with a topic, as its own errors are (`PulsarWebResource.java` of Apache Pulsar).
+                (401, _) => {
                     let (address, reason) = (root(&url).to_owned(), reason(&answer));
                     return Err(BrokerError::Authorisation { address, reason });
                 }
@@ -218,11 +219,22 @@ impl Admin {
             return Ok(());
         }
         let answer = self.call_at("GET", &format!("{}/admin/v2/brokers", root(from)), None).await?;
-        let brokers: Vec<String> = serde_json::from_str(&answer.text).unwrap_or_default();
-        if !brokers.iter().any(|broker| address::host(broker) == host(to)) {
+        // Only superusers may list brokers. Who may use a topic may ask where it is.
+        let is_allowed = !matches!(answer.status, 401 | 403);
+        let answer = if is_allowed { answer } else { self.call_at("GET", &lookup(from), None).await? };
+        let named: Vec<String> = match is_allowed {
+            true => serde_json::from_str(&answer.text).unwrap_or_default(),
+            false => serde_json::from_str::<Owner>(&answer.text).unwrap_or_default().urls(),
+        };
+        if !named.iter().any(|named| host(named) == host(to)) {
+            let among = match is_allowed {
+                true => "the cluster does not list among its brokers (pulsar-admin brokers list)",
+                false => {
+                    "a lookup of the topic does not name (pulsar-admin topics lookup), and the token may not list brokers"
+                }
+            };
             let reason = format!(
-                "it redirects to {}, which the cluster does not list among its brokers (pulsar-admin brokers list): the token does not go \
-                 there unless `broker.pulsar.admin` names it",
+                "it redirects to {}, which {among}: the token does not go there unless `broker.pulsar.admin` names it",
                 printable(root(to))
             );
             return Err(unreachable(from, reason));
@@ -251,7 +263,29 @@ fn unreachable(url: &str, reason: String) -> BrokerError {
 
 /// A URL without its path.
 fn root(url: &str) -> &str {
-    url.split_once("/admin/v2/").map_or(url, |(root, _)| root)
+    let path = url.find("/admin/v2/").or_else(|| url.find("/lookup/v2/"));
+    &url[..path.unwrap_or(url.len())]
+}
+
+/// Where the interface tells which broker has the topic that the URL is about.
+fn lookup(url: &str) -> String {
+    let path = url.split_once("/admin/v2/").map_or("", |(_, path)| path);
+    let topic: Vec<&str> = path.split(['/', '?']).take(4).collect();
+    format!("{}/lookup/v2/topic/{}", root(url), topic.join("/"))
+}
+
+/// The answer to `GET lookup/v2/topic/…` (Pulsar's `LookupData`), as far as it is about the admin interface.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Owner {
+    http_url: Option<String>,
+    http_url_tls: Option<String>,
+}
+
+impl Owner {
+    fn urls(self) -> Vec<String> {
+        self.http_url.into_iter().chain(self.http_url_tls).collect()
+    }
 }
 
 /// The host of a URL.
@@ -312,132 +346,6 @@ impl TopicName {
     pub fn error(&self, action: &'static str, reason: String) -> BrokerError {
         BrokerError::Topic { topic: self.name.clone(), action, reason }
     }
-}
-
-/// The answer to `GET …/persistence?applied=true` (Pulsar's `PersistencePolicies`): the policies of the topic, else of its
-/// namespace, else of the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Persistence {
-    bookkeeper_ensemble: u32,
-    bookkeeper_write_quorum: u32,
-    bookkeeper_ack_quorum: u32,
-}
-
-/// The answer to `GET …/stats` (Pulsar's `TopicStats`), as far as it tells what was removed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopicStats {
-    /// Messages that were published.
-    msg_in_counter: u64,
-    subscriptions: BTreeMap<String, SubscriptionStats>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SubscriptionStats {
-    /// Messages that were delivered, repetitions included.
-    msg_out_counter: u64,
-    /// Entries that were not acknowledged.
-    msg_backlog: u64,
-    /// Entries that the time to live has removed.
-    total_msg_expired: u64,
-}
-
-/// The answer to `GET namespaces/…` (Pulsar's `Policies`), as far as it limits producers.
-#[derive(Debug, Deserialize)]
-struct Policies {
-    /// By cluster.
-    #[serde(default, rename = "publishMaxMessageRate")]
-    publish_max_message_rate: BTreeMap<String, PublishRate>,
-}
-
-/// Limits of each topic in a second; 0 or less: none.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PublishRate {
-    publish_throttling_rate_in_msg: i64,
-    publish_throttling_rate_in_byte: i64,
-}
-
-impl PublishRate {
-    fn told(&self) -> Option<String> {
-        let limits =
-            [(self.publish_throttling_rate_in_msg, "messages"), (self.publish_throttling_rate_in_byte, "bytes")];
-        let limits = limits.into_iter().filter(|(limit, _)| *limit > 0);
-        let limits: Vec<String> = limits.map(|(limit, unit)| format!("{limit} {unit}/s")).collect();
-        (!limits.is_empty()).then(|| limits.join(" and "))
-    }
-}
-
-/// A value of the answer to `GET …/backlogQuotaMap?applied=true`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct BacklogQuota {
-    /// In bytes; -1: unlimited.
-    limit_size: i64,
-    /// In seconds; -1: unlimited.
-    limit_time: i64,
-    policy: String,
-}
-
-impl Default for BacklogQuota {
-    fn default() -> Self {
-        BacklogQuota { limit_size: -1, limit_time: -1, policy: String::new() }
-    }
-}
-
-impl TopicStats {
-    /// What was published, not delivered to a subscription, and is not in its backlog any more. Counters begin again when the broker unloads
-    /// the topic; then there seem to be fewer.
-    fn removal(
-        &self,
-        time_to_live: Option<i64>,
-        quotas: impl Iterator<Item = BacklogQuota>,
-        subscriptions: &[String],
-    ) -> Option<Removal> {
-        let of = |name: &String| self.subscriptions.get(name);
-        let undelivered = |stats: &SubscriptionStats| match stats.msg_backlog {
-            0 => self.msg_in_counter.saturating_sub(stats.msg_out_counter),
-            // How many messages these entries have is not told.
-            _ => 0,
-        };
-        let has_expired = subscriptions.iter().filter_map(of).any(|stats| stats.total_msg_expired > 0);
-        let expiry = time_to_live
-            .filter(|seconds| *seconds > 0 && has_expired)
-            .map(|seconds| RemovalRule::new(RemovalCause::TimeToLive, "message_ttl_in_seconds", seconds.to_string()));
-        let eviction = |quota: BacklogQuota| {
-            let limits =
-                [(quota.limit_size, "B"), (quota.limit_time, "s")].into_iter().filter(|(limit, _)| *limit >= 0);
-            let limits: Vec<String> = limits.map(|(limit, unit)| format!("{limit} {unit}")).collect();
-            let policy = "consumer_backlog_eviction";
-            let is_set = quota.policy == policy && !limits.is_empty();
-            is_set.then(|| RemovalRule::new(RemovalCause::Eviction, policy, limits.join(" or ")))
-        };
-        let rules: Vec<RemovalRule> = expiry.into_iter().chain(quotas.filter_map(eviction)).collect();
-        let counts = subscriptions.iter().map(|name| of(name).map_or(0, undelivered)).collect();
-        (!rules.is_empty()).then_some(Removal { rules, extent: RemovalExtent::Undelivered(counts) })
-    }
-}
-
-/// Of a persistent topic. A bookie answers when its journal has the entry. Whether it has synchronised the journal
-/// (`journalSyncData`, on by default) is the bookies' setting, which the broker does not tell.
-pub fn durability(persistence: Option<Persistence>) -> Durability {
-    let Some(Persistence { bookkeeper_ensemble, bookkeeper_write_quorum, bookkeeper_ack_quorum }) = persistence else {
-        return Durability::default();
-    };
-    let settings = [
-        ("ensemble", bookkeeper_ensemble.to_string()),
-        ("write-quorum", bookkeeper_write_quorum.to_string()),
-        ("ack-quorum", bookkeeper_ack_quorum.to_string()),
-        ("journalSyncData", "unknown".to_owned()),
-    ];
-    Durability::new(DurabilityLevel::Unknown, Some(bookkeeper_ack_quorum), settings, "the topic's persistence policies")
-}
-
-/// Of a topic that stores nothing.
-pub fn non_persistent_durability() -> Durability {
-    Durability::new(DurabilityLevel::Nowhere, None, [], "the topic is not persistent")
 }
 
 #[cfg(test)]

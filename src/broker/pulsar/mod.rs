@@ -24,6 +24,7 @@ mod crate_client;
 #[path = "../../../tests/unit/broker/pulsar/late_subscription.rs"]
 mod late_subscription;
 mod partition_producer;
+mod policies;
 mod pool;
 mod producer;
 mod retry;

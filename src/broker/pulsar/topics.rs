@@ -9,9 +9,10 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
-use super::admin::{Admin, TopicName, durability, non_persistent_durability};
+use super::admin::{Admin, TopicName};
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
+use super::policies::{durability, non_persistent_durability};
 use super::pool;
 use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
