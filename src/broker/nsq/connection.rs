@@ -14,7 +14,7 @@ use super::config::{NsqOptions, Single};
 use super::connect::{Connector, Role, class_of, text};
 use crate::broker::{FailureClass, Outgoing, SubmitError, Wire};
 use crate::measure::host::tasks;
-use crate::measure::{AckRecorder, SendTag, Subject};
+use crate::measure::{AckRecorder, ConditionKind, SendTag, Subject};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
 use crate::net::transport::WriteBuffer;
 
@@ -198,7 +198,8 @@ impl Protocol for Publishing {
                 return None;
             }
         };
-        session.protocol.held_up.end();
+        // What a message was refused for lasts until one is acknowledged.
+        session.protocol.held_up.end_only(ConditionKind::Connecting);
         session.state().protocol.traffic.begin(connected.compressed_bytes.clone());
         let served = served(connected, *heartbeat);
         session.install(served.transport.clone(), WriteBuffer::default());
@@ -241,6 +242,7 @@ impl Session<Publishing> {
         if commands == 0 {
             return;
         }
+        self.protocol.held_up.end();
         self.take_sent(commands, true, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
@@ -253,11 +255,16 @@ impl Session<Publishing> {
     /// nsqd refused the first command without a response. It closes the connection after that, whatever the topic, so
     /// nothing more is written to it.
     fn refuse(&self, error: &[u8], settled: &mut Vec<Sent>) {
+        let class = class_of(error);
+        // A message that is too large is about itself only.
+        if class != FailureClass::TooLarge {
+            self.protocol.held_up.begin(ConditionKind::from_failure(class), &text(error));
+        }
         self.state().transport = None;
         self.take_sent(1, false, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
-            acks.failed(sent.send_tag, class_of(error), || text(error) + remedy(error));
+            acks.failed(sent.send_tag, class, || text(error) + remedy(error));
         }
     }
 
