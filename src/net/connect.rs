@@ -10,10 +10,9 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::tls::{date_refusal, server_name};
+use super::tls::{connector, date_refusal};
 #[cfg(feature = "session")]
 use super::transport::Transport;
 use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, WITHOUT_TLS, address};
@@ -51,8 +50,8 @@ pub async fn within<T, R>(
 /// # Errors
 /// When the host cannot be in a certificate, or the handshake fails.
 pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-    let name = server_name(address::host(address)).map_err(io::Error::other)?;
-    TlsConnector::from(config).connect(name, stream).await.map_err(explained)
+    let (connector, name) = connector(config, address::host(address)).map_err(io::Error::other)?;
+    connector.connect(name, stream).await.map_err(explained)
 }
 
 /// Why a handshake failed, also where its own error does not tell it to people.

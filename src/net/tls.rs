@@ -11,6 +11,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::TlsConnector;
 
 pub use super::Tls;
 
@@ -112,12 +113,18 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The name that a server's certificate must have.
+/// What connects to `host` by TLS, and the name that the server's certificate must have.
 ///
 /// # Errors
 /// When a certificate cannot have such a name.
-pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned()).map_err(|_| format!("\"{host}\" is not a host that a certificate can name"))
+pub fn connector(mut config: Arc<ClientConfig>, host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|_| format!("\"{host}\" is not a host that a certificate can name"))?;
+    // Servers in Java end a handshake that indicates such a name, and clients in Java indicate none (`SNIHostName.java`).
+    if host.contains('_') {
+        Arc::make_mut(&mut config).enable_sni = false;
+    }
+    Ok((TlsConnector::from(config), name))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -223,5 +230,18 @@ impl ServerCertVerifier for AnyHost {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_an_underscore_is_not_indicated() {
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let config = Arc::new(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+        let indicates = |host| connector(config.clone(), host).unwrap().0.config().enable_sni;
+        assert_eq!(["kafka-1.test", "kafka_1.test"].map(indicates), [true, false]);
     }
 }

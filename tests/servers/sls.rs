@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::harness::server::variable;
 use crate::harness::socks::Relay;
 use crate::harness::{
-    Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, assert_delivered, brokermark, record_of,
+    Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, assert_delivered, brokermark, record_of,
     records_of, sums,
 };
 use brokermark::broker::FailureClass;
@@ -180,6 +180,56 @@ fn https_is_spoken_to_whom_the_authority_vouches_for() {
     assert!(error.contains("Unauthorized") && !error.contains("yesterday"), "{error}");
 }
 
+/// The emulator with this certificate of [`certify`], and what a run on it comes to with these files in `[broker.security.tls]`.
+fn over_https(host: &str, make: &str, tls: &str) -> Finished {
+    let bench = Bench::new("");
+    let folder = bench.path();
+    certify(folder, &format!("brokermark.{host}"));
+    let made = Command::new("sh").args(["-ec", make]).current_dir(folder).status().unwrap();
+    assert!(made.success(), "{make}");
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.join(name).display().to_string());
+    let options = ["--store", "orders", "--shards", "2", "--certificate", &certificate, "--key", &key];
+    let emulated = Emulated::start(&options);
+    let scenario = HTTPS.replace("ADDRESS", &emulated.address).replace("sls.test", host);
+    let scenario = scenario.replace("security_token = { file = \"token\" }\n", "");
+    bench.write("secret", "brokermark\n");
+    bench.write("scenario.toml", &scenario.replace("ca = \"ca.pem\"", tls));
+    bench.run(&[])
+}
+
+const CA: &str = "ca = \"ca.pem\"";
+
+#[test]
+fn a_certificate_that_has_expired_is_told_with_its_date() {
+    let make = "printf '[ca]\\ndefault_ca=c\\n[c]\\ndatabase=issued\\nserial=next\\nnew_certs_dir=.\\ndefault_md=sha256\\npolicy=p\\n[p]\\ncommonName=supplied\\n' >ca.cnf
+        : >issued; echo 01 >next
+        openssl ca -batch -notext -config ca.cnf -cert ca.pem -keyfile ca.key -in server.csr -out server.pem -extfile extensions \\
+            -startdate 20200101000000Z -enddate 20210101000000Z";
+    let ended = over_https("sls.test", make, CA).expect(1);
+    ended.complains_of(&["certificate expired on 2021-01-01T00:00:00Z", "clock says 20"]);
+}
+
+#[test]
+fn a_host_with_an_underscore_is_a_name_of_a_certificate() {
+    assert_delivered(&over_https("sls_test.test", ":", CA).expect(0).record(), 500, 1);
+}
+
+/// Each error names the command that makes the file usable.
+#[test]
+fn files_that_are_not_pem_are_told_apart() {
+    let refused = |make: &str, tls: &str, words: &[&str]| {
+        over_https("sls.test", make, tls).expect(1).complains_of(&[&["other"], words].concat());
+    };
+    refused("openssl x509 -in ca.pem -outform der -out other", "ca = \"other\"", &["openssl x509 -inform der"]);
+    refused("printf '\\376\\355\\376\\355\\0\\0\\0\\2' >other", "ca = \"other\"", &["Java key store", "keytool"]);
+    let own = "ca = \"ca.pem\"\ncertificate = \"server.pem\"\nkey = \"other\"";
+    refused("openssl pkcs8 -topk8 -in server.key -passout pass:x -out other", own, &["passphrase", "openssl pkey -in"]);
+    refused("openssl ec -aes128 -in server.key -passout pass:x -out other", own, &["passphrase", "openssl pkey -in"]);
+    let advised =
+        "openssl ec -aes128 -in server.key -passout pass:x -out old; openssl pkey -in old -passin pass:x >other";
+    assert_delivered(&over_https("sls.test", advised, own).expect(0).record(), 500, 1);
+}
+
 /// As the service answers when the clock of this machine is 30 minutes off.
 #[test]
 fn a_clock_that_is_off_is_named() {
@@ -199,7 +249,8 @@ fn a_clock_that_is_off_is_named() {
     Bench::new(&scenario).run(&[]).expect(1).complains_of(&["The clock of this machine", "timedatectl"]);
 }
 
-/// Makes `ca.pem`, and `server.pem` with `server.key` for `name`, and `stranger.pem` which signs no other certificate.
+/// Makes `ca.pem`, and `server.pem` with `server.key` for `name`, and `stranger.pem` which signs no other
+/// certificate.
 fn certify(folder: &Path, name: &str) {
     let script = format!(
         "new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'

@@ -18,7 +18,7 @@ use crate::broker::FailureClass;
 use crate::measure::ConditionKind;
 use crate::net::connect;
 use crate::net::http::{handshake, percent_encoded, read_body, sentence};
-use crate::net::tls::{Tls, TlsIdentity, server_name};
+use crate::net::tls::{self, Tls, TlsIdentity};
 use crate::net::{address, tcp};
 use crate::printable::printable;
 
@@ -47,7 +47,7 @@ impl Endpoint {
             return Err(format!("\"{host}\" is not the name of a host"));
         }
         let connected = if is_number || endpoint.is_some() { address.to_owned() } else { format!("{name}:{port}") };
-        let tls = tls.map(|tls| connector(tls, &name)).transpose()?;
+        let tls = tls.map(|tls| tls::connector(TlsIdentity::read(tls)?.client_config()?, &name)).transpose()?;
         Ok(Endpoint { address: connected, host, tls })
     }
 
@@ -64,11 +64,6 @@ impl Endpoint {
         };
         opened.map_err(|error| failed(&error))
     }
-}
-
-fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
-    let config = TlsIdentity::read(tls)?.client_config()?;
-    Ok((TlsConnector::from(config), server_name(name)?))
 }
 
 /// Why there is no response.
