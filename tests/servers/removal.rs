@@ -73,6 +73,36 @@ fn real_rabbitmq_queues_remove_by_every_rule() {
     }
 }
 
+/// The server dies while it has messages that a late group has not read: transient ones are lost. What the finding advises keeps them.
+#[cfg(feature = "rabbitmq")]
+#[test]
+fn real_rabbitmq_loses_transient_messages_and_no_persistent_ones() {
+    use crate::harness::{Bench, PATIENCE, finding, rabbitmq, sums};
+
+    let server = rabbitmq::server("amqp-transient", 16060);
+    let run = |persistent: bool| {
+        let bench = Bench::new(&format!(
+            "broker = {{ kind = \"rabbitmq\", address = \"{}\", rabbitmq = {{ queue = \"classic\", persistent = {persistent} }} }}
+            load.rate = \"500/s\"
+            run = {{ duration = \"25s\", drain_deadline = \"10s\" }}
+            [[consumers.group]]
+            start_after = \"20s\"",
+            rabbitmq::amqp_of(&server)
+        ));
+        let mut running = bench.start(&[]);
+        (0..3).for_each(|_| running.await_stderr(" p99 "));
+        server.kill();
+        server.restart();
+        running.finish(PATIENCE).record()
+    };
+    let lost = run(false);
+    assert!(sums(&lost).lost > 500, "{:?}", sums(&lost));
+    let losses = finding(&lost, ReasonKind::Losses).unwrap();
+    assert!(losses.advice.contains("whether messages are stored"), "{losses:?}");
+    let kept = run(true);
+    assert_eq!((sums(&kept).lost, finding(&kept, ReasonKind::Losses)), (0, None));
+}
+
 #[cfg(feature = "nats")]
 #[test]
 fn real_nats_stream_discards_what_is_beyond_its_size() {
@@ -120,6 +150,32 @@ fn real_pulsar_expires_what_is_older_than_its_time_to_live() {
     namespace.set("messageTTL", "0");
     assert_kept(&run("kept", false));
     namespace.remove();
+}
+
+/// On a server of its own, which looks at backlogs every second.
+#[cfg(feature = "pulsar")]
+#[test]
+fn real_pulsar_evicts_what_is_beyond_its_backlog_quota() {
+    use crate::harness::pulsar::{self, request_at};
+    use crate::harness::server::Server;
+
+    let properties = "backlogQuotaCheckIntervalInSeconds=1\nmanagedLedgerMaxEntriesPerLedger=100\nmanagedLedgerMinLedgerRolloverTimeMinutes=0";
+    let settings = [("BROKERMARK_PULSAR_WEB_PORT", "16962"), ("BROKERMARK_PULSAR_PROPERTIES", properties)];
+    let server = Server::start("pulsar", "pulsar-quota", 16960, &settings);
+    let (address, admin) = (server.address(), pulsar::admin_of(&server));
+    let run = |bytes: u64| {
+        let quota = format!("{{\"limitSize\":{bytes},\"limitTime\":-1,\"policy\":\"consumer_backlog_eviction\"}}");
+        let path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage";
+        assert!(request_at(&admin, "POST", path, &quota).is_some(), "{quota}");
+        let pulsar = format!("[broker.pulsar]\nadmin = \"{admin}\"\n");
+        record_of(&format!("[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n{pulsar}{SLOW_GROUP}"))
+    };
+    assert_removed(
+        &run(5_000_000),
+        RemovalCause::Eviction,
+        "eviction of the backlog (consumer_backlog_eviction = 5000000 B)",
+    );
+    assert_kept(&run(5_000_000_000));
 }
 
 #[cfg(all(feature = "kafka", feature = "kafka-native"))]

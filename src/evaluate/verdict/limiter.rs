@@ -6,7 +6,7 @@
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, capital, count, duration, percent, rate};
-use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Status, saturating_sum};
+use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Record, Status, saturating_sum};
 use crate::statistics::mean;
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
@@ -103,9 +103,12 @@ fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
 
 /// Whether answers did not come inside the window at the rate of the schedule.
 fn is_behind(evidence: &Evidence<'_>) -> bool {
-    let throughput = &evidence.record.throughput;
-    let wanted = throughput.target_per_second.map(|target| target * limits::MIN_ANSWERED_SHARE);
-    wanted.is_some_and(|wanted| throughput.messages_per_second < wanted)
+    is_below_target(evidence, evidence.record.throughput.messages_per_second)
+}
+
+fn is_below_target(evidence: &Evidence<'_>, per_second: f64) -> bool {
+    let wanted = evidence.record.throughput.target_per_second.map(|target| target * limits::MIN_ANSWERED_SHARE);
+    wanted.is_some_and(|wanted| per_second < wanted)
 }
 
 /// A client or a machine without CPU, or a quota of the broker.
@@ -178,14 +181,23 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}.{late}"))
 }
 
-/// Of messages that were sent in time by a client with CPU left: their answers are what was late.
+/// Of messages that were sent in time by a client with CPU left: they failed, or their answers are what was late.
 fn answers_are_behind(evidence: &Evidence<'_>, idle: &str) -> String {
-    let throughput = &evidence.record.throughput;
-    format!(
-        "{}/s were sent in time, and {}/s were answered inside the window, while {idle} and neither its window nor its queue was full: answers take long, or the broker falls behind.",
-        rate(throughput.sent_per_second),
-        rate(throughput.messages_per_second)
-    )
+    let Record { throughput, counts, errors, .. } = evidence.record;
+    let (sent, answered) = (rate(throughput.sent_per_second), rate(throughput.messages_per_second));
+    let failed_per_second = counts.failed as f64 * 1e9 / throughput.window_ns as f64;
+    let most = errors.iter().max_by_key(|error| error.count);
+    match most.filter(|_| !is_below_target(evidence, throughput.messages_per_second + failed_per_second)) {
+        Some(most) => format!(
+            "{sent}/s were sent in time, and {answered}/s were acknowledged inside the window: {} of {} messages failed, most of them with: {}.",
+            count(counts.failed),
+            count(counts.attempted),
+            most.first_message.trim_end_matches('.')
+        ),
+        None => format!(
+            "{sent}/s were sent in time, and {answered}/s were answered inside the window, while {idle} and neither its window nor its queue was full: answers take long, or the broker falls behind."
+        ),
+    }
 }
 
 /// The share of requests that a quota refused and the sentence on it; `None` where few were refused.

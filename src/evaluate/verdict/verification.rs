@@ -56,7 +56,7 @@ fn losses(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_
     let advice = if evidence.record.conditions.iter().any(is_deleted) {
         "A topic was deleted while the trial ran (`conditions`), and what it held is gone with it: let no other client delete topics of a run."
     } else {
-        "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, retention and idempotence."
+        "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, whether messages are stored (`durability`), retention and idempotence."
     };
     Some(against(
         Losses,

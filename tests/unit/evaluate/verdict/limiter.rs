@@ -1,7 +1,8 @@
 use super::super::LoadShape;
 use super::super::sound::judged;
 use super::*;
-use crate::record::{Counts, LoadModel, Record, SeriesRow};
+use crate::broker::FailureClass;
+use crate::record::{Counts, ErrorCount, LimitedBy, LoadModel, Record, SeriesRow};
 
 fn limiter(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Limiter {
     judged(spoil).limited_by.limiter
@@ -27,6 +28,20 @@ fn a_schedule_whose_answers_do_not_come_is_not_the_limit() {
     let behind = answered(40_000.0);
     assert_eq!(behind.limiter, Limiter::Broker);
     assert!(behind.evidence.contains("40,000/s were answered inside the window"), "{}", behind.evidence);
+}
+
+#[test]
+fn messages_that_failed_are_not_answers_that_take_long() {
+    let found = judged(|record, _, _| {
+        record.throughput.messages_per_second = 40_000.0;
+        record.counts.failed = (record.throughput.window_ns as f64 / 1e9 * 10_000.0) as u64;
+        let first_message = "TopicAuthorizationFailed".to_owned();
+        let (class, count) = (FailureClass::Authorisation, record.counts.failed);
+        record.errors = vec![ErrorCount { class, count, first_message, first_at_ns: 0 }];
+    });
+    let LimitedBy { limiter, evidence } = found.limited_by;
+    assert_eq!(limiter, Limiter::Broker, "{evidence}");
+    assert!(evidence.contains("failed, most of them with: TopicAuthorizationFailed"), "{evidence}");
 }
 
 #[test]
