@@ -87,7 +87,7 @@ pub fn remedy(need: Need<'_>, config: &BrokerConfig) -> Option<String> {
 pub const TOPIC_SETTINGS: [&str; 3] = [MIN_IN_SYNC, "flush.messages", "flush.ms"];
 
 /// The settings of a topic that say which messages it takes.
-pub const MESSAGE_SETTINGS: [&str; 3] = [CLEANUP_POLICY, MAX_MESSAGE_BYTES, MIN_IN_SYNC];
+pub const MESSAGE_SETTINGS: [&str; 2] = [CLEANUP_POLICY, MAX_MESSAGE_BYTES];
 
 const CLEANUP_POLICY: &str = "cleanup.policy";
 const MIN_IN_SYNC: &str = "min.insync.replicas";
@@ -107,14 +107,6 @@ pub fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -
         let advice = "give messages keys (`producers.keys`), or use topics that are not compacted";
         return Some(Contradiction { message, advice: advice.to_owned() });
     }
-    if let Some(needed) = lacking_copies(scenario, settings).filter(|_| sends) {
-        let copies = scenario.topology.replication;
-        let message = format!(
-            "with `acks = \"all\"`, each message needs {needed} copies (`{MIN_IN_SYNC}`), and the topic has {copies} (`topology.replication`)"
-        );
-        let advice = format!("raise `topology.replication`, or lower `topology.config.\"{MIN_IN_SYNC}\"`");
-        return Some(Contradiction { message, advice });
-    }
     let limit = batch_limit(settings)?;
     let mean = scenario.payload.content.mean_bytes().filter(|mean| sends && *mean > limit as f64)?;
     let message = format!(
@@ -124,17 +116,6 @@ pub fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -
         "make them smaller, or raise `topology.config.\"{MAX_MESSAGE_BYTES}\"`, with room for keys and headers"
     );
     Some(Contradiction { message, advice })
-}
-
-/// The copies that each message needs, if the topics that the scenario creates have fewer. `acks` may be set under librdkafka's names as well.
-fn lacking_copies(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<u32> {
-    let broker = &scenario.broker;
-    let acks = broker.options.get("acks").map(|acks| acks.to_string().trim_matches('"').to_owned());
-    let acks_of_properties =
-        broker.properties.iter().find(|(key, _)| key.ends_with("acks")).map(|(_, acks)| acks.clone());
-    let is_all = acks.or(acks_of_properties).is_none_or(|acks| ["all", "-1"].contains(&acks.as_str()));
-    let needed: u32 = settings.get(MIN_IN_SYNC)?.parse().ok()?;
-    (is_all && !scenario.topology.existing && needed > scenario.topology.replication).then_some(needed)
 }
 
 /// The most bytes of a batch that clients make unless the scenario sets another number: librdkafka's default.

@@ -44,6 +44,16 @@ pub fn leader(address: &str, topic: &str) -> Option<(usize, usize)> {
     Some((usize::try_from(partition.leader()).ok()?, partition.isr().len()))
 }
 
+/// The nodes that have a copy of the first partition of a topic.
+#[cfg(feature = "kafka-native")]
+pub fn replicas(address: &str, topic: &str) -> Vec<usize> {
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+
+    let client: BaseConsumer = rdkafka::ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+    let metadata = client.fetch_metadata(Some(topic), super::PATIENCE).unwrap();
+    metadata.topics()[0].partitions()[0].replicas().iter().map(|node| *node as usize).collect()
+}
+
 /// Makes a topic, as somebody else would.
 #[cfg(feature = "kafka")]
 pub fn make_topic(address: &str, name: &str, partitions: i32) {

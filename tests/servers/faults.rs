@@ -105,6 +105,7 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger(client: &str) {
     // A line with percentiles: messages have been acknowledged.
     running.await_stderr(" p99 ");
     server.kill();
+    running.await_stderr("connecting");
     // The rest of the load, the drain, and what closing and the second trial may take without a server.
     let ended = running.finish(Duration::from_secs(75)).expect(1);
     let record = &crate::harness::assert_survived(&ended, &server.address());

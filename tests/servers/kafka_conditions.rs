@@ -1,6 +1,6 @@
 //! A real Kafka under `client = "native"` that does not go on as it began: topics that others replace, quotas, and sessions that end.
 
-use brokermark::measure::ConditionKind;
+use brokermark::measure::{ConditionKind, SubjectKind};
 use brokermark::record::{Condition, ReasonKind, Record};
 
 use crate::harness::kafka::{self, make_topic, remove_topic, topics};
@@ -53,6 +53,27 @@ fn real_topic_that_another_client_replaces_is_told_and_stays() {
     assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
 }
 
+/// Kafka 3.7 and newer need no more copies than a topic has: nobody is told to have more.
+#[test]
+fn real_topic_that_has_fewer_copies_than_it_wants_is_written() {
+    let config = "[topology.config]\n\"min.insync.replicas\" = 2\n[run]\nmessages = 100\n";
+    let ended = Bench::new(&scenario(&kafka::address(), config)).run(&[]).expect(0);
+    assert_eq!((ended.record().counts.acknowledged, ended.stderr.contains("copies")), (100, false), "{}", ended.stderr);
+}
+
+#[test]
+fn real_advertised_name_that_does_not_resolve_is_told_with_who_named_it() {
+    let server = kafka::server_with("named", 19922, "advertised.listeners=PLAINTEXT://kafka.invalid:19922");
+    for client in ["native", "librdkafka"] {
+        let text = scenario(&server.address(), "[run]\nmessages = 10\n").replace("\"native\"", &format!("{client:?}"));
+        let bench = Bench::new(&text);
+        bench.run(&[]).expect(1).complains_of(&["kafka.invalid:19922", "advertised.listeners"]);
+        let doctor = execute(&["doctor", bench.scenario().to_str().unwrap()]).expect(1);
+        doctor.says(&["kafka.invalid", "advertised.listeners"]);
+        assert!(!doctor.stdout.contains("kafka-acls"), "{}", doctor.stdout);
+    }
+}
+
 #[test]
 fn real_write_that_is_denied_in_the_middle_is_told_while_it_is() {
     let server = kafka::server_with(
@@ -88,6 +109,29 @@ fn real_write_that_is_denied_in_the_middle_is_told_while_it_is() {
         let limited_by = &record.verdict.limited_by.evidence;
         assert!(!limited_by.contains("answers take long"), "{client}: {limited_by}");
     }
+}
+
+/// Of producers, consumers, and the group.
+#[test]
+fn real_topic_deleted_under_librdkafka_is_told() {
+    let (address, topic) = (kafka::address(), format!("deleted-{}", std::process::id()));
+    let tables = format!(
+        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"500/s\"\n[consumers]\n\
+         [run]\nduration = \"25s\"\ndrain_deadline = \"2s\"\n\
+         [broker.properties]\n\"topic.metadata.propagation.max.ms\" = 2000\n\"topic.metadata.refresh.interval.ms\" = 1000\n"
+    );
+    let bench = Bench::new(&scenario(&address, &tables).replace("\"native\"", "\"librdkafka\""));
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    remove_topic(&address, &topic);
+    running.await_stderr("the topic does not exist");
+    let record = running.finish(PATIENCE).record();
+    assert_balanced(&record);
+    let gone = record.conditions.iter().filter(|condition| condition.kind == ConditionKind::TopicGone);
+    let subjects: Vec<SubjectKind> = gone.map(|condition| condition.subject).collect();
+    assert!(subjects.contains(&SubjectKind::Group) && subjects.len() >= 2, "{:?}", record.conditions);
+    let missing = finding(&record, ReasonKind::MissingMessages).unwrap();
+    assert!(missing.evidence.contains("the topic does not exist"), "{missing:?}");
 }
 
 /// 200 partitions are created and removed; the quota lets 220 pass at once, and then 20 a second.
@@ -188,4 +232,34 @@ fn real_sessions_are_renewed_before_they_end() {
     assert_eq!(record.receive_errors, []);
     assert_eq!(record.conditions, []);
     assert_eq!(sums(&record).lost + sums(&record).duplicated + sums(&record).unread, 0);
+}
+
+/// The broker asks for the login again every 3 s, and the user is gone. The native client ends the load.
+#[test]
+fn real_credentials_that_are_withdrawn_are_told() {
+    let server = kafka::server_with("withdrawn", 19942, "connections.max.reauth.ms=3000");
+    let (plain, user) = (server.address(), variable("BROKERMARK_KAFKA_USER"));
+    let password = variable("BROKERMARK_KAFKA_PASSWORD");
+    let alter = |change: &[&str]| {
+        let of_user = ["--bootstrap-server", &plain, "--alter", "--entity-type", "users", "--entity-name", &user];
+        kafka::tool("kafka.admin.ConfigCommand", &[&of_user[..], change].concat());
+    };
+    let given = format!("SCRAM-SHA-256=[password={password}]");
+    for client in ["native", "librdkafka"] {
+        let tables = format!(
+            "{}[load]\nrate = \"200/s\"\n[run]\nduration = \"25s\"\ndrain_deadline = \"5s\"\n",
+            sasl().replace("PLAIN", "SCRAM-SHA-256")
+        );
+        let text = scenario(&server.variable("BROKERMARK_KAFKA_SASL"), &tables);
+        let bench = Bench::new(&text.replace("\"native\"", &format!("{client:?}")));
+        let mut running = bench.start(&[]);
+        running.await_stderr(" p99 ");
+        alter(&["--delete-config", "SCRAM-SHA-256"]);
+        running.await_stderr("credentials refused");
+        alter(&["--add-config", &given]);
+        let record = running.finish(PATIENCE).record();
+        assert_balanced(&record);
+        let refused = condition(&record, ConditionKind::Authentication);
+        assert!(client == "native" || refused.end_ns.is_some(), "{client}: {refused:?}");
+    }
 }

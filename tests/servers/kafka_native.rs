@@ -39,14 +39,25 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
     assert_delivered(&run(&variable("BROKERMARK_KAFKA_SASL_TLS"), &both).expect(0).record(), 1000, 1);
 }
 
-/// What both errors advise is what [`real_secured_listeners_accept_every_way_to_authenticate`] does.
+/// What the errors advise is what [`real_secured_listeners_accept_every_way_to_authenticate`] does.
 #[test]
-fn real_listener_with_and_without_a_login_is_named() {
-    let secured = variable("BROKERMARK_KAFKA_SASL");
-    run(&secured, "").expect(1).complains_of(&[&secured, "wants a login", "[broker.security.sasl]"]);
-    let plain = kafka::address();
-    let refused = run(&plain, &sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD")).expect(1);
-    refused.complains_of(&[&plain, "no mechanism at this listener", "remove `broker.security.sasl`"]);
+fn real_listener_that_expects_another_login_is_named() {
+    let (plain, secured, encrypted) =
+        (kafka::address(), variable("BROKERMARK_KAFKA_SASL"), variable("BROKERMARK_KAFKA_TLS"));
+    let clients: &[&str] = if cfg!(feature = "kafka") { &["native", "librdkafka"] } else { &["native"] };
+    for client in clients {
+        let refused = |address: &str, tables: &str, parts: &[&str]| {
+            let text = scenario(address, tables).replace("\"native\"", &format!("{client:?}"));
+            let refused = Bench::new(&text).run(&[]).expect(1);
+            refused.complains_of(&[address]);
+            refused.complains_of(parts);
+        };
+        refused(&secured, "", &["wants a login", "[broker.security.sasl]"]);
+        let login = sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD");
+        refused(&plain, &login, &["no mechanism at this listener", "remove `broker.security.sasl`"]);
+        refused(&encrypted, "", &["this port speaks TLS", "[broker.security.tls]"]);
+        refused(&plain, &tls(), &["port is without TLS", "leave out `broker.security.tls`"]);
+    }
 }
 
 #[test]

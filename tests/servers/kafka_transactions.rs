@@ -3,6 +3,7 @@
 #![cfg(feature = "kafka")]
 
 use brokermark::broker::FailureClass;
+use brokermark::measure::ConditionKind;
 use brokermark::record::{ReasonKind, Record, Status, Verification};
 use rdkafka::producer::{BaseProducer, Producer};
 
@@ -64,12 +65,14 @@ fn fenced_producer_ends_the_load_with_the_reason(client: &str, partitions: usize
     let mut config = rdkafka::ClientConfig::new();
     let other: BaseProducer = config.set("bootstrap.servers", &address).set("transactional.id", &id).create().unwrap();
     other.init_transactions(PATIENCE).unwrap();
+    run.await_stderr("fenced by another client");
     let record = run.finish(PATIENCE).expect(1).record();
     assert_balanced(&record);
     assert_eq!(record.status, Status::Failed);
     let error = record.error.as_deref().unwrap().to_lowercase();
     assert!(error.contains("could send nothing more") && error.contains("fenced"), "{error}");
     assert!(record.errors.iter().any(|error| error.class == FailureClass::Fenced), "{:?}", record.errors);
+    assert!(record.conditions.iter().any(|one| one.kind == ConditionKind::Fenced), "{:?}", record.conditions);
     let received = record.counts.acknowledged;
     assert_eq!(sums(&record), Verification { received, ..Verification::default() });
 }

@@ -149,7 +149,9 @@ fn assert_guest_is_told(partitions: usize, client: &str) {
     run.await_stderr("with other members of the group");
     drop(guest);
     let record = run.finish(PATIENCE).expect(0).record();
-    let found = record.conditions.iter().find(|condition| condition.kind == ConditionKind::GroupHasOthers);
+    let of_kind = |kind: ConditionKind| record.conditions.iter().find(|condition| condition.kind == kind);
+    let [found, rebalancing] = [ConditionKind::GroupHasOthers, ConditionKind::Rebalancing].map(of_kind);
+    assert!(rebalancing.is_some_and(|rebalancing| rebalancing.end_ns.is_some()), "{:?}", record.conditions);
     let found = found.unwrap_or_else(|| panic!("{:?}", record.conditions));
     assert!(found.end_ns.is_some() && found.words.contains("(rebalances: 2)"), "{found:?}");
 }
@@ -202,6 +204,7 @@ fn assert_static_members_have_names(partitions: usize, client: &str) {
     let record = run.finish(PATIENCE).expect(130).record();
     let fenced = record.receive_errors.iter().filter(|error| error.class == FailureClass::Fenced);
     assert_eq!(fenced.count(), 1, "{:?}", record.receive_errors);
+    assert!(record.conditions.iter().any(|one| one.kind == ConditionKind::Fenced), "{:?}", record.conditions);
 }
 
 /// The server lets every fetch wait for far more than is there.

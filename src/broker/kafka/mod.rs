@@ -179,15 +179,14 @@ impl Broker for KafkaBroker {
     async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
         let Some(embedded) = &self.embedded else {
             let created = self.topics.create(topics).await;
-            let named = if created.iter().any(nodes::is_late) {
-                nodes::unreachable_nodes(&self.connections[0], &self.config).await
-            } else {
-                String::new()
+            if !created.iter().any(nodes::is_late) {
+                return created;
+            }
+            let refusal = nodes::refusal(&self.config).await;
+            let told = |result| {
+                if nodes::is_late(&result) { result.map_err(|error| refusal.clone().unwrap_or(error)) } else { result }
             };
-            return created
-                .into_iter()
-                .map(|result| result.map_err(|error| nodes::with_nodes(error, &named)))
-                .collect();
+            return created.into_iter().map(told).collect();
         };
         let create = |topic: &Topic| {
             let created = embedded.create_topic(&topic.name, topic.partitions, topic.replication);

@@ -261,12 +261,19 @@ fn asking(addresses: &[String], security: Security, limit: Duration) -> Option<C
     })
 }
 
-/// Why the cluster at `addresses` refuses a client with this `security`. `None`: it answers, or does not answer within `limit`.
+/// Why nobody can work with the cluster at `addresses` by this `security`, or with a node that only the cluster names. `None`: they answer, or
+/// say nothing within `limit`.
 pub async fn refusal(addresses: &[String], security: &Security, limit: Duration) -> Option<BrokerError> {
     let connector = Arc::new(asking(addresses, security.clone(), limit)?);
-    let cluster = Cluster::new(connector, addresses.to_vec());
-    let error = timeout(limit, cluster.metadata(&[])).await.ok()?.err()?;
-    Some(error.into_broker_error(&addresses.join(",")))
+    let cluster = Cluster::new(connector.clone(), addresses.to_vec());
+    let answered = async {
+        let metadata = cluster.metadata(&[]).await.map_err(|error| error.into_broker_error(&addresses.join(",")))?;
+        for node in metadata.nodes.values().filter(|node| !addresses.contains(node)) {
+            connector.open(node).await.map_err(|error| error.into_broker_error(node))?;
+        }
+        Ok(())
+    };
+    timeout(limit, answered).await.ok()?.err()
 }
 
 /// The release of the first of `addresses` that answers, if it does so within `limit`. Nodes tell it before a login.

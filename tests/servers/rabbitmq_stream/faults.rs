@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
+use brokermark::measure::ConditionKind;
 use brokermark::record::Status;
 
 use super::{BATCHES, broker, failed, real, refused};
@@ -225,8 +226,10 @@ fn real_server_that_stays_away_ends_the_run_in_time() {
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     server.kill();
+    running.await_stderr("connecting");
     let record = running.finish(Duration::from_secs(60)).record();
     assert_balanced(&record);
+    assert!(record.conditions.iter().any(|one| one.kind == ConditionKind::Connecting), "{:?}", record.conditions);
     assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
     assert_eq!(failed(&record, FailureClass::ConnectionLost), record.counts.failed, "{:?}", record.errors);
 }

@@ -21,7 +21,7 @@ use super::producer_batch::{BufferPool, ProducerBatch, Traffic};
 use super::transactions::{TRANSACTION_TIMEOUT, Transactions};
 use crate::broker::{FailureClass, SubmitError};
 use crate::load::{PayloadPlace, PayloadPool};
-use crate::measure::Acks;
+use crate::measure::{Acks, ConditionKind};
 
 /// Producers wait while messages of more bytes have no outcome.
 const MAX_BUFFERED_BYTES: usize = 256 << 20;
@@ -200,6 +200,12 @@ impl Client {
 
     /// No message is taken any more.
     pub fn end(&self, class: FailureClass, message: String) {
+        if class == FailureClass::Fenced {
+            let hold_up = |partition: &Arc<Partition>| {
+                partition.hold_up(&self.connector.conditions, ConditionKind::Fenced, &message);
+            };
+            self.partitions().iter().for_each(hold_up);
+        }
         let fatal = self.fatal.get_or_init(|| SubmitError { class, message });
         if let Some(transactions) = &self.transactions {
             transactions.fail(fatal.class, fatal.message.clone());
