@@ -58,6 +58,13 @@ pub async fn explained(error: BrokerError, config: &BrokerConfig) -> BrokerError
             error
         }
         (Some(found @ (BrokerError::Unreachable { .. } | BrokerError::Authorisation { .. })), _) => found,
+        // OpenSSL's words for the alert with which Java refuses the name that librdkafka indicates (`SNIHostName.java`).
+        (_, BrokerError::Unreachable { address, reason })
+            if address.contains('_') && reason.contains("illegal parameter") =>
+        {
+            let advice = "servers in Java take no host with `_` from this client: write `client = \"native\"`, or name the host otherwise";
+            BrokerError::Unreachable { address, reason: format!("{reason}: {advice}") }
+        }
         (_, error) => error,
     }
 }
