@@ -178,15 +178,7 @@ impl Broker for KafkaBroker {
 
     async fn create_topics(&self, topics: &[Topic]) -> Vec<Result<Created, BrokerError>> {
         let Some(embedded) = &self.embedded else {
-            let created = self.topics.create(topics).await;
-            if !created.iter().any(nodes::is_late) {
-                return created;
-            }
-            let refusal = nodes::refusal(&self.config).await;
-            let told = |result| {
-                if nodes::is_late(&result) { result.map_err(|error| refusal.clone().unwrap_or(error)) } else { result }
-            };
-            return created.into_iter().map(told).collect();
+            return nodes::late_explained(self.topics.create(topics).await, &self.config).await;
         };
         let create = |topic: &Topic| {
             let created = embedded.create_topic(&topic.name, topic.partitions, topic.replication);
@@ -200,7 +192,7 @@ impl Broker for KafkaBroker {
     }
 
     async fn find_topics(&self, topics: &[Topic]) -> Vec<Result<Option<Topic>, BrokerError>> {
-        self.topics.find(topics)
+        nodes::late_explained(self.topics.find(topics), &self.config).await
     }
 
     async fn delete_topics(&self, topics: &[Topic]) -> Vec<Result<(), BrokerError>> {

@@ -3,9 +3,9 @@
 #[cfg(feature = "kafka-native")]
 use std::time::Duration;
 
+use crate::broker::BrokerError;
 #[cfg(feature = "kafka-native")]
 use crate::broker::kafka_native;
-use crate::broker::{BrokerError, Created};
 use crate::scenario::BrokerConfig;
 
 /// How long nodes may take to answer brokermark's own client: one that expects TLS by `broker.properties` may say nothing.
@@ -16,9 +16,21 @@ const ANSWER: Duration = Duration::from_secs(3);
 #[cfg(feature = "kafka-native")]
 const OF_LOGINS: [&str; 3] = ["security.", "ssl.", "sasl."];
 
-/// Whether no answer came, as from a node that cannot be connected to.
-pub fn is_late(created: &Result<Created, BrokerError>) -> bool {
-    matches!(created, Err(BrokerError::Topic { reason, .. }) if reason.contains("Timed out"))
+/// The results, with what brokermark's own client finds where no answer came, as from a node that cannot be connected to.
+pub async fn late_explained<T>(
+    results: Vec<Result<T, BrokerError>>,
+    config: &BrokerConfig,
+) -> Vec<Result<T, BrokerError>> {
+    let is_late = |result: &Result<T, BrokerError>| match result {
+        Err(BrokerError::Topic { reason, .. } | BrokerError::Client(reason)) => reason.contains("Timed out"),
+        _ => false,
+    };
+    if !results.iter().any(is_late) {
+        return results;
+    }
+    let found = refusal(config).await;
+    let told = |result| if is_late(&result) { result.map_err(|error| found.clone().unwrap_or(error)) } else { result };
+    results.into_iter().map(told).collect()
 }
 
 /// librdkafka does not tell what nodes say of their release. brokermark's own client asks them, where the build has it.
