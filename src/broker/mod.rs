@@ -18,6 +18,8 @@ pub mod kafka_native;
 mod kafka_options;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_shares;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
 #[cfg(feature = "nats")]
@@ -34,7 +36,7 @@ pub mod rabbitmq_stream;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod registry;
-#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod servers;
 #[cfg(feature = "sls")]
 pub mod sls;

@@ -81,6 +81,7 @@ macro_rules! brokers {
 brokers! {
     ["kafka-native" "kafka" Some("native")] super::kafka_native::KafkaNativeBroker,
     ["kafka" "kafka" Some("librdkafka"), tls "kafka-tls"] super::kafka::KafkaBroker,
+    ["mqtt" "mqtt" None] super::mqtt::MqttBroker,
     ["nats" "nats" None] super::nats::NatsBroker,
     ["nsq" "nsq" None] super::nsq::NsqBroker,
     ["pulsar" "pulsar" Some("native")] super::pulsar::PulsarBroker,

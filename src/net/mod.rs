@@ -5,7 +5,7 @@ pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
 pub mod http;
-#[cfg(any(feature = "nats", feature = "nsq", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "nsq", feature = "rabbitmq", feature = "redis"))]
 pub mod receiving;
 #[cfg(feature = "session")]
 pub mod session;

@@ -158,6 +158,7 @@ fn a_scenario_to_start_from_is_right_for_each_kind_of_broker() {
 #[test]
 #[cfg(all(
     feature = "kafka",
+    feature = "mqtt",
     feature = "nsq",
     feature = "pulsar",
     feature = "rabbitmq",
@@ -175,7 +176,7 @@ fn typical_mistakes() {
         &["check", "kafka://10.0.0.5:port"],
         &["check", "kafka://"],
         &["check", "kafak://10.0.0.5:9092"],
-        &["check", "mqtt://10.0.0.5:1883"],
+        &["check", "stomp://10.0.0.5:61613"],
         &["check", "nsq://me:password@10.0.0.5"],
         &["check", "pulsar://10.0.0.5/persistent://public/default/orders"],
         &["check", "pulsar://10.0.0.5/public/default/orders"],
@@ -189,7 +190,7 @@ fn typical_mistakes() {
         &["check", "kafka:10.0.0.5:9092"],
         &["check", "amqp://10.0.0.5:5552"],
         &["check", "https://10.0.0.5:9092"],
-        &["check", "redis://10.0.0.5"],
+        &["check", "mongodb://10.0.0.5"],
         &["check", "kafka://10.0.0.5:9092", "--rate", "10k"],
         &["check", "kafka://10.0.0.5:9092", "--throughput", "10k msg/s"],
         &["check", "kafka://10.0.0.5:9092", "--duration", "30sec"],

@@ -54,6 +54,7 @@ mod kafka_transactions;
 mod kfake;
 mod load;
 mod manifests;
+mod mqtt;
 mod nats;
 mod nsq;
 mod pipeline;

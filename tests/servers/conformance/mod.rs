@@ -52,6 +52,21 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "mqtt")]
+    fn real_mqtt() -> Self {
+        let keys = format!(
+            "broker.kind = \"mqtt\"\nbroker.address = \"{}\"",
+            crate::harness::server::variable("BROKERMARK_MQTT")
+        );
+        Broker { keys, consumer_properties: "" }
+    }
+
+    #[cfg(feature = "mqtt")]
+    fn real_mqtt_exactly_once() -> Self {
+        let once = Broker::real_mqtt();
+        Broker { keys: format!("{}\nbroker.mqtt.qos = 2", once.keys), ..once }
+    }
+
     #[cfg(feature = "nats")]
     fn real_nats() -> Self {
         let keys = format!("broker.kind = \"nats\"\nbroker.address = \"{}\"", crate::harness::nats::address());
@@ -215,6 +230,10 @@ conformance! {
     real_kafka,
     #[cfg(feature = "kafka-native")]
     real_kafka_native,
+    #[cfg(feature = "mqtt")]
+    real_mqtt,
+    #[cfg(feature = "mqtt")]
+    real_mqtt_exactly_once,
     #[cfg(feature = "nats")]
     real_nats,
     #[cfg(feature = "nats")]

@@ -1,0 +1,298 @@
+//! A member of a group, over a connection of its own.
+//!
+//! `ready` writes acknowledgements and reads, and `take` only decodes: the engine reads the clock in between.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::codec::{Ack, Packet, Properties, Published, Value, decode, property};
+use super::config::Version;
+use super::connect::{Client, Connector, Opened};
+use super::encode::{DISCONNECT, PINGREQ, append_ack};
+use super::reason::told;
+use crate::broker::{ClientError, Consumer, Details, ReceiveError, Received};
+use crate::net::backoff::Backoff;
+use crate::net::receiving::ReceivingConnection;
+
+/// How long the last acknowledgements may take.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// A member of a group.
+pub struct MqttConsumer {
+    connector: Arc<Connector>,
+    member: Arc<Member>,
+    /// The number of the server that it is connected to, or tries next.
+    number: usize,
+    line: Line,
+    answers: Answers,
+    failure: Option<ReceiveError>,
+}
+
+/// What makes a member of a group, on every connection.
+pub struct Member {
+    pub client: Client,
+    pub filter: String,
+}
+
+enum Line {
+    Up(Box<Up>),
+    /// A task connects again.
+    Down(JoinHandle<Opened>),
+}
+
+/// A connection.
+struct Up {
+    address: String,
+    connection: ReceivingConnection,
+    /// When it is time for a sign of life, where silence has a limit.
+    beat: Option<(Interval, Duration)>,
+}
+
+/// What is acknowledged.
+#[derive(Default)]
+struct Answers {
+    bytes: Vec<u8>,
+    /// By packet id: messages of QoS 2 that were received, and that the server has not released.
+    received: Vec<bool>,
+}
+
+impl MqttConsumer {
+    /// A member that receives what is sent from now on, and what the server has kept for it.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses the subscription.
+    pub async fn connect(connector: Arc<Connector>, number: usize, member: Member) -> Result<Self, ClientError> {
+        let opened = connector.connect(number, &member.client, Some(&member.filter)).await?;
+        let (member, line) = (Arc::new(member), Line::Up(Box::new(Up::new(opened))));
+        Ok(MqttConsumer { connector, member, number, line, answers: Answers::default(), failure: None })
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.failure.is_some() {
+            return Poll::Ready(());
+        }
+        if let Line::Down(coming) = &mut self.line {
+            match Pin::new(coming).poll(context) {
+                Poll::Ready(Ok(opened)) => {
+                    self.answers.restart(opened.session_present);
+                    self.line = Line::Up(Box::new(Up::new(opened)));
+                }
+                // It has panicked.
+                Poll::Ready(Err(_)) => {
+                    self.reconnect();
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending => {}
+            }
+        }
+        let Line::Up(up) = &mut self.line else { return Poll::Pending };
+        up.connection.write_buffer.bytes.append(&mut self.answers.bytes);
+        // A member that always has messages to take is not silent either.
+        let silence = up.poll_beat(context);
+        if up.connection.poll(context) {
+            return Poll::Ready(());
+        }
+        match silence {
+            Some(quiet) => {
+                self.lose(&format!("no sign of life for {quiet:?}"));
+                Poll::Ready(())
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Reports the loss and connects again, to the next server.
+    fn lose(&mut self, reason: &str) {
+        let Line::Up(up) = &self.line else { return };
+        let message = format!("the connection to the MQTT server at {} was lost: {reason}", up.address);
+        self.failure = Some(ClientError::lost(message).receiving());
+        self.number += 1;
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        // The server sends again what it has no acknowledgement of.
+        self.answers.bytes.clear();
+        let (connector, member, mut number) = (self.connector.clone(), self.member.clone(), self.number);
+        self.line = Line::Down(tokio::spawn(async move {
+            let mut backoff = Backoff::RECONNECT;
+            loop {
+                backoff.pause().await;
+                if let Ok(opened) = connector.connect(number, &member.client, Some(&member.filter)).await {
+                    return opened;
+                }
+                number += 1;
+            }
+        }));
+    }
+}
+
+impl Consumer for MqttConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        poll_fn(|context| self.poll_ready(context)).await;
+        Ok(())
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let mut taken = 0;
+        let version = self.connector.options.version;
+        if let Line::Up(up) = &mut self.line
+            && let Err(reason) = up.take(most, version, &mut taken, &mut self.answers, &mut each)
+        {
+            self.lose(&reason);
+        }
+        // What was taken is reported first.
+        match self.failure.take_if(|_| taken == 0) {
+            Some(failure) => Err(failure),
+            None => Ok(taken),
+        }
+    }
+
+    async fn close(mut self) {
+        if let Line::Up(up) = &mut self.line {
+            let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
+            write_buffer.bytes.append(&mut self.answers.bytes);
+            write_buffer.bytes.extend_from_slice(&DISCONNECT);
+            let _ = timeout(CLOSING, write_buffer.flush_all(transport)).await;
+        }
+    }
+}
+
+impl Drop for MqttConsumer {
+    fn drop(&mut self) {
+        if let Line::Down(coming) = &self.line {
+            coming.abort();
+        }
+    }
+}
+
+impl Up {
+    fn new(Opened { address, transport, read_buffer, allowed, .. }: Opened) -> Self {
+        let beat = allowed.keep_alive.map(|limit| {
+            let mut beat = interval(limit / 2);
+            beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            (beat, limit)
+        });
+        Up { address, connection: ReceivingConnection::new(transport, read_buffer), beat }
+    }
+
+    /// Sends a sign of life when it is time. Returns for how long the server has sent none, if that is too long.
+    fn poll_beat(&mut self, context: &mut Context<'_>) -> Option<Duration> {
+        let (beat, limit) = self.beat.as_mut()?;
+        let mut is_due = false;
+        while beat.poll_tick(context).is_ready() {
+            is_due = true;
+        }
+        if is_due {
+            self.connection.write_buffer.bytes.extend_from_slice(&PINGREQ);
+        }
+        let quiet = self.connection.heard.elapsed();
+        (is_due && quiet > 2 * *limit).then_some(quiet)
+    }
+
+    /// Hands over the messages that were read, until `most` are taken.
+    ///
+    /// # Errors
+    /// Why the connection cannot go on.
+    #[inline]
+    fn take(
+        &mut self,
+        most: usize,
+        version: Version,
+        taken: &mut usize,
+        answers: &mut Answers,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), String> {
+        while *taken < most {
+            let packet = self.connection.read_buffer.next(|bytes, most| decode(bytes, most, version));
+            match packet.map_err(|error| error.to_string())? {
+                Some(Packet::Publish(published)) => {
+                    if answers.receive(&published) {
+                        each(received(&published));
+                        *taken += 1;
+                    }
+                }
+                Some(Packet::Ack { kind: Ack::Pubrel, packet_id, .. }) => answers.release(packet_id),
+                Some(Packet::Disconnect { code, properties }) => {
+                    return Err(format!("the server closed it: {}", told(code, properties)));
+                }
+                Some(_) => {}
+                None => {
+                    self.connection.unread = false;
+                    return self.connection.end.take().map_or(Ok(()), |end| Err(end.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answers {
+    /// Acknowledges a message. Returns whether it is new: one of QoS 2 that was received comes again until the server knows it.
+    #[inline]
+    fn receive(&mut self, published: &Published<'_>) -> bool {
+        match published.qos {
+            0 => true,
+            1 => {
+                append_ack(&mut self.bytes, Ack::Puback, published.packet_id);
+                true
+            }
+            _ => {
+                append_ack(&mut self.bytes, Ack::Pubrec, published.packet_id);
+                self.received.resize(1 << 16, false);
+                !std::mem::replace(&mut self.received[usize::from(published.packet_id)], true)
+            }
+        }
+    }
+
+    /// The server will not send this message of QoS 2 again.
+    fn release(&mut self, packet_id: u16) {
+        if let Some(received) = self.received.get_mut(usize::from(packet_id)) {
+            *received = false;
+        }
+        append_ack(&mut self.bytes, Ack::Pubcomp, packet_id);
+    }
+
+    /// There is another connection. Without the session, its packet ids are other messages'.
+    fn restart(&mut self, session_present: bool) {
+        if !session_present {
+            self.received.clear();
+        }
+    }
+}
+
+fn received<'a>(published: &'a Published<'a>) -> Received<'a> {
+    Received {
+        payload: published.payload,
+        trace_header: published.properties.bytes(property::CORRELATION_DATA),
+        partition: 0,
+        offset: 0,
+        // A retained message is an old one, for a new subscription.
+        redelivered: published.dup || published.retain,
+        details: &published.properties,
+    }
+}
+
+impl Details for Properties<'_> {
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let headers = self.filter_map(|(_, value)| match value {
+            Value::Pair(name, value) => Some((String::from_utf8_lossy(name).into_owned(), value.to_vec())),
+            _ => None,
+        });
+        headers.collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/mqtt/consume.rs"]
+mod tests;
