@@ -11,16 +11,22 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::error::{BrokerError, ReceiveError, SubmitError};
+use super::error::{BrokerError, ClientError, ReceiveError, SubmitError};
 use super::info::{BrokerInfo, Durability, Removal, Telemetry, Unready};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
 use crate::scenario::{BrokerConfig, Contradiction, Descriptor, Need, Scenario, StartFrom};
+
+/// Opens the connection of this number, which carries no messages.
+pub type OpenIdle = Arc<dyn Fn(usize) -> BoxFuture<'static, Result<KeptOpen, ClientError>> + Send + Sync>;
+
+/// Keeps a connection alive, and resolves with why it ended. Dropped, it closes the connection.
+pub type KeptOpen = BoxFuture<'static, ClientError>;
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
@@ -183,6 +189,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// arrive behind them. Then a message that has not arrived may still come although a later one has.
     fn may_reorder(&self) -> bool {
         false
+    }
+
+    /// How connections that carry no messages are opened; `None`: its client has none.
+    fn idle_connections(&self) -> Option<OpenIdle> {
+        None
     }
 
     /// What the client library has seen of its own queues and of the broker's answers since the last call.

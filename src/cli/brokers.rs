@@ -42,7 +42,7 @@ fn as_json(descriptor: &Descriptor) -> serde_json::Value {
     json!({ "kind": descriptor.kind, "client": descriptor.client, "summary": descriptor.summary, "capabilities": capabilities })
 }
 
-fn named(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
+fn named(capabilities: &Capabilities) -> [(&'static str, bool); 15] {
     [
         ("addresses", capabilities.addresses),
         ("embedded", capabilities.embedded),
@@ -58,6 +58,7 @@ fn named(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
         ("client properties", capabilities.properties),
         ("topic config", capabilities.topic_config),
         ("existing topics", capabilities.existing_topics),
+        ("idle connections", capabilities.idle_connections),
     ]
 }
 

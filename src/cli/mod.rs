@@ -101,6 +101,8 @@ pub enum Verb {
 
 /// Executes the subcommand. Errors are printed to standard error. A command whose output cannot be written fails.
 pub fn execute(arguments: Arguments) -> ExitCode {
+    // Each connection is an open file. A system that does not allow more has its say where they are needed.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let mut out = Output::new(io::stdout().lock());
     let (Ok(exit) | Err(exit)) = execute_verb(arguments.verb, &mut out);
     out.finish(exit).into()

@@ -15,6 +15,7 @@ mod backlog;
 mod broker_watch;
 mod collector;
 mod examine;
+mod idle_connections;
 mod interruption;
 mod load_phase;
 mod observer;
@@ -36,6 +37,7 @@ pub use broker_watch::WatchedUsage;
 pub(crate) use collector::{Collector, Sample};
 pub use collector::{SegmentTotals, StretchTotals, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario, remove_topics};
+pub use idle_connections::IdleTally;
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
 pub use outcome::{

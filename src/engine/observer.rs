@@ -89,6 +89,9 @@ pub trait Observer: Send {
     /// About once a second, before [`Observer::second`] where there is one: what holds messages up now.
     fn conditions(&mut self, _lasting: &[Condition]) {}
 
+    /// About once a second while connections without messages are opened: so many of those that are wanted are ready, and so many have failed.
+    fn idle_connections(&mut self, _ready: u64, _failed: u64, _wanted: u64) {}
+
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);
 

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::ComparedClock;
 use super::collector::Totals;
+use super::idle_connections::IdleTally;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, RemovalRule, Topic};
@@ -81,6 +82,7 @@ impl Outcome {
             pipeline: None,
             backlog: None,
             wake_up_delays: trial.is_open_loop().then(|| window.wake_up_delays().clone()),
+            idle_connections: None,
             usage,
             identity,
             close_error: None,
@@ -138,6 +140,8 @@ pub struct Outcome {
     pub backlog: Option<BacklogOutcome>,
     /// How late wake-ups made messages; `None` in a closed loop, which has none.
     pub wake_up_delays: Option<WakeUpDelays>,
+    /// What became of connections that carry no messages; `None`: there are none, or they are still open.
+    pub idle_connections: Option<IdleTally>,
     /// Resources used in the measured window.
     pub usage: HostUsage,
     pub identity: BrokerInfo,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::idle_connections::IdleConnections;
 use super::interruption::Interruption;
 use super::load_phase::{LoadPhase, Loaded};
 use super::observer::{Observer, Phase};
@@ -96,7 +97,12 @@ async fn run_prepared<B: Broker>(
     let making = send::producers(context, broker);
     let producers = signals.unless_over(making).await.ok_or(EngineError::Interrupted)??;
 
+    let opening = IdleConnections::open(context, broker, observer);
+    let mut idle = signals.unless_over(opening).await.ok_or(EngineError::Interrupted)??;
     start_barrier::wait(context.identity, &signals).await?;
+    if let Some((idle, wanted)) = idle.as_mut().zip(context.scenario.idle_connections.as_ref()) {
+        idle.load_begins(wanted);
+    }
     let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
     let mut sampler = load.sampler(broker, observer, pipeline);
     let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
@@ -104,6 +110,7 @@ async fn run_prepared<B: Broker>(
         signals = signals.next();
     }
 
+    let idle_connections = idle.map(IdleConnections::close);
     let mut receiving = receiving.load_ended(loaded.end, &sampler);
     let mut end = loaded.end;
     receiving.alongside(drain(context, &mut sampler, || signals.is_over())).await;
@@ -117,7 +124,7 @@ async fn run_prepared<B: Broker>(
         end = end.interrupted();
     }
     let received = receiving.finish(sampler, &signals.next(), interruption).await;
-    Ok(outcome(context, broker, end, loaded, received))
+    Ok(Outcome { idle_connections, ..outcome(context, broker, end, loaded, received) })
 }
 
 /// Waits for outcomes until all are known, the deadline has passed, or the user has ended the wait.

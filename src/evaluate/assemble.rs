@@ -54,6 +54,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.verification = verification(trial, outcome);
     record.partitions = super::spread::partitions(outcome);
     record.consumers = super::spread::consumers(trial, outcome);
+    record.idle_connections = super::sections::idle_connections(outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     (record.start, record.share) = super::sections::share(outcome);

@@ -10,8 +10,8 @@ use crate::engine::{self, BacklogOutcome, GroupSecond, Outcome, PartOutcome, Sec
 use crate::measure::host::{LongPause, paused_ns};
 use crate::measure::{self, Bin, Distribution, ErrorTally, Errors, Slowest};
 use crate::record::{
-    Backlog, BacklogPhase, Condition, ErrorCount, GroupDrain, GroupRow, GroupTask, Latency, Phase, SeriesRow, Share,
-    SlowestMessages, Start, Tail, WorkDistribution,
+    Backlog, BacklogPhase, Condition, ErrorCount, GroupDrain, GroupRow, GroupTask, IdleConnections, Latency, Phase,
+    SeriesRow, Share, SlowestMessages, Start, Tail, WorkDistribution,
 };
 use crate::scenario::{ConsumerGroup, Trial, WorkLaw};
 
@@ -39,6 +39,24 @@ pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount>
     let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
     errors.sort_by_key(|error| std::cmp::Reverse(error.count));
     errors
+}
+
+/// What became of connections that carried no messages.
+pub(super) fn idle_connections(outcome: &Outcome) -> Option<IdleConnections> {
+    let tally = outcome.idle_connections.as_ref()?;
+    let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
+    let at_once = tally.wanted.saturating_sub(tally.failed.total());
+    Some(IdleConnections {
+        wanted: tally.wanted,
+        opened: tally.opened,
+        open_at_end: tally.open,
+        replaced: tally.replaced,
+        opened_per_second: per_second(tally.opened_at_first, tally.opening_ns),
+        time_to_ready: latency(&tally.time_to_ready),
+        memory_bytes_each: tally.memory_bytes.and_then(|bytes| bytes.checked_div(at_once)),
+        failed: errors(&tally.failed),
+        lost: errors(&tally.lost),
+    })
 }
 
 /// What held messages up, by the load's time.

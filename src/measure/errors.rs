@@ -85,6 +85,11 @@ impl Errors {
         }
     }
 
+    /// Failures of all classes.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|tally| tally.count).sum()
+    }
+
     pub fn merge(&mut self, other: &Errors) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             mine.count += theirs.count;

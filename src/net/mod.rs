@@ -5,6 +5,8 @@ pub mod backoff;
 #[cfg(feature = "tls")]
 pub mod connect;
 pub mod http;
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+pub mod idle;
 #[cfg(any(feature = "mqtt", feature = "nats", feature = "nsq", feature = "rabbitmq", feature = "redis"))]
 pub mod receiving;
 #[cfg(feature = "session")]

@@ -190,6 +190,11 @@ impl ReadBuffer {
         }
     }
 
+    /// Whether everything that was read was handed over.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     /// Whether [`ReadBuffer::next`] will return a frame.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use super::{Fact, above_zero, duration_or_dash, known};
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
     Backlog, BacklogPhase, Condition, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask,
-    GroupVerification, MergedShare, Outage, Record, Transactions, Verification, Wire, WorkDistribution,
+    GroupVerification, IdleConnections, MergedShare, Outage, Record, Transactions, Verification, Wire,
+    WorkDistribution,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
@@ -46,6 +47,7 @@ pub fn load(record: &Record) -> Vec<Fact> {
         Some(Fact { most: MAX_SHARES + 1, ..Fact::list("shares", shares(record)) }),
         Some(Fact::list("throughput", throughput(record))),
         record.wire.as_ref().map(|wire| Fact::new("wire", crossed(wire))),
+        record.idle_connections.as_ref().map(|idle| Fact::list("idle connections", idle_connections(idle))),
         consumed(record),
         Some(Fact::new("partitions", partitions(record))),
         Some(Fact::list("consumers", consumers(record))),
@@ -316,6 +318,32 @@ fn task(task: &GroupTask) -> String {
     let limit = task.rate_limit_per_second.map(|limit| format!("at most {}/s", rate(limit)));
     let start = task.start_after_ns.map(|after_ns| format!("from {} on", duration(after_ns as f64)));
     format!("({}) ", [work, limit, start].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// How connections without messages were opened, and what became of them.
+fn idle_connections(idle: &IdleConnections) -> Vec<String> {
+    let memory = idle.memory_bytes_each.map(|each| format!("; {} of memory each", bytes(each as f64)));
+    let opened = format!(
+        "{} of {} open at the end; {}/s were opened{}",
+        count(idle.open_at_end),
+        count(idle.wanted),
+        rate(idle.opened_per_second),
+        memory.unwrap_or_default()
+    );
+    let ready = idle.time_to_ready.as_ref().map(|ready| {
+        let p99 = ready.p99_ns.map(|p99| format!(", p99 {}", duration(p99 as f64))).unwrap_or_default();
+        format!(
+            "ready {} after each was due (p50){p99}, max {}",
+            duration(ready.p50_ns as f64),
+            duration(ready.max_ns as f64)
+        )
+    });
+    let replaced = (idle.replaced > 0).then(|| format!("{} were replaced", count(idle.replaced)));
+    let missing = [("failed", &idle.failed), ("lost", &idle.lost)];
+    let missing = missing
+        .into_iter()
+        .flat_map(|(what, found)| errors(found).into_iter().map(move |one| format!("{what}: {one}")));
+    [Some(opened), ready, replaced].into_iter().flatten().chain(missing).collect()
 }
 
 /// Errors by class.

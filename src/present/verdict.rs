@@ -33,6 +33,7 @@ pub fn reason_title(kind: ReasonKind) -> &'static str {
         ReasonKind::Reordered => "Messages changed their order",
         ReasonKind::VerificationIncomplete => "Not every message was verified",
         ReasonKind::ReceiveErrors => "Errors while receiving",
+        ReasonKind::ConnectionsMissing => "Connections were missing",
         ReasonKind::NotReconciled => "Messages and rows of the databases differ",
         ReasonKind::WrittenTwice => "Rows were written twice",
         ReasonKind::SinkErrors => "Errors of a database",

@@ -219,6 +219,8 @@ pub struct Capabilities {
     pub existing_topics: bool,
     /// Numbers the messages of a partition, and lets a consumer commit how far it is done.
     pub offsets: bool,
+    /// Opens connections that carry no messages: `idle_connections`.
+    pub idle_connections: bool,
 }
 
 impl Capabilities {
@@ -243,6 +245,7 @@ impl Capabilities {
         topic_config: false,
         existing_topics: false,
         offsets: false,
+        idle_connections: false,
     };
 }
 

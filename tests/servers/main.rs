@@ -39,6 +39,8 @@ mod faults;
 mod fingerprints;
 #[cfg(feature = "mpi")]
 mod hosts;
+#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod idle_connections;
 mod interchange;
 mod kafka;
 #[cfg(all(feature = "kafka", feature = "kafka-native"))]

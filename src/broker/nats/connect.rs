@@ -17,9 +17,10 @@ use tokio::net::TcpStream;
 use super::codec::{Frame, Malformed, decode};
 use super::config::NatsOptions;
 use crate::broker::servers::Servers;
-use crate::broker::{ClientError, FailureClass};
+use crate::broker::{ClientError, FailureClass, KeptOpen};
 use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
+use crate::net::idle::{INTERVAL, KeepAlive};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 use crate::printable::printable;
@@ -209,8 +210,42 @@ impl Connector {
     /// # Errors
     /// Why no server can be used.
     pub async fn connect(&self, first: usize, inbox: &[u8], most: usize) -> Result<Opened, ClientError> {
+        self.first_of(first, inbox, most, &self.conditions).await
+    }
+
+    /// As [`Connector::connect`], and keeps the connection alive, which carries no messages.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn idle(self: Arc<Self>, first: usize) -> Result<KeptOpen, ClientError> {
+        let inbox = format!("_INBOX.{:032x}.", rand::random::<u128>());
+        let opened = self.first_of(first, inbox.as_bytes(), MAX_ANSWER_BYTES, &Conditions::default()).await?;
+        let handle = |read_buffer: &mut ReadBuffer, out: &mut Vec<u8>| {
+            while let Some(frame) = read_buffer.next(decode).map_err(io::Error::other)? {
+                match frame {
+                    Frame::Ping => out.extend_from_slice(b"PONG\r\n"),
+                    Frame::Error(error) => return Err(io::Error::other(text(error))),
+                    Frame::Info(_) | Frame::Message(_) | Frame::Pong | Frame::Ok => {}
+                }
+            }
+            Ok(())
+        };
+        let keep_alive = KeepAlive { interval: INTERVAL, heartbeat: b"PING\r\n".to_vec(), handle };
+        Ok(Box::pin(async move {
+            let Opened { address, transport, read_buffer, .. } = opened;
+            ClientError::lost(keep_alive.until_lost(&address, transport, read_buffer, MAX_ANSWER_BYTES).await)
+        }))
+    }
+
+    async fn first_of(
+        &self,
+        first: usize,
+        inbox: &[u8],
+        most: usize,
+        conditions: &Conditions,
+    ) -> Result<Opened, ClientError> {
         let addresses = self.addresses.lock().clone();
-        let mut servers = Servers::new(&addresses, first, self.timeout, &self.conditions);
+        let mut servers = Servers::new(&addresses, first, self.timeout, conditions);
         loop {
             let address = servers.next()?;
             if let Some((opened, _)) = servers.attempt(self.open(address, inbox, most)).await? {

@@ -28,6 +28,7 @@ use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 
@@ -42,7 +43,7 @@ use self::publish::{Connection, NatsProducer, Publishing};
 use self::pull::PullConsumer;
 use super::adapter::{Clients, StreamConsumer};
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, Progress, Removal, RemovalCause,
+    Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, OpenIdle, Progress, Removal, RemovalCause,
     RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
 use crate::measure::{Subject, SubjectKind};
@@ -86,6 +87,7 @@ impl Broker for NatsBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain],
             existing_topics: true,
+            idle_connections: true,
             ..Capabilities::NONE
         },
         ..Descriptor::NONE
@@ -333,6 +335,11 @@ impl Broker for NatsBroker {
         let extent = RemovalExtent::FirstOffsets(vec![info.state.first_sequence]);
         // Without a limit, a message is removed when its groups have acknowledged it.
         (!rules.is_empty()).then_some(Removal { rules, extent })
+    }
+
+    fn idle_connections(&self) -> Option<OpenIdle> {
+        let connector = self.pulling.clone();
+        Some(Arc::new(move |number| connector.clone().idle(number).boxed()))
     }
 
     fn telemetry(&self) -> Telemetry {

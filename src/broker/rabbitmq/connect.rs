@@ -1,17 +1,20 @@
 //! Opens a connection: TLS, the login, limits, the virtual host. What the server refuses.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
 
 use super::codec::{
-    Frame, Malformed, Method, PROTOCOL_HEADER, TooLong, append_open, append_start_ok, append_tune_ok, decode,
+    Frame, HEARTBEAT, Malformed, Method, PROTOCOL_HEADER, TooLong, append_open, append_start_ok, append_tune_ok, decode,
 };
 use super::config::RabbitmqOptions;
 use crate::broker::servers::Servers;
-use crate::broker::{ClientError, FailureClass, Setup};
+use crate::broker::{ClientError, FailureClass, KeptOpen, Setup};
+use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
+use crate::net::idle::{INTERVAL, KeepAlive};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 use crate::printable::printable;
@@ -69,6 +72,8 @@ impl Login {
 pub enum Role {
     Producer,
     Consumer,
+    /// Neither.
+    Idle,
     /// Requests about topics. Nothing crosses it between them, heartbeats neither.
     Admin,
 }
@@ -131,7 +136,40 @@ impl Connector {
     /// # Errors
     /// Why no server can be used.
     pub async fn connect(&self, role: Role, first: usize) -> Result<(Opened, usize), ClientError> {
-        let Setup { config, timeout, conditions, .. } = &*self.setup;
+        self.first_of(role, first, &self.setup.conditions).await
+    }
+
+    /// As [`Connector::connect`], and keeps the connection alive, which carries no messages.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn idle(self: Arc<Self>, first: usize) -> Result<KeptOpen, ClientError> {
+        let (opened, place) = self.first_of(Role::Idle, first, &Conditions::default()).await?;
+        let handle = |read_buffer: &mut ReadBuffer, _: &mut Vec<u8>| {
+            while let Some(frame) = read_buffer.next(decode).map_err(io::Error::other)? {
+                if let Frame::Method(0, Method::Close { text, .. }) = frame {
+                    return Err(io::Error::other(self::text(text)));
+                }
+            }
+            Ok(())
+        };
+        // A server that wants no heartbeats is shown them nevertheless, from time to time.
+        let interval = if opened.heartbeat.is_zero() { INTERVAL } else { opened.heartbeat / 2 };
+        let keep_alive = KeepAlive { interval, heartbeat: HEARTBEAT.to_vec(), handle };
+        Ok(Box::pin(async move {
+            let (address, Opened { transport, read_buffer, .. }) = (&self.setup.config.addresses[place], opened);
+            let most = MAX_FRAME_BYTES as usize;
+            ClientError::lost(keep_alive.until_lost(address, transport, read_buffer, most).await)
+        }))
+    }
+
+    async fn first_of(
+        &self,
+        role: Role,
+        first: usize,
+        conditions: &Conditions,
+    ) -> Result<(Opened, usize), ClientError> {
+        let Setup { config, timeout, .. } = &*self.setup;
         let mut servers = Servers::new(&config.addresses, first, *timeout, conditions);
         loop {
             let address = servers.next()?;

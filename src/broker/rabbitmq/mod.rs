@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -32,8 +33,8 @@ use self::consume::{Consuming, RabbitmqConsumer};
 use self::content::{MessageProperties, Preamble};
 use self::publish::{Connection, Publishing, RabbitmqProducer};
 use super::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, Removal,
-    RemovalExtent, Setup, Subscription, Telemetry, Topic,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, OpenIdle,
+    Removal, RemovalExtent, Setup, Subscription, Telemetry, Topic,
 };
 use crate::net::address;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
@@ -78,6 +79,7 @@ impl Broker for RabbitmqBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain, SaslMechanism::External],
             existing_topics: true,
+            idle_connections: true,
             ..Capabilities::NONE
         },
         ..Descriptor::NONE
@@ -255,6 +257,11 @@ impl Broker for RabbitmqBroker {
             left.push(self.messages_left(topic, &queue).await.ok()?);
         }
         Some(Removal { rules, extent: RemovalExtent::Left(left) })
+    }
+
+    fn idle_connections(&self) -> Option<OpenIdle> {
+        let connector = self.connector.clone();
+        Some(Arc::new(move |number| connector.clone().idle(number).boxed()))
     }
 
     fn telemetry(&self) -> Telemetry {

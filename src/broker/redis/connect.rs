@@ -1,5 +1,6 @@
 //! Opens connections to Redis: TLS, the login, the database; and asks what only one answer is wanted for.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use tokio::time::timeout;
 use super::codec::{Malformed, Value, append_command, shown, value};
 use super::config::RedisOptions;
 use crate::broker::servers::Servers;
-use crate::broker::{ClientError, FailureClass, Setup};
+use crate::broker::{ClientError, FailureClass, KeptOpen, Setup};
 use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
+use crate::net::idle::{INTERVAL, KeepAlive};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 
@@ -71,7 +73,29 @@ impl Connector {
     /// # Errors
     /// Why no server can be used.
     pub async fn connect(&self, first: usize) -> Result<Opened, ClientError> {
-        let mut servers = Servers::new(&self.addresses, first, self.timeout, &self.conditions);
+        self.first_of(first, &self.conditions).await
+    }
+
+    /// As [`Connector::connect`], and keeps the connection alive, which carries no messages.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn idle(self: Arc<Self>, first: usize) -> Result<KeptOpen, ClientError> {
+        let Opened { address, transport, read_buffer } = self.first_of(first, &Conditions::default()).await?;
+        let mut heartbeat = Vec::new();
+        append_command(&mut heartbeat, &[b"PING"]);
+        let handle = |read_buffer: &mut ReadBuffer, _: &mut Vec<u8>| {
+            while read_buffer.next(value).map_err(io::Error::other)?.is_some() {}
+            Ok(())
+        };
+        let keep_alive = KeepAlive { interval: INTERVAL, heartbeat, handle };
+        Ok(Box::pin(async move {
+            ClientError::lost(keep_alive.until_lost(&address, transport, read_buffer, MAX_VALUE_BYTES).await)
+        }))
+    }
+
+    async fn first_of(&self, first: usize, conditions: &Conditions) -> Result<Opened, ClientError> {
+        let mut servers = Servers::new(&self.addresses, first, self.timeout, conditions);
         loop {
             let address = servers.next()?;
             if let Some((opened, _)) = servers.attempt(self.open(address)).await? {

@@ -21,6 +21,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 
 use self::codec::{Value, append_bulk};
@@ -32,7 +33,7 @@ use self::publish::{Connection, InFlight, Publishing, RedisProducer};
 use self::reply::offset;
 use self::source::{Source, own_list};
 use super::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, Progress, Removal,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, OpenIdle, Progress, Removal,
     RemovalCause, RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
 use crate::measure::{Subject, SubjectKind};
@@ -77,6 +78,7 @@ impl Broker for RedisBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain],
             existing_topics: true,
+            idle_connections: true,
             ..Capabilities::NONE
         },
         ..Descriptor::NONE
@@ -310,6 +312,11 @@ impl Broker for RedisBroker {
         // A stream or group that is gone has nothing for anybody.
         let left = left.map(Option::unwrap_or_default);
         Some(Removal { extent: RemovalExtent::Left(left.collect()), rules })
+    }
+
+    fn idle_connections(&self) -> Option<OpenIdle> {
+        let connector = self.admin.connector.clone();
+        Some(Arc::new(move |number| connector.clone().idle(number).boxed()))
     }
 
     fn telemetry(&self) -> Telemetry {

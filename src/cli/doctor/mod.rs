@@ -124,7 +124,7 @@ fn directory(results: &Path) -> Finding {
 /// Those of the trial that opens most.
 fn files(plan: &Plan) -> Option<Finding> {
     let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
-    let limit = open_files()?;
+    let (limit, _) = rlimit::getrlimit(rlimit::Resource::NOFILE).ok()?;
     if limit >= needed {
         return Some(good("open files", format!("{limit} may be open, about {needed} are needed")));
     }
@@ -136,14 +136,8 @@ fn files(plan: &Plan) -> Option<Finding> {
 fn connections(scenario: &Scenario) -> usize {
     let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
     let clients = scenario.broker.connections + members * scenario.topology.topics;
-    clients * scenario.broker.addresses.len().max(1)
-}
-
-/// The soft limit.
-fn open_files() -> Option<u64> {
-    let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
+    let idle = scenario.idle_connections.map_or(0, |idle| idle.count);
+    clients * scenario.broker.addresses.len().max(1) + idle
 }
 
 fn governor() -> Option<Finding> {

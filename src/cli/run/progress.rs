@@ -142,6 +142,13 @@ impl Progress {
         }
     }
 
+    /// How far the opening of connections without messages is.
+    pub fn idle_connections(&mut self, ready: u64, failed: u64, wanted: u64) {
+        let failed = if failed > 0 { format!(", {} failed", readable::count(failed)) } else { String::new() };
+        let text = format!("{} of {} idle connections ready{failed}", readable::count(ready), readable::count(wanted));
+        self.print(format!("{}{} · {text}", self.position, self.elapsed()));
+    }
+
     pub fn second(&mut self, second: &Second, outcomes: &Interval) {
         self.failed += second.failed;
         if second.phase == Phase::Measure {

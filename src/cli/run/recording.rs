@@ -147,6 +147,10 @@ impl Observer for Recording<'_> {
         }
     }
 
+    fn idle_connections(&mut self, ready: u64, failed: u64, wanted: u64) {
+        self.progress.idle_connections(ready, failed, wanted);
+    }
+
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
         self.keep_second(second, outcomes, arrivals, "");
     }

@@ -5,7 +5,7 @@ use super::{Evidence, Finding, against, limits, note};
 use crate::measure::{ConditionKind, FailureClass};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent};
-use crate::record::{Condition, Status, saturating_sum};
+use crate::record::{Condition, ErrorCount, Status, saturating_sum};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -14,6 +14,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(missing(evidence));
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
+    findings.extend(connections_missing(evidence));
     findings.extend(crashes(evidence));
     findings.extend(topic_replaced(evidence));
     if let Some(verification) = evidence.verification() {
@@ -46,6 +47,24 @@ fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("The topics had been written to before: their end offsets added up to {}.", count(messages)),
         "Consumers that begin at the earliest message read what is left of it, too, and a broker that holds data may be slower: leave `topology.name` out, and each run has topics of its own.",
         &[("messages_before", messages as f64)],
+    ))
+}
+
+fn connections_missing(evidence: &Evidence<'_>) -> Option<Finding> {
+    let idle = evidence.record.idle_connections.as_ref()?;
+    let sum = |errors: &[ErrorCount]| saturating_sum(errors.iter().map(|error| error.count));
+    let (failed, lost) = (sum(&idle.failed), sum(&idle.lost));
+    let first = idle.failed.first().or(idle.lost.first())?;
+    Some(against(
+        ConnectionsMissing,
+        format!(
+            "Of connections without messages, {} did not become ready and {} were lost: {}.",
+            count(failed),
+            count(lost),
+            first.first_message
+        ),
+        "Look at the limits of connections and of open files of the broker and of its machine, or set a lower `idle_connections.rate` or `idle_connections.count`.",
+        &[("failed", failed as f64), ("lost", lost as f64)],
     ))
 }
 

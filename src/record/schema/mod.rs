@@ -7,6 +7,7 @@
 mod client;
 mod counts;
 mod environment;
+mod idle_connections;
 mod latency;
 mod pipeline;
 mod series;
@@ -24,6 +25,7 @@ pub use crate::broker::{Durability, DurabilityLevel, RemovalCause, RemovalRule};
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
 pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};
+pub use idle_connections::IdleConnections;
 pub use latency::{
     Exceedances, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, decode_histogram,
     encode_histogram, independent_values_needed,
@@ -132,6 +134,9 @@ pub struct Record {
     /// Requests and bytes that crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
+    /// Connections that carried no messages; left out where the scenario has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_connections: Option<IdleConnections>,
     /// Figures of the pipeline; left out without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,

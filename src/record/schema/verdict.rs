@@ -94,6 +94,8 @@ pub enum ReasonKind {
     VerificationIncomplete,
     /// Consumers met errors while receiving.
     ReceiveErrors,
+    /// Connections without messages did not become ready, or were lost.
+    ConnectionsMissing,
     /// Not every message is in every database of the pipeline, or not once.
     NotReconciled,
     /// Databases had rows already.

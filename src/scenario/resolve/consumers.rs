@@ -8,8 +8,9 @@ use super::payload::Sizes;
 use super::{Reader, path};
 use crate::scenario::kind::Descriptor;
 use crate::scenario::tables::{
-    Backlog, BacklogTable, ConsumerGroup, Consumers, ConsumersTable, GroupTable, Load, Pipeline, ProducerMode, Rate,
-    Scenario, Schedule, StartFrom, Work, WorkKind, WorkLaw, WorkMean, WorkTable, units,
+    Backlog, BacklogTable, ConsumerGroup, Consumers, ConsumersTable, GroupTable, IdleConnections, IdleConnectionsTable,
+    Load, Pipeline, ProducerMode, Rate, Scenario, Schedule, StartFrom, Work, WorkKind, WorkLaw, WorkMean, WorkTable,
+    units,
 };
 
 /// Times of work whose mean is longer say more about a timer than about consumers; brokers also take a consumer for dead that is silent
@@ -82,12 +83,22 @@ fn group(reader: &Reader<'_>, index: usize, table: &GroupTable, common: &[(Strin
     }
 }
 
-/// Messages per second.
+/// What a refused rate has as 0 does not matter: nothing runs.
+pub fn idle_connections(reader: &Reader<'_>, table: &IdleConnectionsTable) -> IdleConnections {
+    let per_second = |key: &str, written| rate(reader, &format!("idle_connections.{key}"), written).unwrap_or(0.0);
+    IdleConnections {
+        count: table.count,
+        rate: per_second("rate", table.rate),
+        churn: table.churn.map_or(0.0, |churn| per_second("churn", churn)),
+    }
+}
+
+/// Messages or connections per second.
 fn rate(reader: &Reader<'_>, key: &str, rate: Rate) -> Option<f64> {
     let (message, advice) = match rate.0 {
         units::Rate::MessagesPerSecond(rate) if rate <= FASTEST => return Some(rate),
-        units::Rate::MessagesPerSecond(_) => ("is more than a message in each nanosecond", "write less than 1G/s"),
-        units::Rate::BytesPerSecond(_) => ("limits messages, not bytes", "write it as in \"10k/s\""),
+        units::Rate::MessagesPerSecond(_) => ("is more than one in each nanosecond", "write less than 1G/s"),
+        units::Rate::BytesPerSecond(_) => ("is in bytes, where a number is wanted", "write it as in \"10k/s\""),
     };
     reader.refuse(key, format!("`{key}` {message}"), advice);
     None

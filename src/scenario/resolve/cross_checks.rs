@@ -96,7 +96,7 @@ fn capabilities(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descripto
     }
 }
 
-fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 11] {
+fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 12] {
     let Scenario { topology, producers, consumers, payload, .. } = scenario;
     let wish = |is_asked, is_possible, key, reason| Wish { is_asked, is_possible, key, reason };
     let has_headers = !producers.header_sets[0].is_empty();
@@ -135,6 +135,12 @@ fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 11] {
         wish(payload.tombstones > 0.0, can.null_payloads, "payload.tombstones", "its messages have no null payload"),
         wish(consumers.is_some(), can.consumers, "consumers", "nothing can be consumed from it"),
         wish(has_groups, can.groups, "consumers.groups", "it has no groups"),
+        wish(
+            scenario.idle_connections.is_some(),
+            can.idle_connections,
+            "idle_connections",
+            "its client opens no connections without messages",
+        ),
     ]
 }
 

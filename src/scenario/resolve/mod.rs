@@ -175,6 +175,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         pipeline::read(reader, pipeline, &sinks);
     }
     let consumers = consumers::read(reader, tables.consumers.as_ref(), tables.pipeline.as_ref(), sizes);
+    let idle_connections = tables.idle_connections.as_ref().map(|table| consumers::idle_connections(reader, table));
     let threads = threads(reader, &tables.run, &load);
     let thresholds = thresholds(reader, &tables);
     if !reader.has("consumers") {
@@ -195,6 +196,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         pacing,
         payload,
         consumers,
+        idle_connections,
         pipeline: tables.pipeline.clone(),
         run: tables.run.limits.clone(),
         threads,

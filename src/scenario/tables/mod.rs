@@ -13,6 +13,7 @@
 mod broker;
 mod consumers;
 mod distribution;
+mod idle_connections;
 mod load;
 mod payload;
 mod pipeline;
@@ -35,6 +36,7 @@ use serde_json::{Value, json};
 pub use self::broker::*;
 pub use self::consumers::*;
 pub use self::distribution::*;
+pub use self::idle_connections::*;
 pub use self::load::*;
 pub use self::payload::*;
 pub use self::pipeline::*;
@@ -65,6 +67,8 @@ pub struct ScenarioTables {
     pub payload: PayloadTable,
     /// Consumers, and what they record and verify. Without the table nothing is consumed.
     pub consumers: Option<ConsumersTable>,
+    /// Connections without messages. Without the table there are none.
+    pub idle_connections: Option<IdleConnectionsTable>,
     /// Consumers that parse what they receive and write it to databases.
     pub pipeline: Option<Pipeline>,
     /// Length of a trial, its deadlines, and its threads.
@@ -209,6 +213,8 @@ pub struct Scenario {
     pub payload: Payload,
     /// `None`: nothing is consumed, so nothing can be verified and no end-to-end latency is known.
     pub consumers: Option<Consumers>,
+    /// Connections that carry no messages; `None`: there are none.
+    pub idle_connections: Option<IdleConnections>,
     /// What the consumers do with what they receive; `None`: they only look at it. With one, there are consumers of one
     /// group.
     pub pipeline: Option<Pipeline>,

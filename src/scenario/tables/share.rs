@@ -110,6 +110,9 @@ impl Scenario {
         if self.pipeline.is_some() {
             return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
         }
+        if self.idle_connections.is_some() {
+            return Err("idle connections cannot be opened in shares: remove [idle_connections]".to_owned());
+        }
         if self.producers.round_barrier {
             let reason = "`producers.round_barrier` would have to wait for producers of other processes: remove it";
             return Err(reason.to_owned());

@@ -1,0 +1,206 @@
+//! Connections that carry no messages: opened at a rate of their own before the load, kept while it runs, and replaced.
+//!
+//! Opening is an open loop: each connection is due at its time, whether those before it are ready or not, and how long it takes counts from then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep_until, timeout};
+
+use super::EngineError;
+use super::observer::Observer;
+use super::prepare::TrialContext;
+use super::sampler::SAMPLE_INTERVAL;
+use crate::broker::{Broker, ClientError, OpenIdle};
+use crate::measure::host::resident_memory_bytes;
+use crate::measure::{Clock, Distribution, Errors};
+use crate::scenario;
+
+/// Files that the rest of the process needs at least.
+const OTHER_FILES: u64 = 256;
+
+/// What became of connections that carry no messages. Times are by the trial's clock.
+#[derive(Debug, Clone)]
+pub struct IdleTally {
+    /// Connections that were wanted at once.
+    pub wanted: u64,
+    /// Connections that became ready, and those that are open now.
+    pub opened: u64,
+    pub open: u64,
+    /// Connections that were closed to be replaced.
+    pub replaced: u64,
+    /// From when a connection was due until it was ready.
+    pub time_to_ready: Distribution,
+    /// From the first that was due until the last of those wanted at once was ready, or had failed; and how many were ready then.
+    pub opening_ns: u64,
+    pub opened_at_first: u64,
+    /// Memory of this process that they took.
+    pub memory_bytes: Option<u64>,
+    /// Connections that did not become ready, and those that ended by themselves.
+    pub failed: Errors,
+    pub lost: Errors,
+}
+
+struct Shared {
+    open: OpenIdle,
+    clock: Clock,
+    tally: Mutex<IdleTally>,
+    /// Their tasks, the oldest first.
+    tasks: Mutex<VecDeque<AbortHandle>>,
+    /// Another one is ready, or has failed.
+    settled: Notify,
+}
+
+/// Connections that carry no messages. Dropped, it closes them.
+pub(super) struct IdleConnections {
+    shared: Arc<Shared>,
+    /// The task that opens or replaces them.
+    working: AbortHandle,
+}
+
+impl IdleConnections {
+    /// Opens those that the scenario asks for. Resolves when each is ready or has failed.
+    ///
+    /// # Errors
+    /// When this process may not have as many files open.
+    pub async fn open<B: Broker>(
+        context: &TrialContext<'_>,
+        broker: &B,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>, EngineError> {
+        let (Some(wanted), Some(open)) = (context.scenario.idle_connections, broker.idle_connections()) else {
+            return Ok(None);
+        };
+        check_open_files(wanted.count as u64).map_err(EngineError::Refused)?;
+        let tally = IdleTally {
+            wanted: wanted.count as u64,
+            opened: 0,
+            open: 0,
+            replaced: 0,
+            time_to_ready: Distribution::new(),
+            opening_ns: 0,
+            opened_at_first: 0,
+            memory_bytes: None,
+            failed: Errors::default(),
+            lost: Errors::default(),
+        };
+        let shared = Arc::new(Shared {
+            open,
+            clock: context.acks.clock(),
+            tally: Mutex::new(tally),
+            tasks: Mutex::default(),
+            settled: Notify::new(),
+        });
+        let (memory_before, begin_ns) = (resident_memory_bytes(), shared.clock.now_ns());
+        let opening = shared.clone().open_at(wanted.rate, 0..wanted.count, false);
+        let idle = IdleConnections { shared, working: tokio::spawn(opening).abort_handle() };
+        while !idle.shared.is_settled() {
+            let _ = timeout(SAMPLE_INTERVAL, idle.shared.settled.notified()).await;
+            let tally = idle.shared.tally.lock();
+            let (open, failed) = (tally.open, tally.failed.total());
+            drop(tally);
+            observer.idle_connections(open, failed, wanted.count as u64);
+        }
+        let mut tally = idle.shared.tally.lock();
+        tally.opened_at_first = tally.opened;
+        tally.opening_ns = idle.shared.clock.now_ns() - begin_ns;
+        tally.memory_bytes = resident_memory_bytes().zip(memory_before).map(|(now, before)| now.saturating_sub(before));
+        drop(tally);
+        Ok(Some(idle))
+    }
+
+    /// Begins to replace as many a second as the scenario says.
+    pub fn load_begins(&mut self, wanted: &scenario::IdleConnections) {
+        if wanted.churn > 0.0 {
+            let replacing = self.shared.clone().open_at(wanted.churn, wanted.count..usize::MAX, true);
+            self.working = tokio::spawn(replacing).abort_handle();
+        }
+    }
+
+    /// Closes them, and tells what became of them.
+    pub fn close(self) -> IdleTally {
+        self.shared.tally.lock().clone()
+    }
+}
+
+impl Drop for IdleConnections {
+    fn drop(&mut self) {
+        self.working.abort();
+        self.shared.tasks.lock().drain(..).for_each(|task| task.abort());
+    }
+}
+
+impl Shared {
+    fn is_settled(&self) -> bool {
+        let tally = self.tally.lock();
+        tally.opened + tally.failed.total() >= tally.wanted
+    }
+
+    /// Opens the connections of these numbers, so many a second; `replacing`: each instead of the oldest one.
+    async fn open_at(self: Arc<Self>, rate: f64, numbers: impl Iterator<Item = usize>, replacing: bool) {
+        let begin_ns = self.clock.now_ns();
+        for (position, number) in numbers.enumerate() {
+            let due_ns = begin_ns + (position as f64 * 1e9 / rate) as u64;
+            sleep_until(self.clock.instant(due_ns).into()).await;
+            if replacing && let Some(oldest) = self.tasks.lock().pop_front() {
+                oldest.abort();
+                self.tally.lock().replaced += 1;
+            }
+            let task = tokio::spawn(self.clone().one(number, due_ns));
+            self.tasks.lock().push_back(task.abort_handle());
+        }
+    }
+
+    /// One connection, for as long as it lives.
+    async fn one(self: Arc<Self>, number: usize, due_ns: u64) {
+        let opened = (self.open)(number).await;
+        let now_ns = self.clock.now_ns();
+        let record =
+            |errors: &mut Errors, error: ClientError, at_ns| errors.record(error.class, at_ns, || error.message);
+        let kept = match opened {
+            Ok(kept) => kept,
+            Err(error) => {
+                record(&mut self.tally.lock().failed, error, now_ns);
+                return self.settled.notify_one();
+            }
+        };
+        {
+            let mut tally = self.tally.lock();
+            tally.time_to_ready.record(now_ns.saturating_sub(due_ns));
+            tally.opened += 1;
+            tally.open += 1;
+        }
+        self.settled.notify_one();
+        let _open = Open(&self);
+        let error = kept.await;
+        record(&mut self.tally.lock().lost, error, self.clock.now_ns());
+    }
+}
+
+/// A connection that is open until this is dropped.
+struct Open<'a>(&'a Shared);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.tally.lock().open -= 1;
+    }
+}
+
+/// Whether this process may have so many connections open, beside what the rest of it needs.
+///
+/// # Errors
+/// What to do if it may not.
+fn check_open_files(connections: u64) -> Result<(), String> {
+    let needed = connections + OTHER_FILES;
+    let limit = rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    if limit >= needed {
+        return Ok(());
+    }
+    Err(format!(
+        "{connections} idle connections need as many open files, and this process may have {limit} in all: raise the limit with \
+         `ulimit -n {needed}`, as root if it is refused, or lower `idle_connections.count`"
+    ))
+}

@@ -1,0 +1,40 @@
+//! `[idle_connections]`: connections without messages, which many clients of a broker are most of the time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Rate;
+use super::quantities::Count;
+use super::units;
+
+/// The connections that a second opens by default.
+const DEFAULT_RATE: Rate = Rate(units::Rate::MessagesPerSecond(1000.0));
+
+/// Connections that carry no messages, beside those of producers and consumers. All are opened before the load begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct IdleConnectionsTable {
+    /// Connections that are opened and kept until the load has ended.
+    #[serde(with = "Count")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub count: usize,
+    /// Connections that are opened a second, whether the broker follows or not. Default: 1,000 a second.
+    #[serde(default = "default_rate")]
+    pub rate: Rate,
+    /// Connections that are replaced a second while the load runs: the oldest is closed, and another one is opened. Default: none.
+    pub churn: Option<Rate>,
+}
+
+fn default_rate() -> Rate {
+    DEFAULT_RATE
+}
+
+/// Connections that carry no messages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IdleConnections {
+    pub count: usize,
+    /// Connections that are opened a second.
+    pub rate: f64,
+    /// Connections that are replaced a second while the load runs; 0: none.
+    pub churn: f64,
+}

@@ -1,0 +1,119 @@
+//! Connections without messages, on real servers: opened at their rate, kept, replaced, refused and lost.
+
+use crate::harness::{Bench, PATIENCE, assert_balanced};
+use std::time::Duration;
+
+use brokermark::record::{IdleConnections, ReasonKind, Record};
+
+const LOAD: &str = "load.rate = \"200/s\"\nrun = { duration = \"3s\", warm_up = \"0s\" }\npayload.size = \"100B\"\n";
+
+fn scenario(broker: &str, idle: &str) -> String {
+    format!("{broker}\nidle_connections = {{ {idle} }}\n{LOAD}")
+}
+
+fn idle(record: &Record) -> &IdleConnections {
+    record.idle_connections.as_ref().unwrap()
+}
+
+fn is_missing(record: &Record) -> bool {
+    record.verdict.reasons.iter().any(|reason| reason.kind == ReasonKind::ConnectionsMissing)
+}
+
+/// Opens 300 connections, and replaces 50 a second.
+fn assert_opens_and_replaces(broker: &str) {
+    let record = Bench::new(&scenario(broker, "count = 300, rate = \"500/s\", churn = \"50/s\"")).run(&[]).record();
+    assert_balanced(&record);
+    let idle = idle(&record);
+    assert!(idle.failed.is_empty() && idle.lost.is_empty(), "{idle:?}");
+    assert!((100..=160).contains(&idle.replaced), "{idle:?}");
+    assert_eq!((idle.wanted, idle.opened), (300, 300 + idle.replaced));
+    // One may have been closed whose successor was not ready yet.
+    assert!((298..=300).contains(&idle.open_at_end), "{idle:?}");
+    assert!(idle.opened_per_second < 550.0, "they are opened in an open loop: {idle:?}");
+    assert!(idle.time_to_ready.as_ref().unwrap().p50_ns > 0);
+    assert!(!is_missing(&record));
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn real_nats_keeps_idle_connections() {
+    let address = crate::harness::nats::address();
+    assert_opens_and_replaces(&format!("broker = {{ kind = \"nats\", address = \"{address}\" }}"));
+}
+
+#[cfg(feature = "rabbitmq")]
+#[test]
+fn real_queues_of_rabbitmq_keep_idle_connections() {
+    let address = crate::harness::rabbitmq::amqp();
+    let broker =
+        format!("broker = {{ kind = \"rabbitmq\", address = \"{address}\", rabbitmq = {{ heartbeat = \"2s\" }} }}");
+    assert_opens_and_replaces(&broker);
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use super::*;
+    use crate::harness::databases::{ask_redis, redis, redis_server};
+    use crate::harness::Running;
+    use std::process::Command;
+
+    fn broker(address: &str) -> String {
+        format!("broker = {{ kind = \"redis\", address = \"{address}\" }}")
+    }
+
+    #[test]
+    fn real_redis_keeps_idle_connections() {
+        assert_opens_and_replaces(&broker(&redis()));
+    }
+
+    #[test]
+    fn real_connections_above_the_server_limit_are_missing() {
+        let server = redis_server("redis-few", 16_399, "--maxclients 50");
+        let record = Bench::new(&scenario(&broker(&server.address()), "count = 100")).run(&[]).record();
+        let idle = idle(&record);
+        assert!((1..50).contains(&idle.opened), "{idle:?}");
+        assert_eq!(idle.failed.iter().map(|error| error.count).sum::<u64>(), 100 - idle.opened);
+        assert!(idle.failed[0].first_message.contains("max number of clients"), "{idle:?}");
+        assert!(is_missing(&record) && !record.verdict.valid, "{:?}", record.verdict);
+    }
+
+    #[test]
+    fn real_connections_that_the_server_closes_are_lost() {
+        let server = redis_server("redis-closing", 16_400, "");
+        let bench = Bench::new(&scenario(&broker(&server.address()), "count = 20"));
+        let mut running = bench.start(&[]);
+        running.await_stderr(" p99 ");
+        ask_redis(&server.address(), "CLIENT KILL TYPE normal");
+        let record = running.finish(PATIENCE).records().remove(0);
+        assert_balanced(&record);
+        let idle = idle(&record);
+        assert_eq!((idle.opened, idle.open_at_end), (20, 0));
+        assert_eq!(idle.lost.iter().map(|error| error.count).sum::<u64>(), 20);
+        assert!(idle.lost[0].first_message.contains(&server.address()), "{idle:?}");
+        assert!(is_missing(&record));
+    }
+
+    #[test]
+    fn real_server_that_stands_still_shows_in_the_time_to_ready() {
+        let server = redis_server("redis-still", 16_401, "");
+        let bench = Bench::new(&scenario(&broker(&server.address()), "count = 400, rate = \"100/s\""));
+        let mut running = bench.start(&[]);
+        running.await_stderr("idle connections ready");
+        server.stall(Duration::from_secs(1));
+        let record = running.finish(PATIENCE).records().remove(0);
+        let ready = idle(&record).time_to_ready.clone().unwrap();
+        // A quarter of them were due while it stood still for a second at least.
+        assert!(ready.p90_ns > 200_000_000 && ready.max_ns > 900_000_000, "{ready:?}");
+        assert_eq!(idle(&record).opened, 400);
+    }
+
+    #[test]
+    fn real_open_files_below_the_need_are_told() {
+        let bench = Bench::new(&scenario(&broker(&redis()), "count = 5000"));
+        let mut command = Command::new("bash");
+        command.args(["-c", "ulimit -n 1000; exec \"$@\"", "limited", env!("CARGO_BIN_EXE_brokermark"), "run"]);
+        command.arg(bench.scenario()).arg("--output").arg(bench.results());
+        let ended = Running::start(&mut command).finish(PATIENCE).expect(1);
+        ended.complains_of(&["5000 idle connections", "may have 1000", "ulimit -n 5256"]);
+    }
+}
