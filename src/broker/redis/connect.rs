@@ -128,12 +128,17 @@ impl Connector {
         }
         // For people who look at the server; some logins may not.
         let named = opened.ask(&[b"CLIENT", b"SETNAME", self.name.as_bytes()]).await;
-        if let Err(error @ (ConnectError::Io(_) | ConnectError::Malformed(_))) = named {
-            return Err(error);
-        }
+        let named = match named {
+            Err(error @ (ConnectError::Io(_) | ConnectError::Malformed(_))) => return Err(error),
+            other => other,
+        };
         // A server that loads its data refuses it, and one that wants a login.
-        opened.ask(&[b"PING"]).await?;
-        Ok(opened)
+        match (opened.ask(&[b"PING"]).await, named) {
+            // A server with too many clients says so and closes the connection.
+            (Err(ConnectError::Io(_)), Err(refusal)) => Err(refusal),
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Ok(opened),
+        }
     }
 }
 
