@@ -15,12 +15,12 @@ from comparison import Comparison, Workload
 from measure import PeerError, Process
 
 WINDOW = 100  # messages in flight; `redis-benchmark` calls it a pipeline
-MODES = {"xadd": "streams", "xadd-single": "streams", "publish": "pubsub", "lpush": "list"}
+WORKLOADS = {"xadd": "streams", "xadd-single": "streams", "publish": "pubsub", "lpush": "list"}
 
 
 def comparison(messages: int, server: dict[str, str], side: str = "xadd") -> Comparison:
-    if side not in MODES:
-        raise PeerError(f"no workload '{side}'; there are: {', '.join(MODES)}")
+    if side not in WORKLOADS:
+        raise PeerError(f"no workload '{side}'; there are: {', '.join(WORKLOADS)}")
     size = int(os.environ.get("BROKERMARK_REDIS_SIZE", "100"))
     window = 1 if side == "xadd-single" else WINDOW
     workload = Workload(
@@ -34,7 +34,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "xadd") -> Com
     )
     settings = {
         "broker.address": server["BROKERMARK_REDIS"],
-        "broker.redis.mode": MODES[side],
+        "broker.redis.mode": WORKLOADS[side],
         "producers.batch": window,
         "producers.in_flight": window,
         "payload.size": size,
