@@ -50,7 +50,7 @@ struct Shared {
     tally: Mutex<IdleTally>,
     /// Their tasks, the oldest first.
     tasks: Mutex<VecDeque<AbortHandle>>,
-    /// Another one is ready, or has failed.
+    /// Each that was wanted at once is ready, or has failed.
     settled: Notify,
 }
 
@@ -71,9 +71,10 @@ impl IdleConnections {
         broker: &B,
         observer: &mut dyn Observer,
     ) -> Result<Option<Self>, EngineError> {
-        let (Some(wanted), Some(open)) = (context.scenario.idle_connections, broker.idle_connections()) else {
-            return Ok(None);
-        };
+        let Some(wanted) = context.scenario.idle_connections else { return Ok(None) };
+        let open = broker.idle_connections();
+        let open =
+            open.ok_or_else(|| EngineError::Refused(format!("{} opens no idle connections", B::DESCRIPTOR.title())))?;
         check_open_files(wanted.count as u64).map_err(EngineError::Refused)?;
         let tally = IdleTally {
             wanted: wanted.count as u64,
@@ -97,8 +98,7 @@ impl IdleConnections {
         let (memory_before, begin_ns) = (resident_memory_bytes(), shared.clock.now_ns());
         let opening = shared.clone().open_at(wanted.rate, 0..wanted.count, false);
         let idle = IdleConnections { shared, working: tokio::spawn(opening).abort_handle() };
-        while !idle.shared.is_settled() {
-            let _ = timeout(SAMPLE_INTERVAL, idle.shared.settled.notified()).await;
+        while timeout(SAMPLE_INTERVAL, idle.shared.settled.notified()).await.is_err() {
             let tally = idle.shared.tally.lock();
             let (open, failed) = (tally.open, tally.failed.total());
             drop(tally);
@@ -134,9 +134,13 @@ impl Drop for IdleConnections {
 }
 
 impl Shared {
-    fn is_settled(&self) -> bool {
-        let tally = self.tally.lock();
-        tally.opened + tally.failed.total() >= tally.wanted
+    /// Counts what one has come to.
+    fn settle(&self, count: impl FnOnce(&mut IdleTally)) {
+        let mut tally = self.tally.lock();
+        count(&mut tally);
+        if tally.opened + tally.failed.total() == tally.wanted {
+            self.settled.notify_one();
+        }
     }
 
     /// Opens the connections of these numbers, so many a second; `replacing`: each instead of the oldest one.
@@ -162,18 +166,13 @@ impl Shared {
             |errors: &mut Errors, error: ClientError, at_ns| errors.record(error.class, at_ns, || error.message);
         let kept = match opened {
             Ok(kept) => kept,
-            Err(error) => {
-                record(&mut self.tally.lock().failed, error, now_ns);
-                return self.settled.notify_one();
-            }
+            Err(error) => return self.settle(|tally| record(&mut tally.failed, error, now_ns)),
         };
-        {
-            let mut tally = self.tally.lock();
+        self.settle(|tally| {
             tally.time_to_ready.record(now_ns.saturating_sub(due_ns));
             tally.opened += 1;
             tally.open += 1;
-        }
-        self.settled.notify_one();
+        });
         let _open = Open(&self);
         let error = kept.await;
         record(&mut self.tally.lock().lost, error, self.clock.now_ns());

@@ -26,9 +26,10 @@ fn assert_opens_and_replaces(broker: &str) {
     let idle = idle(&record);
     assert!(idle.failed.is_empty() && idle.lost.is_empty(), "{idle:?}");
     assert!((350..=410).contains(&idle.replaced), "{idle:?}");
-    assert_eq!((idle.wanted, idle.opened), (300, 300 + idle.replaced));
-    // One may have been closed whose successor was not ready yet.
+    assert_eq!(idle.wanted, 300);
+    // Some may have been closed whose successors were not ready yet.
     assert!((298..=300).contains(&idle.open_at_end), "{idle:?}");
+    assert_eq!(idle.opened, idle.open_at_end + idle.replaced);
     assert!(idle.opened_per_second < 550.0, "they are opened in an open loop: {idle:?}");
     assert!(idle.time_to_ready.as_ref().unwrap().p50_ns > 0);
     assert!(!is_missing(&record));

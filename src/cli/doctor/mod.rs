@@ -186,10 +186,4 @@ mod tests {
         ];
         insta::assert_snapshot!(page(&findings, View { width: 90, colour: false, charts: false }));
     }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn the_limit_of_open_files_is_known() {
-        assert!(open_files().is_some_and(|limit| limit > 0));
-    }
 }

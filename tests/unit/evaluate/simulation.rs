@@ -267,6 +267,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         pipeline: None,
         backlog: None,
         wake_up_delays: None,
+        idle_connections: None,
         usage: idle(Duration::from_nanos(length_ns)),
         identity: BrokerInfo { client: "simulated".to_owned(), broker: None, embedded: false },
         close_error: None,
