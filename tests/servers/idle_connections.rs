@@ -35,6 +35,13 @@ fn assert_opens_and_replaces(broker: &str) {
     assert!(!is_missing(&record));
 }
 
+#[cfg(feature = "mqtt")]
+#[test]
+fn real_mosquitto_keeps_idle_connections() {
+    let address = crate::harness::server::variable("BROKERMARK_MQTT");
+    assert_opens_and_replaces(&format!("broker = {{ kind = \"mqtt\", address = \"{address}\" }}"));
+}
+
 #[cfg(feature = "nats")]
 #[test]
 fn real_nats_keeps_idle_connections() {

@@ -39,7 +39,7 @@ mod faults;
 mod fingerprints;
 #[cfg(feature = "mpi")]
 mod hosts;
-#[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod idle_connections;
 mod interchange;
 mod kafka;

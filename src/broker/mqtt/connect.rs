@@ -1,5 +1,6 @@
 //! Opens connections: TLS, the login, the session; and what the server allows.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +8,13 @@ use rustls::ClientConfig;
 
 use super::codec::{Malformed, Packet, decode, property};
 use super::config::{MqttOptions, Version};
-use super::encode::{Connect, MAX_PACKET_BYTES, append_subscribe};
+use super::encode::{Connect, MAX_PACKET_BYTES, PINGREQ, append_subscribe};
 use super::reason::{FAILURE, connection_refusal, refusal, told};
 use crate::broker::servers::Servers;
-use crate::broker::{ClientError, Setup};
+use crate::broker::{ClientError, KeptOpen, Setup};
 use crate::measure::Conditions;
 use crate::net::connect::{self, encrypted};
+use crate::net::idle::{INTERVAL, KeepAlive};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 
@@ -86,7 +88,42 @@ impl Connector {
     /// # Errors
     /// Why no server can be used.
     pub async fn connect(&self, first: usize, client: &Client, filter: Option<&str>) -> Result<Opened, ClientError> {
-        let mut servers = Servers::new(&self.addresses, first, self.timeout, &self.conditions);
+        self.first_of(first, client, filter, &self.conditions).await
+    }
+
+    /// As [`Connector::connect`], and keeps the connection alive, which carries no messages.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn idle(self: Arc<Self>, first: usize, client: Client) -> Result<KeptOpen, ClientError> {
+        let opened = self.first_of(first, &client, None, &Conditions::default()).await?;
+        let Opened { address, transport, read_buffer, allowed, version, .. } = opened;
+        let handle = move |read_buffer: &mut ReadBuffer, _: &mut Vec<u8>| {
+            while let Some(packet) =
+                read_buffer.next(|bytes, most| decode(bytes, most, version)).map_err(io::Error::other)?
+            {
+                if let Packet::Disconnect { code, properties } = packet {
+                    return Err(io::Error::other(told(code, properties)));
+                }
+            }
+            Ok(())
+        };
+        // A server may close a connection after one and a half times the limit.
+        let interval = allowed.keep_alive.map_or(INTERVAL, |limit| limit / 2);
+        let keep_alive = KeepAlive { interval, heartbeat: PINGREQ.to_vec(), handle };
+        Ok(Box::pin(async move {
+            ClientError::lost(keep_alive.until_lost(&address, transport, read_buffer, MAX_PACKET_BYTES).await)
+        }))
+    }
+
+    async fn first_of(
+        &self,
+        first: usize,
+        client: &Client,
+        filter: Option<&str>,
+        conditions: &Conditions,
+    ) -> Result<Opened, ClientError> {
+        let mut servers = Servers::new(&self.addresses, first, self.timeout, conditions);
         loop {
             let address = servers.next()?;
             let opening = async {

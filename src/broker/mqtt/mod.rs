@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
 
@@ -35,8 +36,8 @@ use self::encode::{DISCONNECT, MAX_TEXT_BYTES, PINGREQ, Publish, append_headers,
 use self::in_flight::InFlight;
 use self::publish::{Connection, MqttProducer, Publishing};
 use super::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, Setup, Subscription, Telemetry,
-    Topic,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, OpenIdle, Setup, Subscription,
+    Telemetry, Topic,
 };
 use crate::measure::{Subject, SubjectKind};
 use crate::net::transport::WriteBuffer;
@@ -70,6 +71,7 @@ impl Broker for MqttBroker {
             ordered: true,
             tls: true,
             sasl: &[SaslMechanism::Plain],
+            idle_connections: true,
             ..Capabilities::NONE
         },
         ..Descriptor::NONE
@@ -230,6 +232,14 @@ impl Broker for MqttBroker {
         // A server does not tell where it has a message that it has acknowledged.
         let level = if qos == 0 { DurabilityLevel::Nowhere } else { DurabilityLevel::Unknown };
         Durability::new(level, None, [("qos", qos.to_string())], "broker.mqtt.qos")
+    }
+
+    fn idle_connections(&self) -> Option<OpenIdle> {
+        let (connector, run_id) = (self.connector.clone(), self.setup.run_id.clone());
+        Some(Arc::new(move |number| {
+            let client = Client { id: format!("{run_id}-idle-{number}"), session_expiry: Duration::ZERO };
+            connector.clone().idle(number, client).boxed()
+        }))
     }
 
     fn telemetry(&self) -> Telemetry {
