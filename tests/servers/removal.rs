@@ -73,6 +73,36 @@ fn real_rabbitmq_queues_remove_by_every_rule() {
     }
 }
 
+/// The server dies while it has messages that a late group has not read: transient ones are lost. What the finding advises keeps them.
+#[cfg(feature = "rabbitmq")]
+#[test]
+fn real_rabbitmq_loses_transient_messages_and_no_persistent_ones() {
+    use crate::harness::{Bench, PATIENCE, finding, rabbitmq, sums};
+
+    let server = rabbitmq::server("amqp-transient", 16060);
+    let run = |persistent: bool| {
+        let bench = Bench::new(&format!(
+            "broker = {{ kind = \"rabbitmq\", address = \"{}\", rabbitmq = {{ queue = \"classic\", persistent = {persistent} }} }}
+            load.rate = \"200/s\"
+            run = {{ duration = \"40s\", drain_deadline = \"10s\" }}
+            [[consumers.group]]
+            start_after = \"35s\"",
+            rabbitmq::amqp_of(&server)
+        ));
+        let mut running = bench.start(&[]);
+        (0..3).for_each(|_| running.await_stderr(" p99 "));
+        server.kill();
+        server.restart();
+        running.finish(PATIENCE).expect(0).record()
+    };
+    let lost = run(false);
+    assert!(sums(&lost).lost > 300, "{:?}", sums(&lost));
+    let losses = finding(&lost, ReasonKind::Losses).unwrap();
+    assert!(losses.advice.contains("whether messages are stored"), "{losses:?}");
+    let kept = run(true);
+    assert_eq!((sums(&kept).lost, finding(&kept, ReasonKind::Losses)), (0, None));
+}
+
 #[cfg(feature = "nats")]
 #[test]
 fn real_nats_stream_discards_what_is_beyond_its_size() {
