@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ClientError, ReceiveError, SubmitError};
-use super::info::{BrokerInfo, Durability, Removal, Telemetry, Unready};
+use super::info::{BrokerInfo, Created, Durability, Removal, Telemetry, Topic, Unready};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
@@ -384,22 +384,6 @@ impl<Options> Setup<Options> {
     pub fn headers(&self) -> &[(String, String)] {
         &self.header_sets[0]
     }
-}
-
-/// A topic as the scenario describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topic {
-    pub name: String,
-    pub partitions: u32,
-    pub replication: u32,
-}
-
-/// What became of a topic that was to be created.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Created {
-    New,
-    /// It existed already, in this shape.
-    Existing(Topic),
 }
 
 /// A member of `group`, on `topic`.

@@ -1,4 +1,4 @@
-//! What a broker and its client tell of themselves, for the record: names, what an acknowledgement means, and what crossed the wire.
+//! What a broker and its client tell of themselves and of topics, for the record: names, what an acknowledgement means, and what crossed the wire.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +9,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Distribution;
+
+/// A topic as the scenario describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    pub partitions: u32,
+    pub replication: u32,
+}
+
+/// What became of a topic that was to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    New,
+    /// It existed already, in this shape.
+    Existing(Topic),
+}
 
 /// Names and versions for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -39,7 +39,7 @@ use self::consume::{
     NatsConsumer, NatsDeliveries, Source, client, create, durable, in_full, name_for_server, round_trip,
 };
 use self::in_flight::InFlight;
-use self::publish::{Connection, NatsProducer, Publishing};
+use self::publish::{Connection, NatsProducer, Publishing, header_lines};
 use self::pull::PullConsumer;
 use super::adapter::{Clients, StreamConsumer};
 use super::{
@@ -428,11 +428,6 @@ fn removal_rules(config: &stream::Config) -> Vec<RemovalRule> {
         ("max_msgs_per_subject", limit(config.max_messages_per_subject)),
     ];
     age.into_iter().chain(sizes.into_iter().filter_map(|(setting, value)| Some(retention(setting, value?)))).collect()
-}
-
-/// Headers as they are sent, without the first line.
-fn header_lines(headers: &[(String, String)]) -> Vec<u8> {
-    headers.iter().flat_map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect()
 }
 
 fn is_missing(error: &GetStreamError) -> bool {

@@ -414,3 +414,8 @@ impl Producer for NatsProducer {
         self.connection.submit(|| false, publishing.ack_timeout, write).await?
     }
 }
+
+/// Headers as they are sent, without the first line.
+pub fn header_lines(headers: &[(String, String)]) -> Vec<u8> {
+    headers.iter().flat_map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect()
+}
