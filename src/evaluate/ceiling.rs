@@ -10,7 +10,8 @@ use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, SchedulingPolicy,
 const NEAR: f64 = 0.8;
 
 /// The tables of a scenario that the ceiling does not depend on.
-const OTHER_TABLES: [&str; 8] = ["name", "broker", "load", "run", "sweep", "thresholds", "output", "pipeline"];
+const OTHER_TABLES: [&str; 9] =
+    ["name", "broker", "load", "run", "sweep", "thresholds", "output", "pipeline", "idle_connections"];
 
 /// The parts of a trial's scenario on which the ceiling depends.
 pub fn ceiling_shape(trial: &Trial) -> Value {
@@ -62,6 +63,7 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
         topology,
         load: Load::Closed,
         threads: Threads { scheduling_policy: SchedulingPolicy::for_load(&Load::Closed), ..trial.scenario.threads },
+        idle_connections: None,
         pipeline: None,
         run: RunLimits { stop: Stop { duration: limits.stop.duration, ..Stop::default() }, ..limits },
         thresholds: Vec::new(),

@@ -42,6 +42,7 @@ pub const REPLACED_KEYS: ReplacedKeys = ReplacedKeys {
         "run.payload_bytes",
         "run.scheduling_policy",
         "pipeline",
+        "idle_connections",
         "sweep.trials",
         "sweep.trials_at_most",
         "sweep.until",

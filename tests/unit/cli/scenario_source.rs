@@ -41,6 +41,8 @@ const SINK: &[&str] = &[
     "payload.text='{\"a\": 1}'",
     "pipeline.sinks=[{ kind = \"redis\", address = \"127.0.0.1:1\", command = \"set\", key = \"a\" }]",
 ];
+const REDIS_BROKER: &[&str] = &["broker.kind=redis"];
+const IDLE: &[&str] = &["broker.kind=redis", "idle_connections.count=10"];
 const RANDOM: &[&str] = &["payload.kind=random"];
 const KEYS: &[&str] = &["producers.keys={ kind = \"random\", distinct = 5 }"];
 const THREE_TRIALS: &[&str] = &["sweep.trials=3"];
@@ -144,6 +146,9 @@ const ROWS: &[Row] = &[
     row("consumers.properties", LIBRDKAFKA, ["{ \"fetch.min.bytes\" = 1 }", "{ \"fetch.min.bytes\" = 2 }"]),
     row("consumers.group", CONSUMERS, ["[{ rate = \"1k/s\" }]", "[{ rate = \"2k/s\" }]"]),
     row("consumers.backlog", CONSUMERS, ["{ messages = 10 }", "{ messages = 20 }"]),
+    row("idle_connections.count", REDIS_BROKER, ["10", "20"]),
+    row("idle_connections.rate", IDLE, ["100/s", "200/s"]),
+    row("idle_connections.churn", IDLE, ["1/s", "2/s"]),
     row("pipeline.parse", &["payload.kind=template", "payload.text='{\"a\": 1}'"], ["none", "json"]),
     row("pipeline.timestamp", JSON, ["a", "b"]),
     row("pipeline.broker_timestamp", JSON, ["true", "false"]),

@@ -207,7 +207,7 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     refused(&format!("{simple}drainProducerRate: 5\n"), KAFKA, &["`drainProducerRate`", "no counterpart"]);
     let consumers = simple.replace("consumerPerSubscription: 1", "").replace("GB: 0", "GB: 100");
     refused(&consumers, KAFKA, &["consumerBacklogSizeGB", "needs consumers"]);
-    refused(&simple, "driverClass: a.b.RedisBenchmarkDriver", &["RedisBenchmarkDriver"]);
+    refused(&simple, "driverClass: a.b.RocketMQBenchmarkDriver", &["RocketMQBenchmarkDriver"]);
     let redpanda = "driverClass: a.b.RedpandaBenchmarkDriver\ncommonConfig: |\n  bootstrap.servers=a";
     refused(&simple, redpanda, &["RedpandaBenchmarkDriver", "kafka.KafkaBenchmarkDriver"]);
     let selecting = "driverClass: a.b.JMSBenchmarkDriver\nproperties:\n  - name: foo\n    value: bar\nselector: x";
