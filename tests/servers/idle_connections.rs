@@ -21,7 +21,8 @@ fn is_missing(record: &Record) -> bool {
 
 /// Opens 300 connections, and replaces 50 a second.
 fn assert_opens_and_replaces(broker: &str) {
-    let record = Bench::new(&scenario(broker, "count = 300, rate = \"500/s\", churn = \"50/s\"")).run(&[]).record();
+    let record =
+        Bench::new(&scenario(broker, "count = 300, connect_rate = \"500/s\", churn = \"50/s\"")).run(&[]).record();
     assert_balanced(&record);
     let idle = idle(&record);
     assert!(idle.failed.is_empty() && idle.lost.is_empty(), "{idle:?}");
@@ -104,7 +105,7 @@ mod redis {
     #[test]
     fn real_server_that_stands_still_shows_in_the_time_to_ready() {
         let server = redis_server("redis-still", 16_401, "");
-        let bench = Bench::new(&scenario(&broker(&server.address()), "count = 400, rate = \"100/s\""));
+        let bench = Bench::new(&scenario(&broker(&server.address()), "count = 400, connect_rate = \"100/s\""));
         let mut running = bench.start(&[]);
         running.await_stderr("idle connections ready");
         server.stall(Duration::from_secs(1));

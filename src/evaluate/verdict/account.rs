@@ -63,7 +63,7 @@ fn connections_missing(evidence: &Evidence<'_>) -> Option<Finding> {
             count(lost),
             first.first_message
         ),
-        "Look at the limits of connections and of open files of the broker and of its machine, or set a lower `idle_connections.rate` or `idle_connections.count`.",
+        "Look at the limits of connections and of open files of the broker and of its machine, or set a lower `idle_connections.connect_rate` or `idle_connections.count`.",
         &[("failed", failed as f64), ("lost", lost as f64)],
     ))
 }

@@ -88,7 +88,7 @@ pub fn idle_connections(reader: &Reader<'_>, table: &IdleConnectionsTable) -> Id
     let per_second = |key: &str, written| rate(reader, &format!("idle_connections.{key}"), written).unwrap_or(0.0);
     IdleConnections {
         count: table.count,
-        rate: per_second("rate", table.rate),
+        rate: per_second("connect_rate", table.connect_rate),
         churn: table.churn.map_or(0.0, |churn| per_second("churn", churn)),
     }
 }

@@ -20,7 +20,7 @@ pub struct IdleConnectionsTable {
     pub count: usize,
     /// Connections that are opened a second, whether the broker follows or not. Default: 1,000 a second.
     #[serde(default = "default_rate")]
-    pub rate: Rate,
+    pub connect_rate: Rate,
     /// Connections that are replaced a second while the load runs: the oldest is closed, and another one is opened. Default: none.
     pub churn: Option<Rate>,
 }

@@ -147,7 +147,7 @@ const ROWS: &[Row] = &[
     row("consumers.group", CONSUMERS, ["[{ rate = \"1k/s\" }]", "[{ rate = \"2k/s\" }]"]),
     row("consumers.backlog", CONSUMERS, ["{ messages = 10 }", "{ messages = 20 }"]),
     row("idle_connections.count", REDIS_BROKER, ["10", "20"]),
-    row("idle_connections.rate", IDLE, ["100/s", "200/s"]),
+    row("idle_connections.connect_rate", IDLE, ["100/s", "200/s"]),
     row("idle_connections.churn", IDLE, ["1/s", "2/s"]),
     row("pipeline.parse", &["payload.kind=template", "payload.text='{\"a\": 1}'"], ["none", "json"]),
     row("pipeline.timestamp", JSON, ["a", "b"]),
