@@ -69,6 +69,8 @@ pub struct HeldUp {
     nodes: BTreeMap<String, Node>,
     /// Partitions whose last message failed; below 0: a topic, of which the partition is not known.
     partitions: BTreeMap<(String, i32), Subject>,
+    /// The client itself, once it takes no message any more.
+    client: Option<Subject>,
     /// Partitions whose messages waited at the last look, each since when.
     waiting: BTreeMap<(String, i32), (Subject, Instant)>,
 }
@@ -172,6 +174,13 @@ impl HeldUp {
         let Some(kind) = condition(code) else { return };
         let subject = self.subject(topic, partition);
         self.partitions.entry((topic.to_owned(), partition)).or_insert(subject).begin(kind, &describe(code));
+    }
+
+    /// The client takes no message any more.
+    pub fn ended(&mut self, code: Code) {
+        let Some(kind) = condition(code) else { return };
+        let subject = || Subject::new(&self.conditions, SubjectKind::Producer, "of librdkafka's client");
+        self.client.get_or_insert_with(subject).begin(kind, &describe(code));
     }
 
     /// Whether something has failed since the last message of its partition that was written.

@@ -218,7 +218,10 @@ impl Connection {
 
     /// Why the client takes no message any more, if that is so.
     pub fn fatal_error(&self) -> Option<String> {
-        let of_client = self.producer.client().fatal_error().map(|(code, reason)| fatal_message(code, &reason));
+        let of_client = self.producer.client().fatal_error().map(|(code, reason)| {
+            self.reports().client_ended(code);
+            fatal_message(code, &reason)
+        });
         of_client.or_else(|| self.transactions()?.failure())
     }
 

@@ -169,6 +169,11 @@ impl Reports {
         }
     }
 
+    /// The client takes no message any more.
+    pub fn client_ended(&self, code: Code) {
+        self.outcomes.lock().held_up.ended(code);
+    }
+
     fn called(&self) {
         self.outcomes.lock().was_called = true;
     }
