@@ -214,9 +214,8 @@ fn real_cut_connections_lose_and_repeat_nothing_silently() {
         let bench = Bench::new(&format!("{}{keys}{STEADY}", broker(&way.address)));
         let mut running = bench.start(&[]);
         running.await_stderr(" p99 ");
+        // Once: after a second loss, mosquitto 2.0 itself repeats messages of QoS 2 (docs/brokers/mqtt.md).
         assert!(way.cut() >= 2);
-        eventually("both are connected again", || way.streams.lock().unwrap().len() >= 2);
-        way.cut();
         let record = running.finish(PATIENCE).records().remove(0);
         assert_balanced(&record);
         assert_eq!(failed(&record, FailureClass::ConnectionLost), record.counts.failed, "{:?}", record.errors);
