@@ -64,6 +64,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         // Percentiles of shares do not give those of all.
         partitions: None,
         consumers: sections::consumers(shares),
+        idle_connections: sections::idle_connections(shares)?,
         transactions: sections::transactions(shares)?,
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
         host_load: client::host_load(shares),

@@ -10,7 +10,7 @@ use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, Condition, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, GroupVerification,
-    HistogramError, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput,
+    HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput,
     Transactions, Verification, Wire, saturating_sum,
 };
 
@@ -245,6 +245,28 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         consumer_lag_at_load_end: None,
         catch_up_ns: received_something.filter_map(|group| group.catch_up_ns).max().filter(|_| account.unread == 0),
     }
+}
+
+/// Connections without messages are opened by each share, beside the others.
+pub(super) fn idle_connections(shares: &[KeptShare]) -> Result<Option<IdleConnections>, MergeError> {
+    let of_shares = || shares.iter().filter_map(|share| share.record.idle_connections.as_ref());
+    if of_shares().next().is_none() {
+        return Ok(None);
+    }
+    let total = |count: fn(&IdleConnections) -> u64| saturating_sum(of_shares().map(count));
+    let wanted = total(|idle| idle.wanted);
+    let memory: Option<u64> = of_shares().map(|idle| Some(idle.memory_bytes_each? * idle.wanted)).sum();
+    Ok(Some(IdleConnections {
+        wanted,
+        opened: total(|idle| idle.opened),
+        open_at_end: total(|idle| idle.open_at_end),
+        replaced: total(|idle| idle.replaced),
+        opened_per_second: of_shares().map(|idle| idle.opened_per_second).sum(),
+        time_to_ready: merged_latency(shares, |record| record.idle_connections.as_ref()?.time_to_ready.as_ref())?,
+        memory_bytes_each: memory.and_then(|bytes| bytes.checked_div(wanted)),
+        failed: errors(shares, |record| record.idle_connections.as_ref().map_or(&[], |idle| &idle.failed)),
+        lost: errors(shares, |record| record.idle_connections.as_ref().map_or(&[], |idle| &idle.lost)),
+    }))
 }
 
 /// All four latencies.

@@ -3,6 +3,8 @@
 //! Opening is an open loop: each connection is due at its time, whether those before it are ready or not, and how long it takes counts from then.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,12 +13,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 
 use super::EngineError;
-use super::observer::Observer;
+use super::observer::{Observer, SAMPLE_INTERVAL};
 use super::prepare::TrialContext;
-use super::sampler::SAMPLE_INTERVAL;
 use crate::broker::{Broker, ClientError, OpenIdle};
 use crate::measure::host::resident_memory_bytes;
 use crate::measure::{Clock, Distribution, Errors};
+use crate::net::tcp;
 use crate::scenario;
 
 /// Files that the rest of the process needs at least.
@@ -48,8 +50,10 @@ struct Shared {
     open: OpenIdle,
     clock: Clock,
     tally: Mutex<IdleTally>,
-    /// Their tasks, the oldest first.
-    tasks: Mutex<VecDeque<AbortHandle>>,
+    /// Addresses of this machine that they come from, in turn; none: the system chooses.
+    sources: Vec<IpAddr>,
+    /// Their tasks, the oldest first, by the number of each.
+    tasks: Mutex<VecDeque<(usize, AbortHandle)>>,
     /// Each that was wanted at once is ready, or has failed.
     settled: Notify,
 }
@@ -71,7 +75,7 @@ impl IdleConnections {
         broker: &B,
         observer: &mut dyn Observer,
     ) -> Result<Option<Self>, EngineError> {
-        let Some(wanted) = context.scenario.idle_connections else { return Ok(None) };
+        let Some(wanted) = &context.scenario.idle_connections else { return Ok(None) };
         let open = broker.idle_connections();
         let open =
             open.ok_or_else(|| EngineError::Refused(format!("{} opens no idle connections", B::DESCRIPTOR.title())))?;
@@ -91,12 +95,13 @@ impl IdleConnections {
         let shared = Arc::new(Shared {
             open,
             clock: context.acks.clock(),
+            sources: wanted.source_addresses.clone(),
             tally: Mutex::new(tally),
             tasks: Mutex::default(),
             settled: Notify::new(),
         });
         let (memory_before, begin_ns) = (resident_memory_bytes(), shared.clock.now_ns());
-        let opening = shared.clone().open_at(wanted.rate, 0..wanted.count, false);
+        let opening = shared.clone().open_all(wanted.rate, wanted.first..wanted.first + wanted.count);
         let idle = IdleConnections { shared, working: tokio::spawn(opening).abort_handle() };
         while timeout(SAMPLE_INTERVAL, idle.shared.settled.notified()).await.is_err() {
             let tally = idle.shared.tally.lock();
@@ -115,8 +120,7 @@ impl IdleConnections {
     /// Begins to replace as many a second as the scenario says.
     pub fn load_begins(&mut self, wanted: &scenario::IdleConnections) {
         if wanted.churn > 0.0 {
-            let replacing = self.shared.clone().open_at(wanted.churn, wanted.count..usize::MAX, true);
-            self.working = tokio::spawn(replacing).abort_handle();
+            self.working = tokio::spawn(self.shared.clone().replace(wanted.churn)).abort_handle();
         }
     }
 
@@ -129,7 +133,7 @@ impl IdleConnections {
 impl Drop for IdleConnections {
     fn drop(&mut self) {
         self.working.abort();
-        self.shared.tasks.lock().drain(..).for_each(|task| task.abort());
+        self.shared.tasks.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 }
 
@@ -143,24 +147,55 @@ impl Shared {
         }
     }
 
-    /// Opens the connections of these numbers, so many a second; `replacing`: each instead of the oldest one.
-    async fn open_at(self: Arc<Self>, rate: f64, numbers: impl Iterator<Item = usize>, replacing: bool) {
+    /// Opens the connections of these numbers, so many a second.
+    async fn open_all(self: Arc<Self>, rate: f64, numbers: Range<usize>) {
         let begin_ns = self.clock.now_ns();
         for (position, number) in numbers.enumerate() {
-            let due_ns = begin_ns + (position as f64 * 1e9 / rate) as u64;
-            sleep_until(self.clock.instant(due_ns).into()).await;
-            if replacing && let Some(oldest) = self.tasks.lock().pop_front() {
-                oldest.abort();
-                self.tally.lock().replaced += 1;
-            }
-            let task = tokio::spawn(self.clone().one(number, due_ns));
-            self.tasks.lock().push_back(task.abort_handle());
+            let due_ns = self.due(begin_ns, position, rate).await;
+            self.clone().begin(number, due_ns);
         }
+    }
+
+    /// Replaces so many connections a second: the oldest that is open still, by another one of its number.
+    async fn replace(self: Arc<Self>, rate: f64) {
+        let begin_ns = self.clock.now_ns();
+        for position in 0.. {
+            let due_ns = self.due(begin_ns, position, rate).await;
+            if let Some((number, task)) = self.oldest() {
+                task.abort();
+                self.tally.lock().replaced += 1;
+                self.clone().begin(number, due_ns);
+            }
+        }
+    }
+
+    /// Waits until the connection at this position is due. Returns when that was.
+    async fn due(&self, begin_ns: u64, position: usize, rate: f64) -> u64 {
+        let due_ns = begin_ns + (position as f64 * 1e9 / rate) as u64;
+        sleep_until(self.clock.instant(due_ns).into()).await;
+        due_ns
+    }
+
+    /// The task of the oldest connection that has not ended, which is not kept any more.
+    fn oldest(&self) -> Option<(usize, AbortHandle)> {
+        let mut tasks = self.tasks.lock();
+        while tasks.front().is_some_and(|(_, task)| task.is_finished()) {
+            tasks.pop_front();
+        }
+        tasks.pop_front()
+    }
+
+    fn begin(self: Arc<Self>, number: usize, due_ns: u64) {
+        let task = tokio::spawn(self.clone().one(number, due_ns)).abort_handle();
+        self.tasks.lock().push_back((number, task));
     }
 
     /// One connection, for as long as it lives.
     async fn one(self: Arc<Self>, number: usize, due_ns: u64) {
-        let opened = (self.open)(number).await;
+        let opened = match self.sources.get(number % self.sources.len().max(1)) {
+            Some(source) => tcp::connecting_from(*source, (self.open)(number)).await,
+            None => (self.open)(number).await,
+        };
         let now_ns = self.clock.now_ns();
         let record =
             |errors: &mut Errors, error: ClientError, at_ns| errors.record(error.class, at_ns, || error.message);

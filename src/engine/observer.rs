@@ -1,7 +1,12 @@
 //! Who watches a trial while it runs: progress on a terminal, the interval log. The engine itself prints nothing.
 
+use std::time::Duration;
+
 use super::Outcome;
 use crate::measure::{Condition, Interval, Reception};
+
+/// Time between samples, and how long the broker has to answer with a topic's end offsets.
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where a trial stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

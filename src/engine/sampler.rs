@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::broker_watch::BrokerWatch;
 use super::collector::{Collector, PipelineProgress, Sample, Totals};
-use super::observer::{Observer, Phase};
+use super::observer::{Observer, Phase, SAMPLE_INTERVAL};
 use super::outcome::{GroupOutcome, Outcome};
 use super::prepare::TrialContext;
 use super::send::TrialWindow;
@@ -20,9 +20,6 @@ use crate::broker::{Broker, Topic};
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived};
 use crate::pipeline::Pipeline;
-
-/// Time between samples, and how long the broker has to answer with a topic's end offsets.
-pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Into how many parts a short window is divided, so that its steadiness can be judged.
 const MIN_SAMPLES: u32 = 10;

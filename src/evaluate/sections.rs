@@ -45,7 +45,6 @@ pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount>
 pub(super) fn idle_connections(outcome: &Outcome) -> Option<IdleConnections> {
     let tally = outcome.idle_connections.as_ref()?;
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
-    let at_once = tally.wanted.saturating_sub(tally.failed.total());
     Some(IdleConnections {
         wanted: tally.wanted,
         opened: tally.opened,
@@ -53,7 +52,7 @@ pub(super) fn idle_connections(outcome: &Outcome) -> Option<IdleConnections> {
         replaced: tally.replaced,
         opened_per_second: per_second(tally.opened_at_first, tally.opening_ns),
         time_to_ready: latency(&tally.time_to_ready),
-        memory_bytes_each: tally.memory_bytes.and_then(|bytes| bytes.checked_div(at_once)),
+        memory_bytes_each: tally.memory_bytes.and_then(|bytes| bytes.checked_div(tally.opened_at_first)),
         failed: errors(&tally.failed),
         lost: errors(&tally.lost),
     })

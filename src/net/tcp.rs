@@ -4,12 +4,12 @@
 //! and the first connection wins. Every protocol and `doctor` connect here.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address;
@@ -100,10 +100,30 @@ async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<Connect
     Ok(Connected { stream, passed })
 }
 
+tokio::task_local! {
+    /// The address of this machine that connections of a task come from.
+    static SOURCE: IpAddr;
+}
+
+/// Does `work`, whose connections come from this address of this machine.
+pub async fn connecting_from<T>(source: IpAddr, work: impl Future<Output = T>) -> T {
+    SOURCE.scope(source, work).await
+}
+
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+    let stream = match SOURCE.try_get() {
+        Ok(source) => open_from(source, address).await?,
+        Err(_) => TcpStream::connect(address).await?,
+    };
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+async fn open_from(source: IpAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let unusable = |error: io::Error| io::Error::new(error.kind(), format!("from {source}: {error}"));
+    socket.bind(SocketAddr::new(source, 0)).map_err(unusable)?;
+    socket.connect(address).await.map_err(unusable)
 }
 
 /// Each address once, the families in turn, beginning with the family that the system prefers (RFC 8305, section 4).

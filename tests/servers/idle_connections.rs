@@ -1,5 +1,6 @@
 //! Connections without messages, on real servers: opened at their rate, kept, replaced, refused and lost.
 
+use crate::harness::shares::{merge, run_shares};
 use crate::harness::{Bench, PATIENCE, assert_balanced};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ mod redis {
     use super::*;
     use crate::harness::Running;
     use crate::harness::databases::{ask_redis, redis, redis_server};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
     use std::process::Command;
 
     fn broker(address: &str) -> String {
@@ -100,6 +103,67 @@ mod redis {
         assert_eq!(idle.lost.iter().map(|error| error.count).sum::<u64>(), 20);
         assert!(idle.lost[0].first_message.contains(&server.address()), "{idle:?}");
         assert!(is_missing(&record));
+    }
+
+    #[test]
+    fn real_lost_connections_are_not_replaced() {
+        let server = redis_server("redis-lost", 16_402, "");
+        let idle_keys = "count = 20, churn = \"5/s\"";
+        let mut running = Bench::new(&scenario(&broker(&server.address()), idle_keys)).start(&[]);
+        running.await_stderr(" p99 ");
+        ask_redis(&server.address(), "CLIENT KILL TYPE normal");
+        let record = running.finish(PATIENCE).records().remove(0);
+        let idle = idle(&record);
+        let lost = idle.lost.iter().map(|error| error.count).sum::<u64>();
+        assert!(lost >= 19, "{idle:?}");
+        assert_eq!(idle.opened, idle.open_at_end + idle.replaced + lost, "{idle:?}");
+    }
+
+    #[test]
+    fn real_connections_come_from_the_addresses_that_are_named() {
+        let server = redis_server("redis-sources", 16_403, "");
+        let idle_keys = "count = 20, source_addresses = [\"127.0.0.2\", \"127.0.0.3\"]";
+        let mut running = Bench::new(&scenario(&broker(&server.address()), idle_keys)).start(&[]);
+        running.await_stderr(" p99 ");
+        let clients = list_of_clients(&server.address());
+        let from = |source: &str| clients.matches(&format!(" addr={source}:")).count();
+        assert_eq!([from("127.0.0.2"), from("127.0.0.3")], [10, 10], "{clients}");
+        running.finish(PATIENCE).expect(0);
+    }
+
+    fn list_of_clients(address: &str) -> String {
+        let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+        stream.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
+        let mut length = String::new();
+        stream.read_line(&mut length).unwrap();
+        let mut list = vec![0; length[1..].trim().parse().unwrap()];
+        stream.read_exact(&mut list).unwrap();
+        String::from_utf8(list).unwrap()
+    }
+
+    #[test]
+    fn real_source_address_that_is_not_of_this_machine_fails_by_name() {
+        let bench = Bench::new(&scenario(&broker(&redis()), "count = 3, source_addresses = [\"192.0.2.1\"]"));
+        let record = bench.run(&[]).records().remove(0);
+        let idle = idle(&record);
+        assert_eq!((idle.opened, idle.failed[0].count), (0, 3));
+        assert!(idle.failed[0].first_message.contains("from 192.0.2.1"), "{idle:?}");
+    }
+
+    #[test]
+    fn real_shares_open_their_parts() {
+        let bench = Bench::new(&format!(
+            "{}\nproducers.count = 2",
+            scenario(&broker(&redis()), "count = 301, connect_rate = \"300/s\", churn = \"20/s\"")
+        ));
+        let shares = run_shares(&bench, 2, 6);
+        let record = merge(&bench, &shares, "merged").expect(0).record();
+        let idle = idle(&record);
+        assert_eq!((idle.wanted, idle.opened), (301, 301 + idle.replaced));
+        assert!((299..=301).contains(&idle.open_at_end), "{idle:?}");
+        // 20 a second in both together, for 8 s.
+        assert!((140..=165).contains(&idle.replaced), "{idle:?}");
+        assert!(idle.time_to_ready.is_some() && idle.memory_bytes_each.is_some());
     }
 
     #[test]

@@ -84,6 +84,14 @@ fn real_cluster_node_is_refused_by_name() {
     assert!(error.contains("Redis Cluster"), "{error}");
 }
 
+/// Servers that have the command are asked before the load, too: whether they write a file that messages can be in.
+#[test]
+fn real_server_without_such_a_file_is_refused_before_the_load() {
+    let wait = "broker.redis = { wait_local_file = true }\n";
+    let error = refused(&format!("{}{wait}{LOAD}", broker(&redis())));
+    assert!(error.contains("Redis 7.2 or later") && error.contains("`appendonly yes`"), "{error}");
+}
+
 #[test]
 fn real_key_of_another_type_is_named() {
     let name = format!("other-{}", std::process::id());
@@ -202,18 +210,47 @@ fn real_stream_deleted_in_the_middle_is_told() {
 #[test]
 fn real_server_that_became_a_replica_is_read_only() {
     let server = redis_server("redis-replica", 16_396, "");
-    let load = "load.rate = \"1k/s\"\nrun = { duration = \"5s\", warm_up = \"0s\" }\npayload.size = \"100B\"\n";
-    let bench = Bench::new(&format!("{}{load}", broker(&server.address())));
-    let mut running = bench.start(&[]);
+    let mut running = steady(&server.address()).start(&[]);
     running.await_stderr(" p99 ");
     // Its new primary does not answer, so that it keeps the data that it has.
     ask_redis(&server.address(), "REPLICAOF 127.0.0.1 1");
     let record = running.finish(PATIENCE).records().remove(0);
-    assert_balanced(&record);
-    assert!(record.counts.failed > 100, "{:?}", record.counts);
-    assert!(errors(&record).contains("\"unavailable\"") && errors(&record).contains("READONLY"), "{:?}", record.errors);
+    assert_unavailable(&record, "READONLY");
+}
+
+/// The scenario of a server that refuses for some time: 1,000 messages a second for 6 s.
+fn steady(address: &str) -> Bench {
+    let load = "load.rate = \"1k/s\"\nrun = { duration = \"6s\", warm_up = \"0s\" }\npayload.size = \"100B\"\n";
+    Bench::new(&format!("{}{load}", broker(address)))
+}
+
+/// Asserts that messages failed because the server did not serve for the reason that its reply begins with, and that it is a condition.
+fn assert_unavailable(record: &Record, reason: &str) {
+    assert_balanced(record);
+    assert!(record.counts.acknowledged > 100 && record.counts.failed > 100, "{:?}", record.counts);
+    assert!(errors(record).contains("\"unavailable\"") && errors(record).contains(reason), "{:?}", record.errors);
     let conditions = serde_json::to_value(&record.conditions).unwrap().to_string();
-    assert!(conditions.contains("READONLY"), "{conditions}");
+    assert!(conditions.contains(reason), "{conditions}");
+}
+
+#[test]
+fn real_server_that_cannot_save_refuses_writes() {
+    // No snapshot can be written there.
+    let server = redis_server("redis-misconf", 16_404, "--dir /sys --save 1 1");
+    let record = steady(&server.address()).run(&[]).records().remove(0);
+    assert_unavailable(&record, "MISCONF");
+}
+
+#[test]
+fn real_server_that_loads_its_data_is_not_ready() {
+    let options = "--appendonly yes --enable-debug-command yes --loading-process-events-interval-bytes 1024 --key-load-delay 1000";
+    let server = redis_server("redis-loading", 16_405, options);
+    let mut running = steady(&server.address()).start(&[]);
+    running.await_stderr(" p99 ");
+    // It answers when it has loaded what it has stored.
+    ask_redis(&server.address(), "DEBUG LOADAOF");
+    let record = running.finish(PATIENCE).records().remove(0);
+    assert_unavailable(&record, "LOADING");
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl Up {
     fn begin(&mut self, source: &Source) -> Result<bool, Ended> {
         // Nothing is read of a reply that was not asked for.
         let expected = self.replies.expected.front().copied().unwrap_or(Expected::Done);
-        let read = self.connection.read_buffer.next(|bytes, most| head(bytes, most, expected, source))?;
+        let read = self.connection.read_buffer.next(|bytes, most| head(bytes, most, expected))?;
         match read {
             None => return Ok(false),
             Some(Head::Messages(messages)) => {

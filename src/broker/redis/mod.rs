@@ -159,6 +159,13 @@ impl Broker for RedisBroker {
             let reason = "this is a node of a Redis Cluster, whose slots brokermark does not follow: name a server without `cluster-enabled`";
             return Err(BrokerError::Configuration(reason.to_owned()));
         }
+        if setup.options.wait_local_file {
+            let tried = admin.ask(&[b"WAITAOF", b"1", b"0", b"1"]).await;
+            tried.map_err(|error| {
+                let needs = "`broker.redis.wait_local_file` needs Redis 7.2 or later, or Valkey, with `appendonly yes`";
+                BrokerError::Configuration(format!("{needs}: {}", error.message))
+            })?;
+        }
         let version = server(information);
         let evicted = field(information, "evicted_keys").and_then(|keys| keys.parse().ok());
         Ok(RedisBroker { setup, admin, version, evicted, connections, left: Mutex::default() })

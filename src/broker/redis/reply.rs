@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 
 use super::codec::{Malformed, Token, decode, integer};
-use super::config::{Mode, Pop};
 use super::connect::refusal;
 use super::publish::PAYLOAD_FIELD;
-use super::source::Source;
 use crate::broker::{ClientError, Details, TRACE_HEADER_NAME};
 
 /// What the server is to reply to, and how far its reply was read.
@@ -82,12 +80,7 @@ pub enum Head {
 }
 
 /// The head of the reply to what is `expected`, and its length. `None`: it has not arrived completely.
-pub fn head(
-    bytes: &[u8],
-    most: usize,
-    expected: Expected,
-    source: &Source,
-) -> Result<Option<(Head, usize)>, Malformed> {
+pub fn head(bytes: &[u8], most: usize, expected: Expected) -> Result<Option<(Head, usize)>, Malformed> {
     let mut tokens = Tokens::new(bytes, most);
     let Some(first) = tokens.next()? else { return Ok(None) };
     let messages =
@@ -105,11 +98,11 @@ pub fn head(
     if tokens.next()?.is_none() {
         return Ok(None);
     }
-    if source.mode == Mode::List && source.pop == Pop::Brpop {
-        return Ok(Some((Head::Messages(messages(1)), tokens.read)));
-    }
+    let behind_name = tokens.read;
     match tokens.next()? {
         None => Ok(None),
+        // `BRPOP` replies with the message itself, which is not read here.
+        Some(Token::Bulk(_)) => Ok(Some((Head::Messages(messages(1)), behind_name))),
         Some(Token::Array(left)) => Ok(Some((Head::Messages(messages(left)), tokens.read))),
         Some(other) => Err(unexpected(other)),
     }

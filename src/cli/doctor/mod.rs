@@ -136,7 +136,7 @@ fn files(plan: &Plan) -> Option<Finding> {
 fn connections(scenario: &Scenario) -> usize {
     let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
     let clients = scenario.broker.connections + members * scenario.topology.topics;
-    let idle = scenario.idle_connections.map_or(0, |idle| idle.count);
+    let idle = scenario.idle_connections.as_ref().map_or(0, |idle| idle.count);
     clients * scenario.broker.addresses.len().max(1) + idle
 }
 

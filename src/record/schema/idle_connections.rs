@@ -17,7 +17,7 @@ pub struct IdleConnections {
     pub open_at_end: u64,
     /// Connections that were closed while the load ran, so that another one was opened.
     pub replaced: u64,
-    /// Connections that became ready a second, until all that were wanted were ready or had failed.
+    /// Connections that became ready a second, until all that were wanted were ready or had failed; the sum of all shares.
     pub opened_per_second: f64,
     /// Time from when a connection was due until it was ready for its work; `null`: none became ready.
     pub time_to_ready: Option<Latency>,

@@ -1,9 +1,9 @@
 //! A driver's file: which broker, where, and its settings.
 
 use percent_encoding::percent_decode_str;
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
-use super::{Keys, Untranslated, Value, is_true, number_if_set, pulsar_driver, text};
+use super::{Keys, Untranslated, Value, addresses, is_true, number_if_set, pulsar_driver, text};
 use crate::scenario::kind::Kinds;
 
 pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
@@ -32,11 +32,6 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
         }
         _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
-}
-
-pub(super) fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Item {
-    let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
-    value(hosts.map(str::trim).filter(|host| !host.is_empty()).map(with_port).collect::<Array>())
 }
 
 /// The lines `key=value` of a block.

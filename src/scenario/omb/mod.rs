@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use toml_edit::DocumentMut;
+use toml_edit::{Array, DocumentMut, Item, value};
 
 use super::kind::Kinds;
 use super::problem::ScenarioError;
@@ -151,6 +151,12 @@ fn with_defaults(text: &str) -> String {
         }
     }
     replaced
+}
+
+/// Hosts as a list of addresses, with this port where they name none.
+fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Item {
+    let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
+    value(hosts.map(str::trim).filter(|host| !host.is_empty()).map(with_port).collect::<Array>())
 }
 
 fn text<'a>(keys: &'a Keys, key: &str) -> Option<&'a str> {

@@ -2,8 +2,7 @@
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
-use super::driver::addresses;
-use super::{Keys, Untranslated, Value, is_true, number_if_set, text};
+use super::{Keys, Untranslated, Value, addresses, is_true, number_if_set, text};
 
 pub(super) const KEYS: [&str; 5] = ["name", "driverClass", "client", "producer", "consumer"];
 

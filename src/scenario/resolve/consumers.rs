@@ -87,9 +87,11 @@ fn group(reader: &Reader<'_>, index: usize, table: &GroupTable, common: &[(Strin
 pub fn idle_connections(reader: &Reader<'_>, table: &IdleConnectionsTable) -> IdleConnections {
     let per_second = |key: &str, written| rate(reader, &format!("idle_connections.{key}"), written).unwrap_or(0.0);
     IdleConnections {
+        first: 0,
         count: table.count,
         rate: per_second("connect_rate", table.connect_rate),
         churn: table.churn.map_or(0.0, |churn| per_second("churn", churn)),
+        source_addresses: table.source_addresses.clone(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! `[idle_connections]`: connections without messages, which many clients of a broker are most of the time.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
+use super::Share;
 use super::quantities::Count;
 use super::units;
 
@@ -23,6 +26,10 @@ pub struct IdleConnectionsTable {
     pub connect_rate: Rate,
     /// Connections that are replaced a second while the load runs: the oldest is closed, and another one is opened. Default: none.
     pub churn: Option<Rate>,
+    /// Addresses of this machine that they come from, in turn: each has about 28,000 ports for connections to one address of a server.
+    /// Default: the one that the system chooses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_addresses: Vec<IpAddr>,
 }
 
 fn default_rate() -> Rate {
@@ -30,11 +37,31 @@ fn default_rate() -> Rate {
 }
 
 /// Connections that carry no messages.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IdleConnections {
+    /// The number of the first one in the whole, and how many there are.
+    pub first: usize,
     pub count: usize,
     /// Connections that are opened a second.
     pub rate: f64,
     /// Connections that are replaced a second while the load runs; 0: none.
     pub churn: f64,
+    /// Addresses of this machine that they come from, in turn; none: the system chooses.
+    pub source_addresses: Vec<IpAddr>,
+}
+
+impl IdleConnections {
+    /// Those that `share` opens, at its part of the rates.
+    pub fn part(&self, share: Share) -> Self {
+        let range = share.range(self.count);
+        let part = range.len() as f64 / self.count as f64;
+        let source_addresses = self.source_addresses.clone();
+        IdleConnections {
+            first: range.start,
+            count: range.len(),
+            rate: self.rate * part,
+            churn: self.churn * part,
+            source_addresses,
+        }
+    }
 }

@@ -79,6 +79,7 @@ impl Scenario {
             consumers: readers.map_or(0..0, |readers| readers.range(self.consumer_places())),
         });
         part.producers.count = producers.len();
+        part.idle_connections = self.idle_connections.as_ref().map(|idle| idle.part(share));
         // A process that only consumes still asks the broker for what it needs to know.
         let connections = writers.map_or(1, |writers| writers.range(self.broker.connections).len());
         part.broker.connections = connections.clamp(1, producers.len().max(1));
@@ -110,8 +111,8 @@ impl Scenario {
         if self.pipeline.is_some() {
             return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
         }
-        if self.idle_connections.is_some() {
-            return Err("idle connections cannot be opened in shares: remove [idle_connections]".to_owned());
+        if let Some(idle) = self.idle_connections.as_ref().filter(|idle| idle.count < share.count) {
+            return Err(format!("{} idle connections cannot be divided into {} shares", idle.count, share.count));
         }
         if self.producers.round_barrier {
             let reason = "`producers.round_barrier` would have to wait for producers of other processes: remove it";

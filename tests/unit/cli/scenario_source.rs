@@ -149,6 +149,7 @@ const ROWS: &[Row] = &[
     row("idle_connections.count", REDIS_BROKER, ["10", "20"]),
     row("idle_connections.connect_rate", IDLE, ["100/s", "200/s"]),
     row("idle_connections.churn", IDLE, ["1/s", "2/s"]),
+    row("idle_connections.source_addresses", IDLE, ["[\"127.0.0.1\"]", "[\"127.0.0.2\"]"]),
     row("pipeline.parse", &["payload.kind=template", "payload.text='{\"a\": 1}'"], ["none", "json"]),
     row("pipeline.timestamp", JSON, ["a", "b"]),
     row("pipeline.broker_timestamp", JSON, ["true", "false"]),

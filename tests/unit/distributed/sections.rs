@@ -14,6 +14,37 @@ fn rates_are_of_the_stretch_that_all_windows_cover() {
 }
 
 #[test]
+fn idle_connections_of_shares_are_added() {
+    let mut shares = [share(1, 2, 0, 1, 1.0), share(2, 2, 0, 1, 1.0)];
+    assert_eq!(idle_connections(&shares).unwrap(), None);
+    let lost = |count, first_at_ns| ErrorCount {
+        class: FailureClass::ConnectionLost,
+        count,
+        first_message: format!("after {first_at_ns}"),
+        first_at_ns,
+    };
+    for (share, wanted) in shares.iter_mut().zip([100, 300]) {
+        share.record.idle_connections = Some(IdleConnections {
+            wanted,
+            opened: wanted + 5,
+            open_at_end: wanted - 2,
+            replaced: 5,
+            opened_per_second: wanted as f64,
+            time_to_ready: share.record.latency.response.clone(),
+            memory_bytes_each: Some(wanted),
+            failed: Vec::new(),
+            lost: vec![lost(2, wanted)],
+        });
+    }
+    let values = shares[0].record.latency.response.as_ref().unwrap().count;
+    let sum = idle_connections(&shares).unwrap().unwrap();
+    assert_eq!((sum.wanted, sum.opened, sum.open_at_end, sum.replaced), (400, 410, 396, 10));
+    assert_eq!((sum.opened_per_second, sum.memory_bytes_each), (400.0, Some((100 * 100 + 300 * 300) / 400)));
+    assert_eq!(sum.time_to_ready.unwrap().count, 2 * values);
+    assert_eq!(sum.lost, [lost(4, 100)]);
+}
+
+#[test]
 fn loads_are_compared_by_how_late_their_first_messages_were() {
     let second = 1_000_000_000;
     let mut shares = [share(1, 3, second, second, 1.0), share(2, 3, second, second, 1.0), share(3, 3, 0, second, 0.0)];

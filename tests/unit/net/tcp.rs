@@ -86,3 +86,14 @@ async fn every_error_is_returned_when_all_fail() {
     let attempts = vec![Either::Left(late), Either::Right(early)];
     assert_eq!(in_turn(attempts, Duration::from_millis(1)).await, Err(vec!["early", "late"]));
 }
+
+#[tokio::test]
+async fn connections_come_from_the_source_that_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let from = |source: &str| connecting_from(source.parse().unwrap(), connect(&address));
+    let (_connected, accepted) = tokio::join!(from("127.0.0.9"), listener.accept());
+    assert_eq!(accepted.unwrap().1.ip().to_string(), "127.0.0.9");
+    let error = from("192.0.2.1").await.unwrap_err().to_string();
+    assert!(error.contains("from 192.0.2.1"), "{error}");
+}

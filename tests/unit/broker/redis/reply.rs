@@ -1,55 +1,48 @@
 use super::*;
-use crate::broker::redis::config::RedisOptions;
 
 const MOST: usize = 1 << 20;
-
-fn source(keys: &str) -> Source {
-    Source::new(&toml::from_str::<RedisOptions>(keys).unwrap(), "orders", "group", "me")
-}
 
 fn messages(left: usize) -> Head {
     Head::Messages(Messages { left, redelivered: false, behind: false })
 }
 
-fn read(bytes: &[u8], expected: Expected, source: &Source) -> (Head, usize) {
+fn read(bytes: &[u8], expected: Expected) -> (Head, usize) {
     for cut in 0..bytes.len() {
-        let partly = head(&bytes[..cut], MOST, expected, source);
-        assert!(partly == Ok(None) || cut >= head(bytes, MOST, expected, source).unwrap().unwrap().1, "{cut}");
+        let partly = head(&bytes[..cut], MOST, expected);
+        assert!(partly == Ok(None) || cut >= head(bytes, MOST, expected).unwrap().unwrap().1, "{cut}");
     }
-    head(bytes, MOST, expected, source).unwrap().unwrap()
+    head(bytes, MOST, expected).unwrap().unwrap()
 }
 
 /// Of Redis 7.0.15.
 const ENTRY: &[u8] =
     b"*2\r\n$15\r\n1732600000000-3\r\n*4\r\n$7\r\npayload\r\n$5\r\nhello\r\n$6\r\nregion\r\n$2\r\neu\r\n";
 
-#[tokio::test]
-async fn heads_of_replies_tell_how_many_messages_follow() {
-    let streams = source("claim_after = '1s'");
+#[test]
+fn heads_of_replies_tell_how_many_messages_follow() {
     let resp2 = [b"*1\r\n*2\r\n$6\r\norders\r\n*1\r\n", ENTRY].concat();
-    assert_eq!(read(&resp2, Expected::Messages, &streams), (messages(1), resp2.len() - ENTRY.len()));
+    assert_eq!(read(&resp2, Expected::Messages), (messages(1), resp2.len() - ENTRY.len()));
     let resp3 = [b"%1\r\n$6\r\norders\r\n*1\r\n", ENTRY].concat();
-    assert_eq!(read(&resp3, Expected::Messages, &streams), (messages(1), resp3.len() - ENTRY.len()));
+    assert_eq!(read(&resp3, Expected::Messages), (messages(1), resp3.len() - ENTRY.len()));
     for none in [&b"*-1\r\n"[..], b"_\r\n"] {
-        assert_eq!(read(none, Expected::Messages, &streams), (Head::Done, none.len()));
+        assert_eq!(read(none, Expected::Messages), (Head::Done, none.len()));
     }
-    assert_eq!(read(b":3\r\n", Expected::Done, &streams), (Head::Done, 4));
+    assert_eq!(read(b":3\r\n", Expected::Done), (Head::Done, 4));
     let claimed = b"*3\r\n$3\r\n0-0\r\n*0\r\n*0\r\n";
     let head = Head::Messages(Messages { left: 0, redelivered: true, behind: true });
-    assert_eq!(read(claimed, Expected::Claimed, &streams), (head, claimed.len() - 4));
-    let (refused, _) = read(b"-NOGROUP No such key 'orders'\r\n", Expected::Messages, &streams);
+    assert_eq!(read(claimed, Expected::Claimed), (head, claimed.len() - 4));
+    let (refused, _) = read(b"-NOGROUP No such key 'orders'\r\n", Expected::Messages);
     assert!(matches!(refused, Head::Refused(error) if error.message.starts_with("NOGROUP")));
 }
 
 #[test]
 fn heads_of_lists_are_those_of_their_commands() {
     let popped = b"*2\r\n$6\r\norders\r\n$5\r\nhello\r\n";
-    assert_eq!(read(popped, Expected::Messages, &source("mode = 'list'")), (messages(1), popped.len() - 11));
+    assert_eq!(read(popped, Expected::Messages), (messages(1), popped.len() - 11));
     let several = b"*2\r\n$6\r\norders\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
-    let source_of_several = source("mode = 'list'\npop = 'blmpop'");
-    assert_eq!(read(several, Expected::Messages, &source_of_several), (messages(2), several.len() - 14));
+    assert_eq!(read(several, Expected::Messages), (messages(2), several.len() - 14));
     // The moved message is the whole reply.
-    assert_eq!(read(b"$1\r\na\r\n", Expected::Messages, &source("mode = 'list'\npop = 'blmove'")), (messages(1), 0));
+    assert_eq!(read(b"$1\r\na\r\n", Expected::Messages), (messages(1), 0));
 }
 
 #[test]

@@ -29,6 +29,22 @@ fn a_share_expects_its_part_of_the_schedule() {
 }
 
 #[test]
+fn idle_connections_are_divided_with_their_rates() {
+    let text = "broker.kind = \"null\"\nrun.duration = \"1s\"\nproducers.count = 3";
+    let plan =
+        crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+    let mut whole = plan.trials[0].scenario.clone();
+    let source_addresses = vec!["127.0.0.2".parse().unwrap()];
+    whole.idle_connections = Some(IdleConnections { first: 0, count: 10, rate: 100.0, churn: 5.0, source_addresses });
+    let parts = (1..=3).map(|number| whole.part(Share { number, count: 3 }).unwrap().idle_connections.unwrap());
+    let parts: Vec<(Range<usize>, f64, f64)> =
+        parts.map(|part| (part.first..part.first + part.count, part.rate, part.churn)).collect();
+    assert_eq!(parts, [(0..3, 30.0, 1.5), (3..6, 30.0, 1.5), (6..10, 40.0, 2.0)]);
+    whole.idle_connections.as_mut().unwrap().count = 2;
+    assert!(whole.part(Share { number: 1, count: 3 }).unwrap_err().contains("2 idle connections"));
+}
+
+#[test]
 fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
     let text = "broker = { kind = \"null\", connections = 4 }\nproducers.count = 8\nload.rate = \"1k/s\"\nrun.duration = \"1s\"
         [distribution]\nwriters = \"0-1\"";
