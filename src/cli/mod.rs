@@ -140,21 +140,38 @@ pub fn parse() -> Arguments {
     Arguments::try_parse_from(&words).unwrap_or_else(|error| with_hint(error, &words).exit())
 }
 
-/// `--rate 5 k/s` is three words, the last of which nothing takes.
+/// What was probably meant by a word that nothing takes.
 fn with_hint(mut error: Error, words: &[OsString]) -> Error {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
-    let is_split = |three: &&[OsString]| {
-        let [option, number, unit] = [0, 1, 2].map(|index| three[index].to_string_lossy());
-        let is_number = number.starts_with(|first: char| first.is_ascii_digit());
-        option.starts_with("--") && is_number && unit == unknown.as_str() && unit.starts_with(char::is_alphabetic)
-    };
-    let Some([option, number, unit]) = words.windows(3).find(is_split) else { return error };
-    let [option, number, unit] = [option, number, unit].map(|word| word.to_string_lossy());
-    let hint = format!("write the value as one word: '{option} {number}{unit}'");
-    if error.kind() == ErrorKind::UnknownArgument {
+    let hint = split_value(unknown, words).or_else(|| key_of_a_broker(unknown, words));
+    if let Some(hint) = hint.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
     }
     error
+}
+
+/// `--rate 5 k/s` is three words, the last of which nothing takes.
+fn split_value(unknown: &str, words: &[OsString]) -> Option<String> {
+    let is_split = |three: &&[OsString]| {
+        let [option, number, unit] = [0, 1, 2].map(|index| three[index].to_string_lossy());
+        let is_number = number.starts_with(|first: char| first.is_ascii_digit());
+        option.starts_with("--") && is_number && unit == unknown && unit.starts_with(char::is_alphabetic)
+    };
+    let split = words.windows(3).find(is_split)?;
+    let [option, number, unit] = [0, 1, 2].map(|index| split[index].to_string_lossy());
+    Some(format!("write the value as one word: '{option} {number}{unit}'"))
+}
+
+/// `--acks all` is a key of a broker: of the one whose URL is among the words, if there is one.
+fn key_of_a_broker(unknown: &str, words: &[OsString]) -> Option<String> {
+    let name = unknown.strip_prefix("--")?.split('=').next()?.replace('-', "_");
+    let keys = scenario::keys_of_brokers(engine::kinds(), &name);
+    let is_named = |key: &&String| {
+        let kind = key.split('.').nth(1).unwrap_or_default();
+        words.iter().any(|word| word.to_string_lossy().starts_with(kind))
+    };
+    let key = keys.iter().find(is_named).or(keys.first())?;
+    Some(format!("a key of the scenario is set by '--set {key}=VALUE'"))
 }
 
 /// Prints a completion script.

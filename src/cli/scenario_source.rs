@@ -20,6 +20,9 @@ struct Shorthand {
     help: &'static str,
 }
 
+/// The heading of options that stand for a key.
+const KEYS: &str = "Keys of the scenario";
+
 /// The keys that most runs set. The scenario language checks the values: nothing of it is repeated here.
 const SHORTHANDS: &[Shorthand] = &[
     shorthand(
@@ -245,10 +248,18 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
         .value_name("WORKLOAD")
         .value_hint(ValueHint::FilePath)
         .help("Run this workload file of OpenMessaging Benchmark; the scenario is then its driver's file");
+    let require = Arg::new("require")
+        .long("require")
+        .value_name("REQUIREMENTS")
+        .action(ArgAction::Append)
+        .help_heading(KEYS)
+        .help(
+            "What must hold, as in \"p99 < 20ms, lost = 0\", instead of the scenario's thresholds (thresholds.require)",
+        );
     let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.names[0]));
-    shorthands.fold(command.args([scenario, overrides, omb]), |command, shorthand| {
+    shorthands.fold(command.args([scenario, overrides, omb, require]), |command, shorthand| {
         let arg = Arg::new(shorthand.names[0]).long(shorthand.names[0]).aliases(&shorthand.names[1..]);
-        let arg = arg.help_heading("Keys of the scenario");
+        let arg = arg.help_heading(KEYS);
         command.arg(match shorthand.value {
             // The scenario language refuses a negative number, with the range.
             Some(name) => arg
@@ -306,11 +317,25 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
     let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.names[0]));
     let settings = shorthands.filter_map(|shorthand| shorthand.setting(matches));
     let written = matches.get_many::<String>("set").into_iter().flatten().map(|one| Setting::set(one));
+    let is_requirement = |text: &&String| text.contains(['<', '>', '=']);
+    if let Some(text) = matches.try_get_one::<String>("for").ok().flatten().filter(is_requirement) {
+        let message = format!("`--for` is how long a run lasts; what must hold is --require {text:?}\n");
+        return Err(clap::Error::raw(ErrorKind::ValueValidation, message));
+    }
     Ok(ScenarioSource {
         scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
         omb: matches.get_one::<String>("omb").cloned(),
-        settings: settings.chain(written).collect(),
+        settings: settings.chain(requirements(matches)).chain(written).collect(),
     })
+}
+
+/// What `--require` sets: the requirements of all of them.
+fn requirements(matches: &ArgMatches) -> Option<Setting> {
+    let given: Vec<&String> = matches.get_many("require")?.collect();
+    let each = given.iter().flat_map(|one| one.split(',')).map(|one| format!("{:?}", one.trim()));
+    let assignment = format!("thresholds.require=[{}]", each.collect::<Vec<_>>().join(", "));
+    let typed: Vec<String> = given.iter().map(|one| format!("--require {one:?}")).collect();
+    Some(Setting::typed_as(&typed.join(" "), assignment))
 }
 
 /// A command with the keys of a scenario that it decides itself. What a scenario says of them does not apply, so the command says that.

@@ -10,8 +10,8 @@ use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, Condition, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, GroupVerification,
-    HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput,
-    Transactions, Verification, Wire, saturating_sum,
+    HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail,
+    Throughput, Transactions, Verification, Wire, saturating_sum,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.

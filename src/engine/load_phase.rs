@@ -356,6 +356,7 @@ mod tests {
             drain_deadline: Duration::from_secs(1),
             catch_up_deadline: Duration::from_secs(1),
             stall_deadline: Duration::from_secs(60),
+            signal_deadline: Duration::from_secs(8),
         }
     }
 

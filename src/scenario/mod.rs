@@ -28,6 +28,7 @@ pub use kind::{Absent, Capabilities, Contradiction, Descriptor, Kinds, NAMES_OF_
 pub use overrides::{Origin, Setting, Written};
 pub use plan::{notes_on, parse_for, parse_written};
 pub use problem::{Refusal, ScenarioError};
+pub use resolve::keys_of_brokers;
 #[cfg(test)]
 pub(crate) use resolve::{every_key, own_keys_of};
 pub use tables::*;

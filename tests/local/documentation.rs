@@ -270,7 +270,7 @@ fn a_wrong_key_or_value_of_a_command_is_found() {
         ("brokermark check 'kafka://a?ack=1'", "`ack`"),
         ("brokermark doctor 'kafka://a?acks=9'", "cannot be 9"),
         ("brokermark run orders.toml --against-set broker.kafka.acks=9", "--against-set"),
-        ("brokermark search orders.toml --for 'p99 < 20'", "--for"),
+        ("brokermark search orders.toml --require 'p99 < 20'", "--require"),
         ("brokermark ceiling mine.toml --set broker.kafka.acks=1", "pulsar"),
     ] {
         let refusal = refused(command);

@@ -75,6 +75,18 @@ fn a_strict_run_fails_where_its_figures_are_not_valid() {
 }
 
 #[test]
+fn what_must_hold_is_asked_in_the_command_line() {
+    let bench = Bench::new(
+        "broker = { kind = \"null\", null.fail = 0.5 }\nrun.messages = 1000\nthresholds = { require = [\"failed < 1\"], when_invalid = \"ignore\" }",
+    );
+    let required = ["--require", "failed > 100, p50 < 1min", "--require", "failed = 0"];
+    let ended = bench.run(&required).expect(3);
+    ended.complains_of(&["trial 1: failed = 0 did not hold"]);
+    assert!(!ended.stderr.contains("failed < 1"), "they take the place of the scenario's: {}", ended.stderr);
+    bench.run(&required[..2]).expect(0);
+}
+
+#[test]
 fn a_quiet_run_says_which_threshold_was_missed() {
     let bench = Bench::new(
         "broker = { kind = \"null\", null.fail = 0.5 }\nrun.messages = 1000\nthresholds.require = [\"failed = 0\"]",
@@ -198,7 +210,10 @@ fn typical_mistakes() {
         &["check", "kafka://10.0.0.5:9092", "--producers", "-1"],
         &["check", "kafka://10.0.0.5:9092", "--set", "acks=1"],
         &["check", "null://", "--verify", "--set", "consumers.verify=yes"],
-        &["search", "null://", "--for", "p99 < 20"],
+        &["search", "null://", "--require", "p99 < 20"],
+        &["search", "null://", "--for", "p99 < 20ms"],
+        &["run", "null://", "--for", "p99 < 20ms"],
+        &["run", "kafka://10.0.0.5:9092", "--acks", "all"],
         &["run", "null://", "--against-set", "producers.cuont=2"],
         &["new", "kafak"],
         &["new", "activemq"],

@@ -57,7 +57,7 @@ fn a_search_knows_what_the_broker_carries_within_three_percent() {
 fn a_search_in_which_nothing_holds_says_so() {
     let bench = Bench::new(LIMITED);
     let arguments =
-        ["--for", "p99 < 1ns, failed = 0", "--between", "500/s..4k/s", "--within", "20s", "--probe", "200ms"];
+        ["--require", "p99 < 1ns, failed = 0", "--between", "500/s..4k/s", "--within", "20s", "--probe", "200ms"];
     let ended = search(&bench, &arguments).expect(3);
     let found: SearchRecord = serde_json::from_str(ended.stdout.trim()).unwrap();
     assert!(matches!(found.answer.end, SearchEnd::NothingHeld | SearchEnd::LimitedByClient), "{found:?}");
@@ -105,14 +105,14 @@ fn a_search_that_cannot_be_made_is_refused() {
     search(&bench, &["--set", ramp])
         .expect(2)
         .complains_of(&["the rate of `load.schedule` changes", "load.rate=10k/s"]);
-    search(&bench, &["--for", "p99"]).expect(2).complains_of(&["compares nothing"]);
+    search(&bench, &["--require", "p99"]).expect(2).complains_of(&["compares nothing"]);
     search(&bench, &["--between", "2k/s..1k/s"]).expect(2).complains_of(&["is empty"]);
     for swept in ["\"producers.batch\" = [1, 2]", "\"load.rate\" = [\"1k/s\", \"2k/s\"]"] {
         search(&bench, &["--set", &format!("sweep.over={{ {swept} }}")]).expect(2).complains_of(&["sweep.over"]);
     }
     let open =
         Bench::new(&LIMITED.replace("thresholds.require = [\"p99 < 1s\"]\nthresholds.when_invalid = \"ignore\"\n", ""));
-    search(&open, &[]).expect(2).complains_of(&["--for"]);
+    search(&open, &[]).expect(2).complains_of(&["--require"]);
     assert!(bench.run_directories().is_empty());
 }
 

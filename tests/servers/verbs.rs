@@ -13,7 +13,8 @@ fn real_scenarios_to_start_from_are_searched_and_compared() {
             let settings = ["--set", &addresses, "--output", &results];
             execute(&[&[verb, &file][..], &settings, more].concat())
         };
-        let search = ["--between", "200/s..1k/s", "--within", "30s", "--probe", "1s", "--for", "p99 < 30s, lost = 0"];
+        let search =
+            ["--between", "200/s..1k/s", "--within", "30s", "--probe", "1s", "--require", "p99 < 30s, lost = 0"];
         on_server("search", &search).says(&["p99 < 30s, lost = 0", "probes in"]);
 
         let load = ["--rate", "500/s", "--for", "2s", "--set", "run.warm_up=1s", "--set", "sweep.trials=2"];

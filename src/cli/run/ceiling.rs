@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-use super::interrupt::SignalThread;
+use super::interrupt::{self, SignalThread};
 use super::progress::Progress;
 use super::recording::{Recording, Run};
 use super::{identity, new_run_id};
@@ -82,7 +82,7 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Result<Exit
         notice!("{note}");
     }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
-    let signals = SignalThread::start().map_err(Exit::failure)?;
+    let signals = SignalThread::start(interrupt::deadline(Some(&plan))).map_err(Exit::failure)?;
     let threads = &mut LoadThreads::default();
     let ceilings = measure(&plan, &base, arguments.measure, arguments.quiet, &signals.interruption, threads);
     let json = |ceiling: &Ceiling| serde_json::to_string(ceiling).unwrap_or_default() + "\n";

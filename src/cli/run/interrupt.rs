@@ -1,5 +1,5 @@
 //! Signals that ask the program to end: the first ends the current phase and keeps the results, the second ends all phases at once,
-//! and a third ends the program.
+//! and a third ends the program. A container's runtime sends one, and kills what has not ended some time later: nothing waits long then.
 
 use std::io;
 use std::time::Duration;
@@ -7,47 +7,54 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use self::system::Signals;
 use super::screen;
 use crate::cli::Exit;
 use crate::engine::Interruption;
+use crate::scenario::{Plan, RunLimits};
 
-/// After the second signal: time to write the record and to remove the run's topics.
+/// After the second signal: time to write the record and to remove the run's topics, at most.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// For giving the terminal back: one that was stopped takes no text.
 const RESTORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Counts signals. After the second one the process ends within [`LAST_CALL`], after the third at once.
+/// How long a plan may take to end after a signal that no second one is to be expected after.
+pub fn deadline(plan: Option<&Plan>) -> Duration {
+    let first = plan.and_then(|plan| plan.trials.first());
+    first.map_or(RunLimits::default().signal_deadline, |trial| trial.scenario.run.signal_deadline)
+}
+
+/// Counts signals. After the second one the process ends within [`LAST_CALL`], after the third at once. Where the first one is not from a
+/// terminal, it ends within `deadline`.
 ///
 /// # Errors
 /// When the signals cannot be listened for.
-pub fn watch() -> Result<Interruption, String> {
+pub fn watch(deadline: Duration) -> Result<Interruption, String> {
     let mut signals = Signals::listen().map_err(cannot_listen)?;
     let (sender, receiver) = watch::channel(0);
     // A signal is counted before it is told, and told where a terminal that was stopped holds up nothing but the telling.
     tokio::spawn(async move {
-        signals.next().await;
+        let may_come_again = signals.next().await;
         sender.send_replace(1);
-        spawn_blocking(|| {
-            screen::tell(
-                "\ninterrupted: ending this phase, keeping what was measured; once more to wait for nothing else",
-            );
+        let next =
+            if may_come_again { "once more to wait for nothing else" } else { "ending as `run.signal_deadline` says" };
+        spawn_blocking(move || {
+            screen::tell(&format!("\ninterrupted: ending this phase, keeping what was measured; {next}"));
         });
-        signals.next().await;
+        let last_call = if may_come_again { LAST_CALL } else { LAST_CALL.min(deadline) };
+        let patience = if may_come_again { Duration::MAX } else { deadline.saturating_sub(last_call) };
+        let _ = timeout(patience, signals.next()).await;
         sender.send_replace(2);
-        spawn_blocking(|| {
+        spawn_blocking(move || {
             screen::tell(&format!(
-                "\ninterrupted again: writing the record and removing topics, for {} s at most; once more to end at once",
-                LAST_CALL.as_secs()
+                "\nwaiting for nothing else: writing the record and removing topics, for {} s at most; once more to end at once",
+                last_call.as_secs_f32()
             ));
         });
-        tokio::select! {
-            () = signals.next() => {}
-            () = sleep(LAST_CALL) => {}
-        }
+        let _ = timeout(last_call, signals.next()).await;
         let _ = timeout(RESTORE_TIMEOUT, spawn_blocking(screen::restore)).await;
         std::process::exit(Exit::Interrupted as i32);
     });
@@ -65,13 +72,15 @@ pub struct SignalThread {
 }
 
 impl SignalThread {
+    /// See [`watch`].
+    ///
     /// # Errors
     /// When the signals cannot be listened for, or the system starts no more threads.
-    pub fn start() -> Result<Self, String> {
+    pub fn start(deadline: Duration) -> Result<Self, String> {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).thread_name("brokermark-signals").enable_all().build();
         let runtime = runtime.map_err(cannot_listen)?;
-        let interruption = runtime.block_on(async { watch() })?;
+        let interruption = runtime.block_on(async { watch(deadline) })?;
         Ok(SignalThread { runtime, interruption })
     }
 
@@ -87,7 +96,7 @@ impl SignalThread {
 /// When the signals cannot be listened for.
 #[cfg(any(feature = "kafka", feature = "sls-emulator"))]
 pub async fn first_signal() -> io::Result<()> {
-    Signals::listen()?.next().await;
+    let _ = Signals::listen()?.next().await;
     Ok(())
 }
 
@@ -118,8 +127,8 @@ mod system {
             })
         }
 
-        /// Resolves with the next of them. Cancel-safe.
-        pub async fn next(&mut self) {
+        /// Resolves with the next of them: whether it is of somebody at a terminal, who may send it again. Cancel-safe.
+        pub async fn next(&mut self) -> bool {
             let hang_up = async {
                 match &mut self.hang_up {
                     Some(hang_up) => hang_up.recv().await,
@@ -127,9 +136,9 @@ mod system {
                 }
             };
             tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-                _ = hang_up => {}
+                _ = self.interrupt.recv() => true,
+                _ = self.terminate.recv() => false,
+                _ = hang_up => false,
             }
         }
     }
@@ -165,12 +174,12 @@ mod system {
             Ok(Signals { interrupt: ctrl_c()?, stop: ctrl_break()?, close: ctrl_close()? })
         }
 
-        /// Resolves with the next of them. Cancel-safe.
-        pub async fn next(&mut self) {
+        /// Resolves with the next of them: whether it is of somebody at a terminal, who may send it again. Cancel-safe.
+        pub async fn next(&mut self) -> bool {
             tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.stop.recv() => {}
-                _ = self.close.recv() => {}
+                _ = self.interrupt.recv() => true,
+                _ = self.stop.recv() => false,
+                _ = self.close.recv() => false,
             }
         }
     }

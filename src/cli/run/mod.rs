@@ -140,7 +140,7 @@ fn run_all(
     threads: &mut LoadThreads,
     out: &mut dyn Write,
 ) -> Result<Ended, Exit> {
-    let signals = SignalThread::start().map_err(Exit::failure)?;
+    let signals = SignalThread::start(interrupt::deadline(Some(sessions[0].plan))).map_err(Exit::failure)?;
     let interruption = &signals.interruption;
     let trials = sessions[0].plan.trials.len();
     let order = match sessions.len() {

@@ -58,9 +58,9 @@ pub(super) const REPLACED_KEYS: ReplacedKeys = ReplacedKeys {
 pub struct SearchArguments {
     #[command(flatten)]
     pub source: ProbedSource,
-    /// What must hold, as in "p99 < 20ms, lost = 0" [default: the scenario's thresholds]
-    #[arg(long = "for", value_name = "REQUIREMENTS")]
-    pub requirements: Option<String>,
+    /// What `run` calls how long it lasts.
+    #[arg(long = "for", hide = true, value_parser = not_for)]
+    pub not_for: Option<String>,
     /// The rates that may be probed, as in 1k/s..2M/s [default: 100/s..10M/s]
     #[arg(long, value_name = "RATE..RATE", value_parser = parse_between)]
     pub between: Option<Between>,
@@ -97,6 +97,10 @@ pub enum Format {
 pub struct Between {
     least: f64,
     most: f64,
+}
+
+fn not_for(_: &str) -> Result<String, String> {
+    Err("a search lasts as long as --within says, and what must hold is --require \"p99 < 20ms\"".to_owned())
 }
 
 fn parse_between(text: &str) -> Result<Between, String> {
@@ -175,16 +179,11 @@ impl SearchArguments {
             let rate = format!("load.rate=\"{}/s\"", range.first.clamp(least, most));
             settings.push(Setting::typed_as("--between", rate));
         }
-        if let Some(requirements) = &self.requirements {
-            let each: Vec<String> = requirements.split(',').map(|one| format!("{:?}", one.trim())).collect();
-            let require = format!("thresholds.require=[{}]", each.join(", "));
-            settings.push(Setting::typed_as(&format!("--for {requirements:?}"), require));
-        }
         let plan = self.source.load(&settings).map_err(|error| error.to_string())?;
         refuse_points(&plan)?;
         match plan.trials.first() {
             Some(trial) if trial.scenario.thresholds.is_empty() => {
-                Err("error: what must hold? Add --for \"p99 < 20ms\", or [thresholds] to the scenario".to_owned())
+                Err("error: what must hold? Add --require \"p99 < 20ms\", or [thresholds] to the scenario".to_owned())
             }
             Some(trial) => {
                 trial.scenario.check_alone().map_err(|reason| format!("error: {reason}"))?;
@@ -243,7 +242,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Result<Exit, 
     let threads = planned.plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
     let runtime = load_threads::start(threads).map_err(Exit::failure)?;
     let searched = runtime.block_on(async {
-        let interruption = interrupt::watch()?;
+        let interruption = interrupt::watch(interrupt::deadline(Some(&planned.plan)))?;
         let probing = Probing::open(arguments, &planned).map_err(|error| error.to_string())?;
         probing.run(&interruption).await.map_err(|error| error.to_string())
     });

@@ -48,6 +48,12 @@ pub(crate) fn own_keys_of(kind: &str, kinds: Kinds<'_>) -> Vec<String> {
     keys.iter().map(|(key, _)| key.clone()).collect()
 }
 
+/// The keys of this name in the brokers' own tables: `broker.kafka.acks`.
+pub fn keys_of_brokers(kinds: Kinds<'_>, name: &str) -> Vec<String> {
+    let keys = own_keys(&Table::new(), kinds);
+    keys.iter().filter(|(key, _)| *key == name).map(|(key, table)| format!("{table}.{key}")).collect()
+}
+
 /// The keys of the own tables of the scenario's kind of broker, or of all kinds, each with its table.
 pub(super) fn own_keys(scenario: &Table, kinds: Kinds<'_>) -> OwnKeys {
     let written = scenario.get("broker").and_then(|broker| broker.get("kind")).and_then(Value::as_str);

@@ -54,6 +54,10 @@ pub struct RunLimits {
     #[serde(with = "DurationText")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub stall_deadline: Duration,
+    /// How long the run may take to end after SIGTERM or SIGHUP, its record and the removal of its topics included.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub signal_deadline: Duration,
 }
 
 impl Default for RunLimits {
@@ -64,6 +68,8 @@ impl Default for RunLimits {
             drain_deadline: Duration::from_secs(30),
             catch_up_deadline: Duration::from_secs(300),
             stall_deadline: Duration::from_secs(60),
+            // Docker kills what has not ended after 10 s.
+            signal_deadline: Duration::from_secs(8),
         }
     }
 }

@@ -169,6 +169,7 @@ const ROWS: &[Row] = &[
     row("run.payload_bytes", &[], ["10KiB", "20KiB"]),
     row("run.duration", &[], ["5s", "6s"]),
     row("run.drain_deadline", &[], ["1s", "2s"]),
+    row("run.signal_deadline", &[], ["1s", "2s"]),
     row("run.catch_up_deadline", &[], ["1s", "2s"]),
     row("run.stall_deadline", &[], ["1s", "2s"]),
     row("run.threads", &[], ["1", "2"]),

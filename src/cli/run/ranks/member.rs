@@ -68,7 +68,11 @@ pub async fn take_part(
         Ok(member) => member,
         Err(error) => return Exit::failure(error),
     };
-    let own = match if rank == 0 { Ok(Interruption::none()) } else { interrupt::watch() } {
+    let own = match if rank == 0 {
+        Ok(Interruption::none())
+    } else {
+        interrupt::watch(interrupt::deadline(plan.as_ref().ok()))
+    } {
         Ok(own) => own,
         Err(error) => return Exit::failure(error),
     };

@@ -23,7 +23,7 @@ pub const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Leads the ranks through all trials.
 pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
-    let interruption = match interrupt::watch() {
+    let interruption = match interrupt::watch(interrupt::deadline(Some(session.plan))) {
         Ok(interruption) => interruption,
         Err(error) => return Exit::failure(error),
     };

@@ -1,7 +1,7 @@
 //! The parts of a scenario that ranks and shares run.
 
 use super::*;
-use crate::scenario::Schedule;
+use crate::scenario::{IdleConnections, Schedule};
 
 #[test]
 fn shares_cover_everything_once_and_evenly() {
