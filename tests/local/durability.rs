@@ -144,7 +144,7 @@ fn a_signal_in_the_drain_ends_it() {
 fn a_signal_that_is_not_from_a_terminal_ends_all_phases_by_its_deadline() {
     let scenario = null(&format!("{UNANSWERED}\nsignal_deadline = \"6s\"\nduration = \"100s\"\n[consumers]"));
     let (ended, record) = interrupted(&scenario, "measuring", libc::SIGTERM);
-    ended.complains_of(&["`run.signal_deadline`", "draining"]);
+    ended.complains_of(&["`run.signal_deadline`", "waiting for nothing else"]);
     assert!(ended.took < AT_ONCE, "{:?}", ended.took);
     assert!(record.counts.unresolved > 0, "{:?}", record.counts);
 }

@@ -214,6 +214,7 @@ fn typical_mistakes() {
         &["search", "null://", "--for", "p99 < 20ms"],
         &["run", "null://", "--for", "p99 < 20ms"],
         &["run", "kafka://10.0.0.5:9092", "--acks", "all"],
+        &["check", "null://", "--set", "consumers.groups=[{ work = \"1ms\" }]"],
         &["run", "null://", "--against-set", "producers.cuont=2"],
         &["new", "kafak"],
         &["new", "activemq"],

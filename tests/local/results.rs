@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Bench, Running, brokermark, eventually};
+use crate::harness::{Bench, PATIENCE, Running, brokermark, eventually};
 use brokermark::record::{Record, SeriesRow, Status, current_records};
 
 /// Six short trials.
@@ -32,6 +32,17 @@ fn lines(path: &Path) -> Vec<String> {
 fn records(directory: &Path) -> Vec<Record> {
     let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     lines(&directory.join("records.jsonl")).iter().map(parse).collect()
+}
+
+#[test]
+fn a_place_where_nothing_can_be_made_is_named_with_the_reason() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 10");
+    let mut command = brokermark();
+    command.arg("run").arg(bench.scenario()).args(["--output", "/proc/x"]);
+    Running::start(&mut command)
+        .finish(PATIENCE)
+        .expect(1)
+        .complains_of(&["/proc/x cannot be written", "No such file"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn assert_opens_and_replaces(broker: &str) {
     assert!((350..=410).contains(&idle.replaced), "{idle:?}");
     assert_eq!(idle.wanted, 300);
     // Some may have been closed whose successors were not ready yet.
-    assert!((298..=300).contains(&idle.open_at_end), "{idle:?}");
+    assert!((250..=300).contains(&idle.open_at_end), "{idle:?}");
     assert_eq!(idle.opened, idle.open_at_end + idle.replaced);
     assert!(idle.opened_per_second < 550.0, "they are opened in an open loop: {idle:?}");
     assert!(idle.time_to_ready.as_ref().unwrap().p50_ns > 0);
@@ -109,7 +109,8 @@ mod redis {
     fn real_lost_connections_are_not_replaced() {
         let server = redis_server("redis-lost", 16_402, "");
         let idle_keys = "count = 20, churn = \"5/s\"";
-        let mut running = Bench::new(&scenario(&broker(&server.address()), idle_keys)).start(&[]);
+        let bench = Bench::new(&scenario(&broker(&server.address()), idle_keys));
+        let mut running = bench.start(&[]);
         running.await_stderr(" p99 ");
         ask_redis(&server.address(), "CLIENT KILL TYPE normal");
         let record = running.finish(PATIENCE).records().remove(0);
@@ -121,9 +122,10 @@ mod redis {
 
     #[test]
     fn real_connections_come_from_the_addresses_that_are_named() {
-        let server = redis_server("redis-sources", 16_403, "");
+        let server = redis_server("redis-sources", 16_403, "--protected-mode no");
         let idle_keys = "count = 20, source_addresses = [\"127.0.0.2\", \"127.0.0.3\"]";
-        let mut running = Bench::new(&scenario(&broker(&server.address()), idle_keys)).start(&[]);
+        let bench = Bench::new(&scenario(&broker(&server.address()), idle_keys));
+        let mut running = bench.start(&[]);
         running.await_stderr(" p99 ");
         let clients = list_of_clients(&server.address());
         let from = |source: &str| clients.matches(&format!(" addr={source}:")).count();

@@ -210,7 +210,8 @@ fn real_stream_deleted_in_the_middle_is_told() {
 #[test]
 fn real_server_that_became_a_replica_is_read_only() {
     let server = redis_server("redis-replica", 16_396, "");
-    let mut running = steady(&server.address()).start(&[]);
+    let bench = steady(&server.address());
+    let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     // Its new primary does not answer, so that it keeps the data that it has.
     ask_redis(&server.address(), "REPLICAOF 127.0.0.1 1");
@@ -243,12 +244,14 @@ fn real_server_that_cannot_save_refuses_writes() {
 
 #[test]
 fn real_server_that_loads_its_data_is_not_ready() {
-    let options = "--appendonly yes --enable-debug-command yes --loading-process-events-interval-bytes 1024 --key-load-delay 1000";
+    let options = "--enable-debug-command yes --loading-process-events-interval-bytes 1024 --key-load-delay 1000";
     let server = redis_server("redis-loading", 16_405, options);
-    let mut running = steady(&server.address()).start(&[]);
+    let bench = steady(&server.address());
+    let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
-    // It answers when it has loaded what it has stored.
-    ask_redis(&server.address(), "DEBUG LOADAOF");
+    // 2,000 keys, each of which takes a millisecond to load.
+    ask_redis(&server.address(), "DEBUG POPULATE 2000");
+    ask_redis(&server.address(), "DEBUG RELOAD");
     let record = running.finish(PATIENCE).records().remove(0);
     assert_unavailable(&record, "LOADING");
 }

@@ -348,10 +348,10 @@ impl DirectoryError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DirectoryError::Full { path, source },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            io::ErrorKind::NotFound if action == "read" => DirectoryError::Missing { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound => {
                 DirectoryError::NotWritable { path, source }
             }
-            io::ErrorKind::NotFound => DirectoryError::Missing { path },
             _ => DirectoryError::Io { action, path, source },
         }
     }

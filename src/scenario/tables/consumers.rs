@@ -19,7 +19,7 @@ const MAX_GROUPS: u64 = 1_000;
 pub struct ConsumersTable {
     /// Groups, of which each receives every message. Default: 1, or as many as there are tables `[[consumers.group]]`.
     #[serde(with = "Count")]
-    #[schemars(range(min = 1, max = MAX_CONSUMERS))]
+    #[schemars(range(min = 1, max = MAX_CONSUMERS), extend("x-advice" = "it is a number; groups with settings of their own are tables `[[consumers.group]]`"))]
     pub groups: Option<usize>,
     /// Consumers of each group, on each topic. Default: 1.
     #[serde(with = "Count")]
