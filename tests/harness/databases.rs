@@ -1,6 +1,6 @@
 //! Databases that pipelines write to: those that `scripts/test` starts, and further ones for tests that kill them.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use super::server::{Server, variable};
@@ -30,6 +30,17 @@ pub fn ask_redis(address: &str, commands: &str) -> String {
     write!(stream, "{commands}\r\n").unwrap();
     let answers = BufReader::new(stream).lines().take(commands.lines().count());
     answers.last().unwrap().unwrap()
+}
+
+/// The text that Redis answers to an inline command with: several lines.
+pub fn text_of_redis(address: &str, command: &str) -> String {
+    let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+    write!(stream.get_mut(), "{command}\r\n").unwrap();
+    let mut length = String::new();
+    stream.read_line(&mut length).unwrap();
+    let mut text = vec![0; length[1..].trim().parse().unwrap()];
+    stream.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
 }
 
 /// The `_id` of every document.

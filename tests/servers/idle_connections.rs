@@ -64,9 +64,7 @@ fn real_queues_of_rabbitmq_keep_idle_connections() {
 mod redis {
     use super::*;
     use crate::harness::Running;
-    use crate::harness::databases::{ask_redis, redis, redis_server};
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpStream;
+    use crate::harness::databases::{ask_redis, redis, redis_server, text_of_redis};
     use std::process::Command;
 
     fn broker(address: &str) -> String {
@@ -127,20 +125,10 @@ mod redis {
         let bench = Bench::new(&scenario(&broker(&server.address()), idle_keys));
         let mut running = bench.start(&[]);
         running.await_stderr(" p99 ");
-        let clients = list_of_clients(&server.address());
+        let clients = text_of_redis(&server.address(), "CLIENT LIST");
         let from = |source: &str| clients.matches(&format!(" addr={source}:")).count();
         assert_eq!([from("127.0.0.2"), from("127.0.0.3")], [10, 10], "{clients}");
         running.finish(PATIENCE).expect(0);
-    }
-
-    fn list_of_clients(address: &str) -> String {
-        let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
-        stream.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
-        let mut length = String::new();
-        stream.read_line(&mut length).unwrap();
-        let mut list = vec![0; length[1..].trim().parse().unwrap()];
-        stream.read_exact(&mut list).unwrap();
-        String::from_utf8(list).unwrap()
     }
 
     #[test]

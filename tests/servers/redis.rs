@@ -1,8 +1,8 @@
 //! Redis as brokermark meets it: the server of `scripts/test`, and some that refuse, stand still or lack room.
 #![cfg(feature = "redis")]
 
-use crate::harness::databases::{ask_redis, redis, redis_server};
-use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, record_of};
+use crate::harness::databases::{ask_redis, redis, redis_server, text_of_redis};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, record_of};
 use brokermark::record::{Record, Status};
 
 const LOAD: &str = "producers = { count = 3, batch = 20 }\npayload.size = \"100B\"\nrun.messages = \"30k\"\n";
@@ -118,13 +118,29 @@ fn real_full_server_refuses_with_its_words() {
 
 #[test]
 fn real_missing_replicas_are_a_condition() {
-    let wait = "broker.redis = { wait_replicas = 1, ack_timeout = \"500ms\" }\n";
+    let wait = "broker.redis = { wait_replicas = 1, ack_timeout = \"2s\" }\n";
     let record = Bench::new(&format!("{}{wait}{}", broker(&redis()), LOAD.replace("30k", "60"))).run(&[]).record();
     assert_balanced(&record);
     assert_eq!(record.counts.failed, 60);
     assert!(errors(&record).contains("0 of 1 replicas had it in time"), "{:?}", record.errors);
     let conditions = serde_json::to_value(&record.conditions).unwrap().to_string();
     assert!(conditions.contains("not-enough-replicas"), "{conditions}");
+}
+
+#[test]
+fn real_replicas_have_what_is_acknowledged() {
+    let (server, replica) = (redis_server("redis-primary", 16_406, ""), redis_server("redis-copy", 16_407, ""));
+    ask_redis(&replica.address(), "REPLICAOF 127.0.0.1 16406");
+    eventually("the replica follows", || text_of_redis(&server.address(), "INFO replication").contains("state=online"));
+    let keys = "broker.redis.wait_replicas = 1\nbroker.connections = 1\nproducers.in_flight = 100\n";
+    let load = "payload.size = \"100B\"\nrun.messages = 3000\n";
+    let record = Bench::new(&format!("{}{keys}{load}", broker(&server.address()))).run(&[]).expect(0).record();
+    assert_eq!((record.counts.acknowledged, record.durability.copies), (3000, Some(2)));
+    // A server executes nothing of a connection while it waits, so messages have a command in common.
+    let statistics = text_of_redis(&server.address(), "INFO commandstats");
+    let calls = statistics.split("cmdstat_wait:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    let calls: u32 = calls.unwrap().parse().unwrap();
+    assert!((30..1000).contains(&calls), "{calls}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! A publishing connection to Redis, and its producers. A server replies to the commands of a connection in their order: the reply to a message's
-//! command is its acknowledgement, or that to a `WAIT` behind the messages of a batch.
+//! command is its acknowledgement, or that to a `WAIT` behind it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use super::connect::{Connector, Opened, refusal};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError, TRACE_HEADER_NAME};
 use crate::measure::host::tasks;
 use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, SendTag, Subject};
-use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
+use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session, State};
 use crate::net::transport::WriteBuffer;
 
 pub type Connection = PublishingConnection<Publishing>;
@@ -79,6 +79,9 @@ pub struct InFlight {
     awaited: VecDeque<Awaited>,
     /// Messages that the server has, and waits with.
     stored: Vec<Sent>,
+    /// A `WAIT` has no reply yet, and there are messages behind it.
+    waits: bool,
+    uncovered: bool,
     pending: usize,
     /// Replies to messages whose outcome was known.
     unmatched: u64,
@@ -122,6 +125,7 @@ impl InFlight {
                 settled.push((sent, None));
             }
             (Awaited::Copies, reply) => {
+                self.waits = false;
                 let missing = reply.missing(options);
                 self.pending -= self.stored.len();
                 settled.extend(self.stored.drain(..).map(|sent| (sent, missing.clone())));
@@ -129,6 +133,23 @@ impl InFlight {
             (Awaited::Heartbeat, _) => {}
         }
         Ok(())
+    }
+
+    /// Has the server wait for copies of all messages that were sent. Until it has replied, it executes nothing else of this connection: what
+    /// is sent meanwhile has the next command in common.
+    fn await_copies(&mut self, options: &RedisOptions, out: &mut Vec<u8>) {
+        if self.waits || !self.uncovered {
+            return;
+        }
+        (self.waits, self.uncovered) = (true, false);
+        let replicas = options.wait_replicas.map_or(0, |replicas| replicas.get()).to_string();
+        // A message that is sent behind a command has two of them to wait for before it is overdue.
+        let limit_ms = (options.ack_timeout * 3 / 8).as_millis().max(1).to_string();
+        match options.wait_local_file {
+            true => append_command(out, &[b"WAITAOF", b"1", replicas.as_bytes(), limit_ms.as_bytes()]),
+            false => append_command(out, &[b"WAIT", replicas.as_bytes(), limit_ms.as_bytes()]),
+        }
+        self.awaited.push_back(Awaited::Copies);
     }
 
     /// Removes messages without an outcome that are `overdue`. Their replies may still come.
@@ -222,14 +243,8 @@ impl Publishing {
         }
         in_flight.pending += batch.len();
         if options.waits() {
-            let replicas = options.wait_replicas.map_or(0, |replicas| replicas.get()).to_string();
-            // It replies before its messages are overdue.
-            let limit_ms = (options.ack_timeout * 3 / 4).as_millis().max(1).to_string();
-            match options.wait_local_file {
-                true => append_command(out, &[b"WAITAOF", b"1", replicas.as_bytes(), limit_ms.as_bytes()]),
-                false => append_command(out, &[b"WAIT", replicas.as_bytes(), limit_ms.as_bytes()]),
-            }
-            in_flight.awaited.push_back(Awaited::Copies);
+            in_flight.uncovered = true;
+            in_flight.await_copies(options, out);
         }
     }
 
@@ -341,6 +356,8 @@ impl Protocol for Publishing {
             let mut state = session.state();
             let options = &session.protocol.options;
             let all = replies.drain(..).try_for_each(|reply| state.protocol.settle(reply, options, settled));
+            let State { protocol, write_buffer, .. } = &mut *state;
+            protocol.await_copies(options, &mut write_buffer.bytes);
             drop(state);
             session.protocol.record(settled);
             all?;
@@ -372,6 +389,7 @@ impl Protocol for Publishing {
     fn take_pending(in_flight: &mut InFlight) -> Vec<Sent> {
         let taken = in_flight.take_overdue(|_| true);
         in_flight.awaited.clear();
+        (in_flight.waits, in_flight.uncovered) = (false, false);
         taken
     }
 

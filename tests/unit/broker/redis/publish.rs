@@ -7,7 +7,8 @@ fn sent(number: u32) -> Sent {
 fn with(messages: u32, copies: bool) -> InFlight {
     let mut in_flight = InFlight::default();
     in_flight.awaited.extend((0..messages).map(|number| Awaited::Message(Some(sent(number)))));
-    in_flight.awaited.extend(copies.then_some(Awaited::Copies));
+    in_flight.uncovered = copies;
+    in_flight.await_copies(&options("wait_replicas = 2"), &mut Vec::new());
     in_flight.pending = messages as usize;
     in_flight
 }
@@ -57,6 +58,31 @@ fn messages_wait_for_their_replicas() {
     assert_eq!(condition(&failure), ConditionKind::NotEnoughReplicas);
     let (acknowledged, _) = outcomes(&mut with(2, true), &options, &[b"$3\r\n1-0\r\n", b"$3\r\n1-1\r\n", b":2\r\n"]);
     assert_eq!(acknowledged, [0, 1]);
+}
+
+/// The server executes nothing of a connection while it waits: with a command for each message, `appendfsync everysec` would carry one a second.
+#[test]
+fn messages_behind_a_wait_have_the_next_one_in_common() {
+    let options = options("wait_local_file = true\nack_timeout = '8s'");
+    let mut in_flight = with(2, true);
+    let mut out = Vec::new();
+    for number in 2..5 {
+        in_flight.awaited.push_back(Awaited::Message(Some(sent(number))));
+        (in_flight.pending, in_flight.uncovered) = (in_flight.pending + 1, true);
+        in_flight.await_copies(&options, &mut out);
+    }
+    assert!(out.is_empty(), "the server waits already");
+    let stored = b"$3\r\n1-0\r\n";
+    let both = b"*2\r\n:1\r\n:0\r\n";
+    assert_eq!(outcomes(&mut in_flight, &options, &[stored, stored, both]).0, [0, 1]);
+    in_flight.await_copies(&options, &mut out);
+    in_flight.await_copies(&options, &mut out);
+    assert_eq!(out, b"*4\r\n$7\r\nWAITAOF\r\n$1\r\n1\r\n$1\r\n0\r\n$4\r\n3000\r\n");
+    assert_eq!(outcomes(&mut in_flight, &options, &[stored, stored, stored, both]).0, [2, 3, 4]);
+    assert_eq!(in_flight.pending, 0);
+    out.clear();
+    in_flight.await_copies(&options, &mut out);
+    assert!(out.is_empty(), "nothing is to be waited for");
 }
 
 #[test]
