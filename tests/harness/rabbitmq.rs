@@ -26,6 +26,13 @@ pub fn amqp_of(server: &Server) -> String {
     server.variable("BROKERMARK_RABBITMQ_AMQP")
 }
 
+/// The keys of a scenario for its MQTT.
+pub fn mqtt() -> String {
+    let sasl = "{ mechanism = \"PLAIN\", username = \"guest\", password = \"guest\" }";
+    let address = variable("BROKERMARK_RABBITMQ_MQTT");
+    format!("broker.kind = \"mqtt\"\nbroker.address = \"{address}\"\nbroker.security.sasl = {sasl}\n")
+}
+
 /// What `rabbitmqctl` prints, by the command that `scripts/brokers env` names.
 pub fn rabbitmqctl(command: &str, arguments: &[&str]) -> String {
     let mut words = command.split_whitespace();
@@ -34,7 +41,7 @@ pub fn rabbitmqctl(command: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A server of a test's own, which listens on `port` and the five after it.
+/// A server of a test's own, which listens on `port` and the six after it.
 pub fn server(instance: &str, port: u16) -> Server {
     Server::start("rabbitmq", instance, port, &[])
 }

@@ -75,6 +75,7 @@ pub mod property {
     pub const CORRELATION_DATA: u8 = 0x09;
     pub const SESSION_EXPIRY: u8 = 0x11;
     pub const SERVER_KEEP_ALIVE: u8 = 0x13;
+    pub const WILL_DELAY: u8 = 0x18;
     pub const REASON: u8 = 0x1f;
     pub const RECEIVE_MAXIMUM: u8 = 0x21;
     pub const TOPIC_ALIAS_MAXIMUM: u8 = 0x22;
@@ -83,6 +84,7 @@ pub mod property {
     pub const RETAIN_AVAILABLE: u8 = 0x25;
     pub const USER: u8 = 0x26;
     pub const MAXIMUM_PACKET: u8 = 0x27;
+    pub const SHARED_AVAILABLE: u8 = 0x2a;
 }
 
 /// The packet at the beginning of `bytes`, and its length. `None`: it has not arrived completely.

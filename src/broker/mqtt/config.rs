@@ -41,6 +41,28 @@ pub struct MqttOptions {
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "DurationText")]
     pub ack_timeout: Duration,
+    /// Message that the server publishes when it loses a connection of producers.
+    pub will: Option<Will>,
+}
+
+/// A message of the server's, for a client that is gone without a word.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Will {
+    pub topic: String,
+    #[serde(default)]
+    pub payload: String,
+    /// Quality of service. Default: 0.
+    #[serde(default)]
+    #[schemars(range(max = 2))]
+    pub qos: u8,
+    /// Whether the server keeps it for later subscribers.
+    #[serde(default)]
+    pub retain: bool,
+    /// Time from the loss of the connection until the server publishes it. Version 5 only. Default: 0.
+    #[serde(default, deserialize_with = "duration")]
+    #[schemars(with = "DurationText")]
+    pub delay: Duration,
 }
 
 impl Default for MqttOptions {
@@ -56,6 +78,7 @@ impl Default for MqttOptions {
             receive_maximum: NonZeroU16::MAX,
             keep_alive: Duration::from_secs(60),
             ack_timeout: Duration::from_secs(30),
+            will: None,
         }
     }
 }
@@ -63,9 +86,19 @@ impl Default for MqttOptions {
 impl BrokerOptions for MqttOptions {
     fn check(&self) -> Result<(), String> {
         let refused = |sentence: &str| Err(sentence.to_owned());
-        if self.qos > 2 {
+        if self.qos.max(self.will.as_ref().map_or(0, |will| will.qos)) > 2 {
             return refused("`qos` is 0, 1 or 2");
         }
+        if let Some(will) = &self.will {
+            // MQTT 5, 4.7.1 and 4.7.3.
+            if will.topic.is_empty() || will.topic.contains(['+', '#']) {
+                return refused("`will.topic` is the name of a topic, without wildcards");
+            }
+            if will.topic.len().max(will.payload.len()) > u16::MAX.into() {
+                return Err(format!("`will.topic` and `will.payload` have at most {} bytes", u16::MAX));
+            }
+        }
+        let will_delay = self.will.as_ref().map_or(Duration::ZERO, |will| will.delay);
         if self.ack_timeout.is_zero() {
             return refused("`ack_timeout` must be longer than 0");
         }
@@ -73,6 +106,7 @@ impl BrokerOptions for MqttOptions {
             ("keep_alive", self.keep_alive, u64::from(u16::MAX)),
             ("session_expiry", self.session_expiry, u64::from(u32::MAX)),
             ("message_expiry", self.message_expiry.unwrap_or_default(), u64::from(u32::MAX)),
+            ("will.delay", will_delay, u64::from(u32::MAX)),
         ];
         for (key, duration, most) in whole_seconds {
             if duration.subsec_nanos() > 0 || duration.as_secs() > most {
@@ -83,6 +117,7 @@ impl BrokerOptions for MqttOptions {
             ("message_expiry", self.message_expiry.is_some()),
             ("topic_aliases", self.topic_aliases),
             ("receive_maximum", self.receive_maximum != NonZeroU16::MAX),
+            ("will.delay", !will_delay.is_zero()),
         ];
         match of_latest.into_iter().find(|(_, is_set)| *is_set && self.version != Version::V5) {
             Some((key, _)) => Err(format!("MQTT 3.1.1 has no `{key}`: set `version = \"5\"`, or remove it")),
@@ -120,6 +155,10 @@ mod tests {
             ("version = '3.1.1'\nmessage_expiry = '5s'", "no `message_expiry`"),
             ("version = '3.1.1'\ntopic_aliases = true", "no `topic_aliases`"),
             ("version = '3.1.1'\nreceive_maximum = 20", "no `receive_maximum`"),
+            ("version = '3.1.1'\nwill = { topic = 'gone', delay = '5s' }", "no `will.delay`"),
+            ("will = { topic = 'gone', delay = '1500ms' }", "`will.delay` is whole seconds"),
+            ("will = { topic = 'gone/#' }", "without wildcards"),
+            ("will = { topic = 'gone', qos = 3 }", "0, 1 or 2"),
         ] {
             let options: MqttOptions = toml::from_str(keys).unwrap();
             let refusal = options.check().unwrap_err();

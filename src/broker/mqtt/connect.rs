@@ -18,6 +18,10 @@ use crate::net::idle::{INTERVAL, KeepAlive};
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::net::{tcp, tls};
 
+/// Of a server that has no `$share/…`.
+pub const NO_SHARES: &str =
+    "the server has no shared subscriptions: set `broker.mqtt.shared` to false, and use groups of one member";
+
 pub type ConnectError = connect::ConnectError<ClientError>;
 
 impl From<Malformed> for ConnectError {
@@ -26,11 +30,14 @@ impl From<Malformed> for ConnectError {
     }
 }
 
-/// Who connects: a client id, and how long the server keeps its session.
-#[derive(Debug, Clone)]
+/// Who connects.
+#[derive(Debug, Clone, Default)]
 pub struct Client {
     pub id: String,
+    /// How long the server keeps its session.
     pub session_expiry: Duration,
+    /// Whether it leaves the scenario's will.
+    pub has_will: bool,
 }
 
 /// What the server allows on a connection.
@@ -127,9 +134,9 @@ impl Connector {
         loop {
             let address = servers.next()?;
             let opening = async {
-                let mut opened = self.open(address, client).await?;
+                let mut opened = self.open(address, client, filter.is_some()).await?;
                 if let Some(filter) = filter.filter(|_| !opened.session_present) {
-                    opened.subscribe(filter, self.options.qos).await?;
+                    opened.subscribe(filter, self.options.qos, false).await?;
                 }
                 Ok(opened)
             };
@@ -139,13 +146,16 @@ impl Connector {
         }
     }
 
-    async fn open(&self, address: &str, client: &Client) -> Result<Opened, ConnectError> {
+    async fn open(&self, address: &str, client: &Client, subscribes: bool) -> Result<Opened, ConnectError> {
         let stream = tcp::connect(address).await?;
         let transport = match &self.tls {
             Some(tls) => encrypted(tls.clone(), address, stream).await?,
             None => Transport::Plain(stream),
         };
-        let MqttOptions { version, qos, retain, keep_alive, receive_maximum, .. } = self.options;
+        let MqttOptions { version, qos, shared, retain, keep_alive, receive_maximum, ref will, .. } = self.options;
+        let will = will.as_ref().filter(|_| client.has_will);
+        // A will is delayed for no longer than the session lasts (MQTT 5, 3.1.3.2.2).
+        let session_expiry = will.map_or(client.session_expiry, |will| will.delay);
         let login = self.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str()));
         let mut out = WriteBuffer::default();
         let connect = Connect {
@@ -153,8 +163,9 @@ impl Connector {
             client_id: &client.id,
             clean_start: client.session_expiry.is_zero(),
             keep_alive_s: keep_alive.as_secs() as u16,
-            session_expiry_s: client.session_expiry.as_secs() as u32,
+            session_expiry_s: session_expiry.as_secs() as u32,
             receive_maximum: receive_maximum.get(),
+            will,
             login,
         };
         connect.append_to(&mut out.bytes);
@@ -181,6 +192,14 @@ impl Connector {
         if retain && number(property::RETAIN_AVAILABLE) == Some(0) {
             return incompatible("the server retains no messages: remove `broker.mqtt.retain`".to_owned());
         }
+        if subscribes && shared && number(property::SHARED_AVAILABLE) == Some(0) {
+            return incompatible(NO_SHARES.to_owned());
+        }
+        if let Some(most) = number(property::SESSION_EXPIRY).filter(|most| u64::from(*most) < session_expiry.as_secs())
+        {
+            let key = if will.is_some() { "will.delay" } else { "session_expiry" };
+            return incompatible(format!("the server keeps sessions for {most} s at most: set `broker.mqtt.{key}`"));
+        }
         let keep_alive = number(property::SERVER_KEEP_ALIVE).map_or(keep_alive, |s| Duration::from_secs(s.into()));
         let allowed = Allowed {
             // Without the property, as many as there are packet ids (MQTT 5, 3.2.2.3.3).
@@ -194,13 +213,13 @@ impl Connector {
 }
 
 impl Opened {
-    /// Subscribes. Messages that come before the answer stay in the buffer.
+    /// Subscribes, with or without the retained messages of before. Messages that come before the answer stay in the buffer.
     ///
     /// # Errors
     /// When the connection fails, or the server refuses or lowers the quality of service.
-    pub async fn subscribe(&mut self, filter: &str, qos: u8) -> Result<(), ConnectError> {
+    pub async fn subscribe(&mut self, filter: &str, qos: u8, retained: bool) -> Result<(), ConnectError> {
         let mut out = WriteBuffer::default();
-        append_subscribe(&mut out.bytes, self.version, filter, qos, false);
+        append_subscribe(&mut out.bytes, self.version, filter, qos, retained);
         self.write(out).await?;
         let version = self.version;
         loop {
@@ -224,7 +243,7 @@ impl Opened {
             })?;
             match granted.transpose().map_err(ConnectError::Refused)? {
                 Some(granted) if granted < qos => {
-                    let message = format!("the server grants QoS {granted} to subscriptions, not {qos}");
+                    let message = format!("the server grants QoS {granted} at most: set `broker.mqtt.qos`");
                     return Err(ConnectError::Incompatible(message));
                 }
                 Some(_) => return Ok(()),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
+use super::CLOSING;
 use super::codec::{Ack, Packet, Properties, Published, Value, decode, property};
 use super::config::Version;
 use super::connect::{Client, Connector, Opened};
@@ -19,9 +20,6 @@ use super::reason::told;
 use crate::broker::{ClientError, Consumer, Details, ReceiveError, Received};
 use crate::net::backoff::Backoff;
 use crate::net::receiving::ReceivingConnection;
-
-/// How long the last acknowledgements may take.
-const CLOSING: Duration = Duration::from_secs(5);
 
 /// A member of a group.
 pub struct MqttConsumer {

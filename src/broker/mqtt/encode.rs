@@ -1,7 +1,7 @@
 //! MQTT on the wire: packets of a client (OASIS, "MQTT Version 5.0", section 3; "MQTT Version 3.1.1").
 
 use super::codec::{Ack, property};
-use super::config::Version;
+use super::config::{Version, Will};
 
 pub const PINGREQ: [u8; 2] = [0xc0, 0];
 
@@ -24,6 +24,7 @@ pub struct Connect<'a> {
     /// Seconds for which the server keeps the session when it is disconnected.
     pub session_expiry_s: u32,
     pub receive_maximum: u16,
+    pub will: Option<&'a Will>,
     pub login: Option<(&'a str, &'a str)>,
 }
 
@@ -33,7 +34,8 @@ impl Connect<'_> {
         body.extend_from_slice(b"MQTT");
         let is_latest = self.version == Version::V5;
         let login = if self.login.is_some() { 0xc0 } else { 0 };
-        body.extend([if is_latest { 5 } else { 4 }, login | u8::from(self.clean_start) << 1]);
+        let will = self.will.map_or(0, |will| u8::from(will.retain) << 5 | will.qos << 3 | 4);
+        body.extend([if is_latest { 5 } else { 4 }, login | will | u8::from(self.clean_start) << 1]);
         body.extend(self.keep_alive_s.to_be_bytes());
         if is_latest {
             let mut properties = vec![property::SESSION_EXPIRY];
@@ -44,6 +46,14 @@ impl Connect<'_> {
             body.append(&mut properties);
         }
         append_text(&mut body, self.client_id.as_bytes());
+        if let Some(will) = self.will {
+            if is_latest {
+                body.extend([5, property::WILL_DELAY]);
+                body.extend((will.delay.as_secs() as u32).to_be_bytes());
+            }
+            append_text(&mut body, will.topic.as_bytes());
+            append_text(&mut body, will.payload.as_bytes());
+        }
         if let Some((user, password)) = self.login {
             append_text(&mut body, user.as_bytes());
             append_text(&mut body, password.as_bytes());

@@ -24,25 +24,30 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::codec::property;
 pub use self::config::MqttOptions;
 use self::config::Version;
-use self::connect::{Client, ConnectError, Connector, Opened};
+use self::connect::{Client, ConnectError, Connector, NO_SHARES, Opened};
 use self::consume::{Member, MqttConsumer};
 use self::encode::{DISCONNECT, MAX_TEXT_BYTES, PINGREQ, Publish, append_headers, append_subscribe};
 use self::in_flight::InFlight;
 use self::publish::{Connection, MqttProducer, Publishing};
 use super::{
-    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, OpenIdle, Setup, Subscription,
-    Telemetry, Topic,
+    Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, OpenIdle, Setup,
+    Subscription, Telemetry, Topic,
 };
 use crate::measure::{Subject, SubjectKind};
 use crate::net::transport::WriteBuffer;
 use crate::printable::printable;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, SaslMechanism, Scenario};
+
+/// How long the last packets of a connection may take.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// An MQTT server, reached over publishing connections; each consumer has one of its own.
 pub struct MqttBroker {
@@ -52,6 +57,8 @@ pub struct MqttBroker {
     connections: Vec<Arc<Connection>>,
     /// Client ids whose sessions the server keeps.
     sessions: Mutex<BTreeSet<String>>,
+    /// That the server shares subscriptions, once that is known.
+    shares: OnceCell<()>,
 }
 
 impl Broker for MqttBroker {
@@ -116,8 +123,11 @@ impl Broker for MqttBroker {
     }
 
     async fn connect(setup: Setup<MqttOptions>) -> Result<Self, BrokerError> {
-        let Setup { config, options, run_id, conditions, .. } = &setup;
         let connector = Connector::new(&setup).map(Arc::new).map_err(BrokerError::Configuration)?;
+        let (connections, sessions, shares) = (Vec::new(), Mutex::default(), OnceCell::new());
+        let mut broker = MqttBroker { setup, connector, version: None, connections, sessions, shares };
+        let MqttBroker { setup, connector, .. } = &broker;
+        let Setup { config, options, run_id, conditions, .. } = setup;
         let unreachable = |error: ClientError| error.at(&config.addresses.join(", "));
         if setup.header_sets.iter().flatten().any(|(name, value)| name.len().max(value.len()) > MAX_TEXT_BYTES) {
             let reason = format!("a name or value of `producers.headers` has more than {MAX_TEXT_BYTES} bytes");
@@ -134,10 +144,11 @@ impl Broker for MqttBroker {
             encoded
         };
         let header_sets: Vec<Vec<u8>> = setup.header_sets.iter().map(encoded).collect();
+        let version = broker.ask_version().await.map_err(unreachable)?;
         let mut connections = Vec::with_capacity(config.connections);
         for number in 0..config.connections {
-            let client =
-                Client { id: format!("{run_id}-{}-{number}", setup.first_producer), session_expiry: Duration::ZERO };
+            let id = format!("{run_id}-{}-{number}", setup.first_producer);
+            let client = Client { id, has_will: true, ..Client::default() };
             let opened = connector.connect(number, &client, None).await.map_err(unreachable)?;
             let publishing = Publishing {
                 connector: connector.clone(),
@@ -153,8 +164,7 @@ impl Broker for MqttBroker {
             };
             connections.push(Arc::new(publishing.start(opened)));
         }
-        let mut broker = MqttBroker { setup, connector, version: None, connections, sessions: Mutex::default() };
-        broker.version = broker.server_version().await;
+        (broker.version, broker.connections) = (version, connections);
         Ok(broker)
     }
 
@@ -178,18 +188,10 @@ impl Broker for MqttBroker {
             return Ok(());
         }
         let mut request = Vec::new();
-        let publish = Publish {
-            version,
-            qos: 0,
-            retain,
-            topic: topic.name.as_bytes(),
-            packet_id: 0,
-            properties: [&[]; 4],
-            payload: &[],
-        };
-        publish.append_to(&mut request);
-        request.extend_from_slice(&PINGREQ);
-        self.ask(&request).await.map(drop).map_err(|error| error.for_topic(&topic.name, "deleted"))
+        append_notice(&mut request, version, &topic.name, retain);
+        let deleted = self.with_admin(async |opened| opened.ask(&request).await).await;
+        let deleted = deleted.and_then(|answer| answer.map_err(|error| ClientError::lost(error.to_string())));
+        deleted.map(drop).map_err(|error| error.for_topic(&topic.name, "deleted"))
     }
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<MqttProducer, BrokerError> {
@@ -199,9 +201,7 @@ impl Broker for MqttBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<MqttConsumer, BrokerError> {
-        let member = self.member(subscription);
-        let connecting = MqttConsumer::connect(self.connector.clone(), subscription.member, member);
-        connecting.await.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))
+        self.join(subscription).await.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
@@ -212,8 +212,7 @@ impl Broker for MqttBroker {
             return Err(BrokerError::Configuration(reason.to_owned()));
         }
         // The session stays without its connection.
-        let connecting = MqttConsumer::connect(self.connector.clone(), 0, self.member(subscription));
-        let registered = connecting.await.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))?;
+        let registered = self.consumer(subscription).await?;
         super::Consumer::close(registered).await;
         Ok(())
     }
@@ -237,7 +236,7 @@ impl Broker for MqttBroker {
     fn idle_connections(&self) -> Option<OpenIdle> {
         let (connector, run_id) = (self.connector.clone(), self.setup.run_id.clone());
         Some(Arc::new(move |number| {
-            let client = Client { id: format!("{run_id}-idle-{number}"), session_expiry: Duration::ZERO };
+            let client = Client { id: format!("{run_id}-idle-{number}"), ..Client::default() };
             connector.clone().idle(number, client).boxed()
         }))
     }
@@ -254,7 +253,7 @@ impl Broker for MqttBroker {
     }
 
     async fn stop(&self) {
-        self.connections.iter().for_each(|connection| connection.end());
+        join_all(self.connections.iter().map(|connection| publish::end(connection))).await;
     }
 
     async fn close(self) -> Result<(), BrokerError> {
@@ -283,30 +282,83 @@ impl MqttBroker {
             true => format!("$share/{}/{topic}", group.replace(['/', '+', '#'], "-")),
             false => topic.clone(),
         };
-        Member { client: Client { id, session_expiry: *session_expiry }, filter }
+        Member { client: Client { id, session_expiry: *session_expiry, has_will: false }, filter }
+    }
+
+    /// A member of a group, which receives what is sent from now on, and what the server has kept for it.
+    async fn join(&self, subscription: &Subscription) -> Result<MqttConsumer, ClientError> {
+        self.shares.get_or_try_init(|| self.check_shares()).await?;
+        MqttConsumer::connect(self.connector.clone(), subscription.member, self.member(subscription)).await
     }
 
     /// What the server tells of itself, where it does as mosquitto does.
-    async fn server_version(&self) -> Option<String> {
-        let mut request = Vec::new();
-        append_subscribe(&mut request, self.setup.options.version, "$SYS/broker/version", 0, true);
-        request.extend_from_slice(&PINGREQ);
-        let told = self.ask(&request).await.ok()??;
-        Some(printable(&told).chars().take(100).collect())
+    ///
+    /// # Errors
+    /// When it cannot be reached, or allows less than the scenario asks for.
+    async fn ask_version(&self) -> Result<Option<String>, ClientError> {
+        let MqttOptions { version, qos, .. } = self.setup.options;
+        // With version 3.1.1, a server tells what it allows only when it grants a subscription.
+        let qos = if version == Version::V5 { 0 } else { qos };
+        let told = self.with_admin(async |opened| match opened.subscribe("$SYS/broker/version", qos, true).await {
+            Ok(()) => opened.ask(&PINGREQ).await,
+            Err(error) => Err(error),
+        });
+        match told.await? {
+            Err(ConnectError::Incompatible(reason)) => Err(ClientError::lasting(FailureClass::Other, reason)),
+            told => Ok(told.ok().flatten().map(|told| printable(&told).chars().take(100).collect())),
+        }
     }
 
-    /// Sends packets that end with a `PINGREQ`, over a connection of their own: see [`Opened::ask`].
-    async fn ask(&self, request: &[u8]) -> Result<Option<String>, ClientError> {
+    /// Version 3.1.1 has no word about shared subscriptions: a server that does not know them grants them, and takes `$share/…` for a topic.
+    ///
+    /// # Errors
+    /// When the server does so.
+    async fn check_shares(&self) -> Result<(), ClientError> {
+        let MqttOptions { version, shared, .. } = self.setup.options;
+        if version == Version::V5 || !shared {
+            return Ok(());
+        }
+        let topic = format!("$share/{}/probe", self.setup.run_id);
+        let mut request = Vec::new();
+        append_subscribe(&mut request, version, &topic, 0, false);
+        append_notice(&mut request, version, &topic, false);
+        let delivered = self.with_admin(async |opened| {
+            // What the first answer may overtake comes before the second one.
+            let first = opened.ask(&request).await?;
+            Ok(first.or(opened.ask(&PINGREQ).await?))
+        });
+        match delivered.await? {
+            Ok(Some(_)) => Err(ClientError::lasting(FailureClass::Other, NO_SHARES.to_owned())),
+            // A server that knows them delivers nothing, and may close the connection.
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Lets `each` use a connection of its own.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    async fn with_admin<T>(
+        &self,
+        each: impl AsyncFnOnce(&mut Opened) -> Result<T, ConnectError>,
+    ) -> Result<Result<T, ConnectError>, ClientError> {
         let mut opened = self.admin(format!("{}-{}-admin", self.setup.run_id, self.setup.first_producer)).await?;
-        let answer = timeout(self.setup.timeout, opened.ask(request)).await;
+        let answer = timeout(self.setup.timeout, each(&mut opened)).await;
         let answer = answer.unwrap_or(Err(ConnectError::Timeout(self.setup.timeout)));
         let _ = opened.write(disconnect()).await;
-        answer.map_err(|error| ClientError::lost(error.to_string()))
+        Ok(answer)
     }
 
     async fn admin(&self, id: String) -> Result<Opened, ClientError> {
-        self.connector.connect(0, &Client { id, session_expiry: Duration::ZERO }, None).await
+        self.connector.connect(0, &Client { id, ..Client::default() }, None).await
     }
+}
+
+/// Appends an empty message of QoS 0, and a `PINGREQ`.
+fn append_notice(out: &mut Vec<u8>, version: Version, topic: &str, retain: bool) {
+    let topic = topic.as_bytes();
+    Publish { version, qos: 0, retain, topic, packet_id: 0, properties: [&[]; 4], payload: &[] }.append_to(out);
+    out.extend_from_slice(&PINGREQ);
 }
 
 fn disconnect() -> WriteBuffer {

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::time::timeout;
 
+use super::CLOSING;
 use super::codec::{Ack, Packet, decode, property};
 use super::config::MqttOptions;
 use super::connect::{Client, Connector, Opened};
-use super::encode::{PINGREQ, Publish, append_ack};
+use super::encode::{DISCONNECT, PINGREQ, Publish, append_ack};
 use super::in_flight::{InFlight, Sent, Settled, is_last};
 use super::reason::{FAILURE, refusal, told};
 use crate::broker::{ClientError, FailureClass, Outgoing, Producer, SubmitError};
@@ -301,6 +303,19 @@ impl Session<Publishing> {
             self.notify_capacity();
         }
         all
+    }
+}
+
+/// Ends a connection with a `DISCONNECT`, without which the server publishes the will. Messages without an acknowledgement stay unresolved.
+pub async fn end(connection: &Connection) {
+    let (transport, mut out) = {
+        let mut state = connection.session().state();
+        (state.transport.clone(), std::mem::take(&mut state.write_buffer))
+    };
+    connection.end();
+    if let Some(transport) = transport {
+        out.bytes.extend_from_slice(&DISCONNECT);
+        let _ = timeout(CLOSING, out.flush_all(&transport)).await;
     }
 }
 

@@ -67,6 +67,13 @@ impl Broker {
         Broker { keys: format!("{}\nbroker.mqtt.qos = 2", once.keys), ..once }
     }
 
+    /// Without shared subscriptions, each group has one member.
+    #[cfg(feature = "mqtt")]
+    fn real_mqtt_of_rabbitmq() -> Self {
+        let keys = format!("{}broker.mqtt.shared = false", crate::harness::rabbitmq::mqtt());
+        Broker { keys, consumer_properties: "" }
+    }
+
     #[cfg(feature = "nats")]
     fn real_nats() -> Self {
         let keys = format!("broker.kind = \"nats\"\nbroker.address = \"{}\"", crate::harness::nats::address());
@@ -156,6 +163,11 @@ impl Broker {
         self.can().partitions && !self.keys.contains("\"sls\"")
     }
 
+    /// Whether the members of a group share its messages.
+    fn shares_groups(&self) -> bool {
+        !self.keys.contains("shared = false")
+    }
+
     /// `tables`, a scenario without its broker, for this broker; with one partition where it has no more.
     fn scenario(&self, tables: &str) -> String {
         let can = self.can();
@@ -234,6 +246,8 @@ conformance! {
     real_mqtt,
     #[cfg(feature = "mqtt")]
     real_mqtt_exactly_once,
+    #[cfg(feature = "mqtt")]
+    real_mqtt_of_rabbitmq,
     #[cfg(feature = "nats")]
     real_nats,
     #[cfg(feature = "nats")]

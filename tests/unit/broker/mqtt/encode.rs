@@ -17,6 +17,7 @@ fn connect_bytes_are_those_of_mosquitto_clients() {
         keep_alive_s: 5,
         session_expiry_s: 60,
         receive_maximum: 20,
+        will: None,
         login: None,
     };
     assert_eq!(encoded(kept), b"\x10\x18\0\x04MQTT\x05\0\0\x05\x08\x11\0\0\0<!\0\x14\0\x03sub");
@@ -27,9 +28,33 @@ fn connect_bytes_are_those_of_mosquitto_clients() {
         keep_alive_s: 60,
         session_expiry_s: 0,
         receive_maximum: 20,
+        will: None,
         login: Some(("me", "pw")),
     };
     assert_eq!(encoded(old), b"\x10\x17\0\x04MQTT\x04\xc2\0<\0\x03pub\0\x02me\0\x02pw");
+}
+
+#[test]
+fn wills_are_those_of_mosquitto_clients() {
+    let delay = std::time::Duration::from_secs(5);
+    let will = Will { topic: "gone".to_owned(), payload: "bye".to_owned(), qos: 1, retain: true, delay };
+    let mut out = Vec::new();
+    let latest = Connect {
+        version: Version::V5,
+        client_id: "w",
+        clean_start: false,
+        keep_alive_s: 60,
+        session_expiry_s: 5,
+        receive_maximum: 20,
+        will: Some(&will),
+        login: None,
+    };
+    latest.append_to(&mut out);
+    let properties = b"\x08\x11\0\0\0\x05!\0\x14\0\x01w\x05\x18\0\0\0\x05\0\x04gone\0\x03bye";
+    assert_eq!(out, [&b"\x10'\0\x04MQTT\x05,\0<"[..], properties].concat());
+    out.clear();
+    Connect { version: Version::V311, clean_start: true, login: Some(("me", "pw")), ..latest }.append_to(&mut out);
+    assert_eq!(out, b"\x10 \0\x04MQTT\x04\xee\0<\0\x01w\0\x04gone\0\x03bye\0\x02me\0\x02pw");
 }
 
 #[test]
