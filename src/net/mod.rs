@@ -14,6 +14,7 @@ pub mod session;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod token;
 #[cfg(feature = "session")]
 pub mod transport;
 

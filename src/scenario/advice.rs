@@ -45,6 +45,13 @@ const KEYS: &[(&[&str], &str)] = &[
 
 const ADDRESSES: &str = "broker.addresses";
 
+/// What to write in place of a word that other tools have and this one has not.
+pub(super) fn instead_of(word: &str) -> Option<String> {
+    let advice = "Kerberos is not supported: name the port of a listener with SCRAM-SHA-512, OAUTHBEARER or PLAIN, or one that takes a client's \
+                  certificate (`broker.security.tls.certificate`)";
+    matches!(word, "GSSAPI" | "KERBEROS").then(|| advice.to_owned())
+}
+
 /// Percentiles, which are thresholds and not keys.
 const PERCENTILES: &[&str] = &["p50", "p90", "p95", "p99", "p999", "p99_9", "latency"];
 

@@ -55,7 +55,17 @@ fn mask_in_place(value: &mut Value, path: &mut Vec<String>) {
 }
 
 fn mask_array(array: &mut Array, path: &mut Vec<String>) {
-    array.iter_mut().for_each(|value| mask_in_place(value, path));
+    let mut is_secret = false;
+    for value in array.iter_mut() {
+        if std::mem::take(&mut is_secret) {
+            let decor = value.decor().clone();
+            *value = Value::from(MASK);
+            *value.decor_mut() = decor;
+        } else {
+            is_secret = value.as_str().is_some_and(precedes_secret);
+        }
+        mask_in_place(value, path);
+    }
     let trailing = mask_comments(array.trailing().as_str().unwrap_or_default());
     array.set_trailing(trailing);
 }
@@ -87,10 +97,24 @@ fn mask_below(value: &mut toml::Value, path: &mut Vec<String>) {
             }
         }
         _ if is_secret(path) => *value = toml::Value::String(MASK.to_owned()),
-        toml::Value::Array(values) => values.iter_mut().for_each(|value| mask_below(value, path)),
+        toml::Value::Array(values) => {
+            let mut is_secret = false;
+            for value in values {
+                match std::mem::take(&mut is_secret) {
+                    true => *value = toml::Value::String(MASK.to_owned()),
+                    false => is_secret = value.as_str().is_some_and(precedes_secret),
+                }
+                mask_below(value, path);
+            }
+        }
         toml::Value::String(text) => *text = mask_value(text),
         _ => {}
     }
+}
+
+/// Whether the next word of a command is the secret that this option asks for.
+fn precedes_secret(word: &str) -> bool {
+    word.starts_with('-') && !word.contains('=') && is_secret_name(word)
 }
 
 fn is_secret(path: &[String]) -> bool {
@@ -115,7 +139,7 @@ pub fn mask_arguments(arguments: impl IntoIterator<Item = String>) -> Vec<String
         if let Some(shown) = mask_url(&argument) {
             return shown;
         }
-        value_is_secret = argument.starts_with('-') && !argument.contains('=') && is_secret_name(&argument);
+        value_is_secret = precedes_secret(&argument);
         mask_override(&argument)
     };
     arguments.into_iter().map(mask).collect()
@@ -125,9 +149,13 @@ pub fn mask_arguments(arguments: impl IntoIterator<Item = String>) -> Vec<String
 pub fn mask_override(text: &str) -> String {
     match text.split_once('=') {
         Some((key, value)) if is_secret_name(key) && !value.trim_start().starts_with('{') => format!("{key}={MASK}"),
-        Some((key, value)) => match mask_url(value) {
-            Some(shown) => format!("{key}={shown}"),
-            None => mask_text(text),
+        Some((key, value)) => match (mask_url(value), value.parse()) {
+            (Some(shown), _) => format!("{key}={shown}"),
+            (None, Ok(Value::Array(mut array))) => {
+                mask_array(&mut array, &mut vec![key.to_owned()]);
+                format!("{key}={array}")
+            }
+            _ => mask_text(text),
         },
         None => mask_text(text),
     }

@@ -51,7 +51,7 @@ const SECRET_ENDINGS: [&str; 2] = ["pass", "auth"];
 const MISSPELT_WORDS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), ("secret", 1)];
 
 /// A name that ends with one of these is the place of a value. The value itself is not secret.
-const LOCATION_WORDS: [&str; 5] = ["location", "path", "file", "url", "env"];
+const LOCATION_WORDS: [&str; 6] = ["location", "path", "file", "url", "env", "command"];
 
 /// Tables whose keys may contain dots: all parts together are the name.
 const TABLES_OF_DOTTED_KEYS: [[&str; 2]; 4] =
@@ -140,7 +140,9 @@ mod tests {
         for name in names.into_iter().chain(others) {
             assert!(is_secret_name(name), "{name}");
         }
-        for name in ["count", "ssl.key.location", "keys", "username", "sasl.oauthbearer.token.endpoint.url"] {
+        for name in
+            ["count", "ssl.key.location", "keys", "username", "sasl.oauthbearer.token.endpoint.url", "token_command"]
+        {
             assert!(!is_secret_name(name), "{name}");
         }
     }

@@ -45,7 +45,7 @@ pub fn leader(address: &str, topic: &str) -> Option<(usize, usize)> {
 }
 
 /// The nodes that have a copy of the first partition of a topic.
-#[cfg(feature = "kafka-native")]
+#[cfg(all(feature = "kafka", feature = "kafka-native"))]
 pub fn replicas(address: &str, topic: &str) -> Vec<usize> {
     use rdkafka::consumer::{BaseConsumer, Consumer};
 

@@ -23,7 +23,6 @@ pub mod rabbitmq;
 #[cfg(feature = "mpi")]
 pub mod ranks;
 pub mod reports;
-#[cfg(feature = "pulsar")]
 pub mod scripted_issuer;
 #[cfg(feature = "pulsar")]
 pub mod scripted_pulsar;

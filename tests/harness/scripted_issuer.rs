@@ -1,10 +1,9 @@
 //! An issuer of tokens by OAuth 2.0, which takes one client's credentials and gives out numbers as tokens.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-
-use super::scripted_pulsar::listen;
+use std::thread;
 
 /// The content of the client's key file.
 pub const KEY: &str = r#"{"type": "client_credentials", "client_id": "me", "client_secret": "s&cret"}"#;
@@ -16,11 +15,16 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Its tokens last `expires_in` seconds.
+    /// Its tokens are numbers, and last `expires_in` seconds.
     pub fn start(expires_in: u64) -> Self {
+        Issuer::giving(expires_in, |number| number.to_string())
+    }
+
+    /// The same with other tokens, by their numbers.
+    pub fn giving(expires_in: u64, token: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         let forms = Arc::new(Mutex::new(Vec::new()));
         let asked = forms.clone();
-        let address = listen(move |stream, address| serve(stream, address, expires_in, &asked));
+        let address = listen(move |stream, address| serve(stream, address, expires_in, &asked, &token));
         Issuer { url: format!("http://{address}"), forms }
     }
 
@@ -31,7 +35,13 @@ impl Issuer {
 }
 
 /// Answers one request.
-fn serve(stream: TcpStream, address: &str, expires_in: u64, forms: &Mutex<Vec<String>>) -> io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    address: &str,
+    expires_in: u64,
+    forms: &Mutex<Vec<String>>,
+    token: &dyn Fn(usize) -> String,
+) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     let (mut request, mut length) = (String::new(), 0);
@@ -53,7 +63,7 @@ fn serve(stream: TcpStream, address: &str, expires_in: u64, forms: &Mutex<Vec<St
     } else if request.starts_with("POST /token ") && form.contains("client_id=me&client_secret=s%26cret") {
         let mut forms = forms.lock().unwrap();
         forms.push(form);
-        let token = forms.len();
+        let token = token(forms.len());
         (
             "200 OK",
             format!("{{\"access_token\": \"{token}\", \"token_type\": \"Bearer\", \"expires_in\": {expires_in}}}"),
@@ -62,4 +72,19 @@ fn serve(stream: TcpStream, address: &str, expires_in: u64, forms: &Mutex<Vec<St
         ("401 Unauthorized", "{\"error\": \"invalid_client\"}".to_owned())
     };
     write!(writer, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+/// Serves each connection to a new port in a thread of its own, and returns the address.
+pub(super) fn listen(serve: impl Fn(TcpStream, &str) -> io::Result<()> + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (own, serve) = (address.clone(), Arc::new(serve));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (own, serve) = (own.clone(), serve.clone());
+            // The test sees what the client makes of an error.
+            thread::spawn(move || serve(stream, &own));
+        }
+    });
+    address
 }

@@ -4,9 +4,10 @@
 //! Commands are read and written here by the field numbers of `PulsarApi.proto`, independently of the program's own codec.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::thread;
+
+use super::scripted_issuer::listen;
 
 /// `BaseCommand.Type`, which is also the number of the command's field.
 mod kind {
@@ -80,21 +81,6 @@ impl Scripted {
             "[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n[broker.pulsar]\nadmin = \"{admin}\"\n{options}\n"
         )
     }
-}
-
-/// Serves each connection to a new port in a thread of its own, and returns the address.
-pub(super) fn listen(serve: impl Fn(TcpStream, &str) -> io::Result<()> + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (own, serve) = (address.clone(), Arc::new(serve));
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let (own, serve) = (own.clone(), serve.clone());
-            // The test sees what the client makes of an error.
-            thread::spawn(move || serve(stream, &own));
-        }
-    });
-    address
 }
 
 /// The entry was stored; `first` is the sequence id of its first message.

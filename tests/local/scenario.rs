@@ -63,6 +63,7 @@ const KINDS: [Descriptor; 2] = [
                 SaslMechanism::ScramSha256,
                 SaslMechanism::ScramSha512,
                 SaslMechanism::OauthBearer,
+                SaslMechanism::AwsMskIam,
                 SaslMechanism::External,
             ],
             properties: true,

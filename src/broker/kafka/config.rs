@@ -79,6 +79,9 @@ const VALUES: [(&str, &[&str]); 16] = [
 /// Why `[broker.properties]` cannot be given to librdkafka: a property that it does not know or whose value it refuses, or one that
 /// `[broker.kafka]` sets as well. Nothing is connected to.
 pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> {
+    if config.security.bearer.is_some() && config.security.written_token().is_none() {
+        return Some("librdkafka gets its token from `broker.security.sasl.token` only".to_owned());
+    }
     let own: Vec<(String, String)> = producer(options).into_iter().chain(isolation(options)).collect();
     let twice = |(key, _): &&(String, String)| own.iter().any(|(name, _)| name == key);
     if let Some((key, _)) = config.properties.iter().find(twice) {

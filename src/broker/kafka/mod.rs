@@ -121,7 +121,7 @@ impl Broker for KafkaBroker {
     }
 
     async fn connect(setup: Setup<KafkaOptions>) -> Result<Self, BrokerError> {
-        let bearer = setup.config.security.bearer.clone();
+        let bearer = setup.config.security.written_token().cloned();
         // A token that cannot be read is named before anything connects.
         bearer.as_ref().map(Token::read).transpose().map_err(BrokerError::Configuration)?;
         let embedded = match setup.config.is_embedded() {
@@ -327,7 +327,7 @@ fn connection(index: usize, properties: &Properties, setup: &Setup<KafkaOptions>
     let is_transactional = properties.transactions().is_some();
     let id = format!("{}-{}", setup.run_id, setup.first_producer + index);
     let id = is_transactional.then_some(("transactional.id", id.as_str()));
-    let token = setup.config.security.bearer.clone();
+    let token = setup.config.security.written_token().cloned();
     let settings = properties.for_producer().chain(id);
     let conditions = setup.conditions.clone();
     Connection::new(settings, setup.acks.recorder(), is_transactional, token, conditions).map(Arc::new)

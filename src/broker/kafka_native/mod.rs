@@ -7,7 +7,7 @@
 //!   goes on when its place is gone.
 //! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
 //!   (`server_assigned`). `committed`: where members begin, and their offsets.
-//! - `net`: `connect` opens connections, with TLS and SASL; `control` sends one request after the other; `cluster` finds leaders and
+//! - `net`: `connect` opens connections, with TLS and SASL (`msk_iam`: by credentials of AWS); `control` sends one request after the other; `cluster` finds leaders and
 //!   coordinators; `admin` and `topics`: topics.
 //! - [`codec`]: record batches, and the layouts of messages. `config`: the options. `error`: what error codes mean.
 
@@ -34,6 +34,7 @@ mod net {
     pub mod cluster;
     pub mod connect;
     pub mod control;
+    mod msk_iam;
     pub mod topics;
 }
 mod produce {
@@ -77,6 +78,7 @@ use super::{
 };
 use crate::measure::Conditions;
 use crate::net::tls;
+use crate::net::token::Token;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, Security};
 
 /// A Kafka cluster, reached over one or more producing clients.
@@ -120,6 +122,7 @@ impl Broker for KafkaNativeBroker {
         let connector = Arc::new(Connector {
             tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(BrokerError::Configuration)?,
             security: setup.config.security.clone(),
+            token: first_token(&setup.config.security, setup.timeout).await?,
             given: setup.config.addresses.clone(),
             client_id: setup.run_id.clone(),
             timeout: setup.timeout,
@@ -249,10 +252,26 @@ async fn offsets(admin: &Admin, topic: &Topic, end: End) -> Option<Vec<u64>> {
     partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
 }
 
+/// What connections log in with, where that is a token.
+fn token(security: &Security, limit: Duration) -> Result<Option<Token>, String> {
+    security.bearer.clone().map(|source| Token::new(source, limit)).transpose()
+}
+
+/// The same. That there is one is known before anything connects.
+async fn first_token(security: &Security, limit: Duration) -> Result<Option<Token>, BrokerError> {
+    let token = token(security, limit).map_err(BrokerError::Configuration)?;
+    if let Some(token) = &token {
+        let is_written = security.written_token().is_some();
+        token.current().await.map_err(if is_written { BrokerError::Configuration } else { BrokerError::Client })?;
+    }
+    Ok(token)
+}
+
 /// Connects to nodes of which another client does not tell enough.
 fn asking(addresses: &[String], security: Security, limit: Duration) -> Option<Connector> {
     Some(Connector {
         tls: tls::client_config(security.tls.as_ref()).ok()?,
+        token: token(&security, limit).ok()?,
         security,
         given: addresses.to_vec(),
         client_id: "brokermark-asking".to_owned(),

@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::policies::{BacklogQuota, Persistence, Policies, TopicStats};
-use super::token::Token;
 use crate::broker::{BrokerError, Removal};
 use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
+use crate::net::token::Token;
 use crate::printable::printable;
 
 /// How long a question may take whose answer is not needed.
@@ -246,7 +246,10 @@ impl Admin {
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
         let mut headers = vec![("Content-Type", "application/json")];
         let authorization = match &self.token {
-            Some(token) => Some(format!("Bearer {}", token.current().await)),
+            Some(token) => {
+                let token = token.current().await.map_err(BrokerError::Client)?;
+                Some(format!("Bearer {token}"))
+            }
             None => None,
         };
         headers.extend(authorization.as_deref().map(|authorization| ("Authorization", authorization)));

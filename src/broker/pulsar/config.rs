@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
-use super::token::Grant;
 use crate::broker::BrokerOptions;
 use crate::broker::fraction::fraction;
+use crate::net::token::{
+    ClientCredentials, Grant, IssuerUrl, TOKEN_COMMAND, TokenSource, problem_of_command, problem_of_url,
+};
 use crate::scenario::Secret;
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
@@ -24,6 +26,9 @@ pub struct PulsarOptions {
     pub admin: Option<String>,
     /// A JSON Web Token.
     pub token: Option<Secret>,
+    /// Instead of a token: a program and its arguments that print one, which is run again before the token ends.
+    #[schemars(length(min = 1), extend("x-advice" = TOKEN_COMMAND))]
+    pub token_command: Option<Vec<String>>,
     /// Instead of a token: who issues one by OAuth 2.0.
     pub oauth2_issuer_url: Option<String>,
     /// The content of a key file as the Java client's `privateKey`: JSON with `client_id` and `client_secret`.
@@ -85,6 +90,7 @@ impl Default for PulsarOptions {
             persistent: true,
             admin: None,
             token: None,
+            token_command: None,
             oauth2_issuer_url: None,
             oauth2_private_key: None,
             oauth2_audience: None,
@@ -227,6 +233,18 @@ impl BrokerOptions for PulsarOptions {
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
+        let ways = [
+            ("token", self.token.is_some()),
+            ("token_command", self.token_command.is_some()),
+            ("oauth2_issuer_url", self.oauth2_issuer_url.is_some()),
+        ];
+        let mut ways = ways.into_iter().filter(|(_, is_set)| *is_set);
+        if let (Some((one, _)), Some((other, _))) = (ways.next(), ways.next()) {
+            return Err(format!("`{one}` and `{other}` are two ways to log in: keep one of them"));
+        }
+        if let Some(problem) = self.token_command.as_deref().and_then(problem_of_command) {
+            return Err(problem);
+        }
         self.check_oauth2()
     }
 }
@@ -253,11 +271,8 @@ impl PulsarOptions {
                 None => Ok(()),
             };
         };
-        if !["http://", "https://"].iter().any(|scheme| issuer.starts_with(scheme)) {
-            return Err("`oauth2_issuer_url` begins with http:// or https://".to_owned());
-        }
-        if self.token.is_some() {
-            return Err("`token` and `oauth2_issuer_url` are two ways to log in: keep one of them".to_owned());
+        if let Some(problem) = problem_of_url("oauth2_issuer_url", issuer) {
+            return Err(problem);
         }
         if self.oauth2_private_key.is_none() {
             let advice =
@@ -267,11 +282,17 @@ impl PulsarOptions {
         Ok(())
     }
 
-    /// The issuer of tokens and the credentials for it, where OAuth 2.0 is asked for.
-    pub fn grant(&self) -> Option<Grant> {
+    /// Where tokens are from, if the client logs in with one.
+    pub fn token_source(&self) -> Option<TokenSource> {
+        let written = self.token.clone().map(TokenSource::Secret);
+        let printed = || self.token_command.clone().map(TokenSource::Command);
+        written.or_else(printed).or_else(|| self.grant().map(Box::new).map(TokenSource::Issuer))
+    }
+
+    fn grant(&self) -> Option<Grant> {
         Some(Grant {
-            issuer_url: self.oauth2_issuer_url.clone()?,
-            private_key: self.oauth2_private_key.clone()?,
+            issuer: IssuerUrl::Discovered(self.oauth2_issuer_url.clone()?),
+            client: ClientCredentials::KeyFile(self.oauth2_private_key.clone()?, "broker.pulsar.oauth2_private_key"),
             audience: self.oauth2_audience.clone(),
             scope: self.oauth2_scope.clone(),
         })

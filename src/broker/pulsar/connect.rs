@@ -13,10 +13,10 @@ use crate::broker::pulsar::codec::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
 use crate::broker::pulsar::retry::refused;
-use crate::broker::pulsar::token::Token;
 use crate::measure::Conditions;
 use crate::net::connect::encrypt;
 use crate::net::tcp;
+use crate::net::token::Token;
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
 const PROTOCOL_VERSION: i32 = 19;
@@ -82,7 +82,7 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
         };
     let mut greeting = Vec::new();
     let token = match &settings.token {
-        Some(token) => Some(token.current().await),
+        Some(token) => Some(token.current().await.map_err(ClientError::lost)?),
         None => None,
     };
     put_command(&mut greeting, &connect(settings, token.as_deref(), proxy_to));

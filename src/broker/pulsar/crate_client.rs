@@ -24,7 +24,6 @@ use super::codec::entry::{trace_header_from, trace_header_text};
 use super::config::{Hashing, PulsarOptions};
 use super::pool::Pool;
 use super::retry::refused;
-use super::token::Token;
 use super::topic_producer::partition;
 use super::topics::Topics;
 use crate::broker::adapter::{
@@ -36,6 +35,7 @@ use crate::broker::{
 };
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::tls::Tls;
+use crate::net::token::Token;
 use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
 
 /// The crate by the name of its repository.
@@ -222,7 +222,7 @@ impl Authentication for Login {
     }
 
     async fn auth_data(&mut self) -> Result<Vec<u8>, AuthenticationError> {
-        Ok(self.0.current().await.as_bytes().to_vec())
+        self.0.current().await.map(|token| token.as_bytes().to_vec()).map_err(AuthenticationError::Retriable)
     }
 }
 

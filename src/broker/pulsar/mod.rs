@@ -28,7 +28,6 @@ mod policies;
 mod pool;
 mod producer;
 mod retry;
-mod token;
 mod topic_consumer;
 mod topic_producer;
 mod topics;

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 
 use super::admin::{Admin, TopicName};
 use super::config::{PulsarOptions, SubscriptionType};
 use super::connect::SocketSettings;
 use super::policies::{durability, non_persistent_durability};
 use super::pool;
-use super::token::{OAuth2, Token};
 use super::topic_consumer::Membership;
 use crate::broker::{BrokerError, Created, Durability, Removal, Setup, Subscription, Topic};
-use crate::net::address;
-use crate::net::http::HttpClient;
 use crate::net::tcp::{self, in_turn};
-use crate::net::tls::{Tls, TlsIdentity};
+use crate::net::tls::{TlsIdentity, client_config};
+use crate::net::token::{Token, TokenSource};
+use crate::net::{Tls, address};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {
@@ -55,7 +53,9 @@ impl Topics {
         };
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(BrokerError::Configuration)?;
         let admin_tls = match &tls {
-            None if admin_urls[0].starts_with("https://") => Some(system_tls().map_err(BrokerError::Configuration)?),
+            None if admin_urls[0].starts_with("https://") => {
+                client_config(Some(&Tls::default())).map_err(BrokerError::Configuration)?
+            }
             tls => tls.clone(),
         };
         let topics = Topics {
@@ -187,29 +187,13 @@ impl Topics {
     }
 }
 
-/// What connections and requests log in with.
+/// What connections and requests log in with. That there is a token is known before anything connects.
 async fn token(options: &PulsarOptions, timeout: Duration) -> Result<Option<Arc<Token>>, BrokerError> {
-    let token = match (&options.token, options.grant()) {
-        (Some(secret), _) => Token::read(secret.clone()).map_err(BrokerError::Configuration)?,
-        (None, Some(grant)) => {
-            let tls = grant
-                .issuer_url
-                .starts_with("https://")
-                .then(system_tls)
-                .transpose()
-                .map_err(BrokerError::Configuration)?;
-            let issuer = OAuth2::new(grant, HttpClient::new(tls, timeout));
-            let failed = |reason| BrokerError::Client(format!("OAuth 2.0: {reason}"));
-            Token::issued(issuer).await.map_err(failed)?
-        }
-        (None, None) => return Ok(None),
-    };
+    let Some(source) = options.token_source() else { return Ok(None) };
+    let is_written = matches!(source, TokenSource::Secret(_));
+    let token = Token::new(source, timeout).map_err(BrokerError::Configuration)?;
+    token.current().await.map_err(if is_written { BrokerError::Configuration } else { BrokerError::Client })?;
     Ok(Some(Arc::new(token)))
-}
-
-/// TLS for an issuer, and for an admin interface beside a broker without it: the authorities of the system are trusted.
-fn system_tls() -> Result<Arc<ClientConfig>, String> {
-    TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }
 
 /// The admin interfaces of brokers in Pulsar's default configuration, at the hosts of the addresses. The first one accepts a connection, if any does.

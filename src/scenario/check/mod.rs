@@ -97,7 +97,7 @@ impl Check<'_> {
         if words.contains(&text) {
             return true;
         }
-        let advice = match (closest(text, words.iter().copied()), advice) {
+        let advice = match (closest(text, words.iter().copied()), advice.or_else(|| advice::instead_of(text))) {
             (Some(near), _) => format!("did you mean `{near}`?"),
             (None, Some(advice)) => advice,
             (None, None) => format!("it is one of {}", list(words.iter().copied())),

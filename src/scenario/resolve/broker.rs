@@ -3,21 +3,18 @@
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
+use super::security::security;
 use super::{Reader, path};
 use crate::net::address;
 use crate::scenario::advice::{closest, list};
 use crate::scenario::check::Check;
-use crate::scenario::kind::{Absent, Capabilities, Descriptor, Kinds};
+use crate::scenario::kind::Descriptor;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::{Problems, SourcePosition};
-use crate::scenario::tables::{
-    BrokerConfig, BrokerTable, EMBEDDED, Sasl, SaslMechanism, SaslTable, Security, SecurityTable,
-};
-use crate::secrets::{Secret, is_secret_name};
+use crate::scenario::tables::{BrokerConfig, BrokerTable, EMBEDDED};
+use crate::secrets::is_secret_name;
 
 const CLIENT: &str = "broker.client";
-const TLS: &str = "broker.security.tls";
-const SASL: &str = "broker.security.sasl";
 
 /// `checked`: the scenario without what was refused in it.
 pub(super) fn read<'a>(
@@ -256,98 +253,6 @@ fn refuse_impossible(reader: &Reader<'_>, descriptor: &Descriptor, config: &Brok
 fn named_key(sentence: &str) -> Option<KeyPath> {
     let path = KeyPath::parse(sentence.split('`').nth(1)?).ok()?;
     matches!(path.keys().as_slice(), ["broker", _, _, ..]).then_some(path)
-}
-
-fn security(table: &SecurityTable, reader: &Reader<'_>, descriptor: &Descriptor) -> Security {
-    let refuse = |key: &str, what: &str, has: &dyn Fn(&Capabilities) -> bool| {
-        let message = format!("this build cannot use {what} with {}", descriptor.title());
-        reader.refuse(key, message, who_has(descriptor, reader.context.kinds, has));
-    };
-    let tls = table.tls.clone();
-    if tls.is_some() && !descriptor.capabilities.tls {
-        refuse(TLS, "TLS", &|other| other.tls);
-    }
-    for (one, other) in [("certificate", "key"), ("key", "certificate")] {
-        if reader.has(&format!("{TLS}.{one}")) {
-            reader.missing(TLS, other, "a client proves who it is with both a `certificate` and its `key`");
-        }
-    }
-    let Some(table) = &table.sasl else { return Security { tls, ..Security::default() } };
-    let known = descriptor.capabilities.sasl;
-    match table.mechanism {
-        _ if known.is_empty() => refuse(SASL, "SASL", &|other| !other.sasl.is_empty()),
-        Some(mechanism) if !known.contains(&mechanism) => {
-            refuse(SASL, &format!("SASL {}", mechanism.name()), &|other| other.sasl.contains(&mechanism));
-        }
-        _ => {}
-    }
-    if table.mechanism == Some(SaslMechanism::External) && tls.as_ref().is_none_or(|tls| tls.certificate.is_none()) {
-        let message = "SASL EXTERNAL logs in by a client's certificate, and the scenario names no certificate";
-        reader.refuse(SASL, message, "set `broker.security.tls.certificate` and its `key`");
-    }
-    let (sasl, bearer) = credentials(table, reader);
-    Security { tls, sasl, bearer }
-}
-
-/// Another client of the same kind, and another build, that may have what `descriptor` lacks.
-fn who_has(descriptor: &Descriptor, kinds: Kinds<'_>, has: &dyn Fn(&Capabilities) -> bool) -> String {
-    let other = kinds.brokers.iter().find(|other| other.kind == descriptor.kind && has(&other.capabilities));
-    let client = other
-        .and_then(|other| other.client)
-        .map(|client| format!("write `broker.client = \"{client}\"`, which has it"));
-    let absent = kinds.absent.iter().find(|absent| absent.security && absent.kind == descriptor.kind);
-    let rebuild = absent.filter(|absent| absent.client == descriptor.client).map(Absent::remedy);
-    match client.into_iter().chain(rebuild).collect::<Vec<_>>() {
-        some if some.is_empty() => "remove it: `brokermark brokers` lists what each kind of broker can do".to_owned(),
-        some => some.join(", or "),
-    }
-}
-
-/// A name with its password, or a token.
-fn credentials(table: &SaslTable, reader: &Reader<'_>) -> (Option<Sasl>, Option<Secret>) {
-    let forbid = |keys: &[&str], reason: &str, advice: &str| {
-        keys.iter().for_each(|key| reader.forbid(&format!("{SASL}.{key}"), reason, advice));
-    };
-    let Some(mechanism) = table.mechanism else {
-        let names = SaslMechanism::ALL.map(SaslMechanism::name);
-        reader.missing(SASL, "mechanism", &format!("it is one of {}", list(names)));
-        // What else is wrong is told with it.
-        if table.token.is_none() {
-            name_and_password(table, reader);
-        }
-        return (None, None);
-    };
-    if mechanism == SaslMechanism::OauthBearer {
-        forbid(&["username", "password"], "`OAUTHBEARER` has a `token` instead", "remove it");
-        let token = secret(table.token.as_ref(), "token", "best from a file: `token = { file = \"token\" }`", reader);
-        return (None, token);
-    }
-    let advice = "remove it, or write `mechanism = \"OAUTHBEARER\"`";
-    forbid(&["token"], "only `OAUTHBEARER` has a `token`", advice);
-    if mechanism == SaslMechanism::External {
-        forbid(&["username", "password"], "SASL EXTERNAL takes the name from the certificate", "remove it");
-        let (username, password) = (String::new(), Secret::Inline(String::new()));
-        return (Some(Sasl { mechanism, username, password }), None);
-    }
-    let login = name_and_password(table, reader);
-    (login.map(|(username, password)| Sasl { mechanism, username, password }), None)
-}
-
-fn name_and_password(table: &SaslTable, reader: &Reader<'_>) -> Option<(String, Secret)> {
-    reader.missing(SASL, "username", "write the name to log in with");
-    let advice = "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`";
-    let password = secret(table.password.as_ref(), "password", advice, reader);
-    table.username.clone().zip(password)
-}
-
-/// A secret that must be there.
-fn secret(secret: Option<&Secret>, key: &str, advice: &str, reader: &Reader<'_>) -> Option<Secret> {
-    reader.missing(SASL, key, advice);
-    let path = format!("{SASL}.{key}");
-    if matches!(secret, Some(Secret::Inline(text)) if text.is_empty()) {
-        reader.refuse(&path, format!("`{path}` is empty"), "write { env = \"NAME\" } or { file = \"path\" }");
-    }
-    secret.cloned()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod cross_checks;
 mod load;
 mod payload;
 mod pipeline;
+mod security;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

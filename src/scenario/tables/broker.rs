@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Count, Properties};
 use crate::limits::MAX_PRODUCERS;
 pub use crate::net::Tls;
+use crate::net::token::{TOKEN_COMMAND, TokenSource};
 use crate::scenario::Secret;
 
 /// The address of an endpoint inside this process.
@@ -87,6 +88,46 @@ pub struct SaslTable {
     pub password: Option<Secret>,
     /// Token of `OAUTHBEARER`.
     pub token: Option<Secret>,
+    /// Instead of it: a program and its arguments that print one, which is run again before the token ends.
+    #[schemars(length(min = 1), extend("x-advice" = TOKEN_COMMAND))]
+    pub token_command: Option<Vec<String>>,
+    /// Instead of it: who issues tokens.
+    pub oauth2: Option<OAuth2Table>,
+    /// Credentials of `AWS_MSK_IAM`. Default: those of the environment.
+    pub aws: Option<AwsTable>,
+}
+
+/// `[broker.security.sasl.oauth2]`: client credentials of OAuth 2.0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct OAuth2Table {
+    /// The issuer, whose document at `.well-known/openid-configuration` names the token endpoint.
+    pub issuer_url: Option<String>,
+    /// Instead of it: the token endpoint.
+    pub token_url: Option<String>,
+    /// The client's name.
+    pub client_id: String,
+    /// The client's secret.
+    pub client_secret: Secret,
+    /// Scopes, with spaces between.
+    pub scope: Option<String>,
+    /// Whom the token is for, if the issuer wants to know.
+    pub audience: Option<String>,
+}
+
+/// `[broker.security.sasl.aws]`: credentials of AWS.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct AwsTable {
+    /// Default: `AWS_REGION`, or the one in the host's name.
+    pub region: Option<String>,
+    /// Default: `AWS_ACCESS_KEY_ID`.
+    pub access_key_id: Option<Secret>,
+    /// Default: `AWS_SECRET_ACCESS_KEY`.
+    pub secret_access_key: Option<Secret>,
+    /// Of temporary credentials. Default: `AWS_SESSION_TOKEN`.
+    pub session_token: Option<Secret>,
 }
 
 /// `[broker.watch]`: where the CPU and memory of the broker's processes are read; nowhere by default.
@@ -229,8 +270,20 @@ pub struct Security {
     pub tls: Option<Tls>,
     /// With a name and a password.
     pub sasl: Option<Sasl>,
-    /// SASL OAUTHBEARER, with this token; `sasl` is `None` then.
-    pub bearer: Option<Secret>,
+    /// SASL OAUTHBEARER, with a token from there; `sasl` is `None` then.
+    pub bearer: Option<TokenSource>,
+    /// SASL AWS_MSK_IAM, with these credentials; `sasl` is `None` then.
+    pub aws: Option<AwsTable>,
+}
+
+impl Security {
+    /// The token of SASL OAUTHBEARER that the scenario has itself.
+    pub fn written_token(&self) -> Option<&Secret> {
+        match &self.bearer {
+            Some(TokenSource::Secret(token)) => Some(token),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -251,27 +304,32 @@ pub enum SaslMechanism {
     ScramSha512,
     #[serde(rename = "OAUTHBEARER")]
     OauthBearer,
+    /// By credentials of AWS, as its service MSK has it.
+    #[serde(rename = "AWS_MSK_IAM")]
+    AwsMskIam,
     /// By the client's certificate: without a name and a password.
     #[serde(rename = "EXTERNAL")]
     External,
 }
 
 impl SaslMechanism {
-    pub(in crate::scenario) const ALL: [SaslMechanism; 5] = [
+    pub(in crate::scenario) const ALL: [SaslMechanism; 6] = [
         SaslMechanism::Plain,
         SaslMechanism::ScramSha256,
         SaslMechanism::ScramSha512,
         SaslMechanism::OauthBearer,
+        SaslMechanism::AwsMskIam,
         SaslMechanism::External,
     ];
 
-    /// As IANA registers it, and as a scenario writes it.
+    /// As its servers offer it, and as a scenario writes it.
     pub fn name(self) -> &'static str {
         match self {
             SaslMechanism::Plain => "PLAIN",
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
             SaslMechanism::OauthBearer => "OAUTHBEARER",
+            SaslMechanism::AwsMskIam => "AWS_MSK_IAM",
             SaslMechanism::External => "EXTERNAL",
         }
     }

@@ -31,6 +31,15 @@ const LIBRDKAFKA: &[&str] = &["broker.client=librdkafka"];
 const TLS: &[&str] = &["broker.security.tls={}"];
 const SASL: &[&str] = &["broker.security.sasl={ mechanism = \"PLAIN\", username = \"a\", password = \"b\" }"];
 const BEARER: &[&str] = &["broker.security.sasl={ mechanism = \"OAUTHBEARER\", token = \"t\" }"];
+const OAUTH2: &[&str] = &[
+    "broker.security.sasl={ mechanism = \"OAUTHBEARER\", oauth2 = { token_url = \"http://a\", client_id = \"b\", client_secret = \"c\" } }",
+];
+const ISSUER: &[&str] = &[
+    "broker.security.sasl={ mechanism = \"OAUTHBEARER\", oauth2 = { issuer_url = \"http://a\", client_id = \"b\", client_secret = \"c\" } }",
+];
+const AWS: &[&str] = &[
+    "broker.security.sasl={ mechanism = \"AWS_MSK_IAM\", aws = { access_key_id = \"a\", secret_access_key = \"b\" } }",
+];
 const CONSUMERS: &[&str] = &["consumers.members=1"];
 const PIPELINE: &[&str] = &["pipeline.parse=none"];
 const JSON: &[&str] = &["pipeline.parse=json", "payload.kind=template", "payload.text='{\"a\": 1}'"];
@@ -79,6 +88,34 @@ const ROWS: &[Row] = &[
     row("broker.security.sasl.username", SASL, ["a", "c"]),
     row("broker.security.sasl.password", SASL, ["b", "c"]),
     row("broker.security.sasl.token", BEARER, ["t", "u"]),
+    row(
+        "broker.security.sasl.token_command",
+        &["broker.security.sasl={ mechanism = \"OAUTHBEARER\" }"],
+        ["[\"a\"]", "[\"a\", \"b\"]"],
+    ),
+    row(
+        "broker.security.sasl.oauth2",
+        &["broker.security.sasl={ mechanism = \"OAUTHBEARER\" }"],
+        [
+            "{ token_url = \"http://a\", client_id = \"b\", client_secret = \"c\" }",
+            "{ token_url = \"http://b\", client_id = \"b\", client_secret = \"c\" }",
+        ],
+    ),
+    row("broker.security.sasl.oauth2.issuer_url", ISSUER, ["http://a", "http://b"]),
+    row("broker.security.sasl.oauth2.token_url", OAUTH2, ["http://a", "http://b"]),
+    row("broker.security.sasl.oauth2.client_id", OAUTH2, ["a", "b"]),
+    row("broker.security.sasl.oauth2.client_secret", OAUTH2, ["a", "b"]),
+    row("broker.security.sasl.oauth2.scope", OAUTH2, ["a", "b"]),
+    row("broker.security.sasl.oauth2.audience", OAUTH2, ["a", "b"]),
+    row(
+        "broker.security.sasl.aws",
+        &["broker.security.sasl={ mechanism = \"AWS_MSK_IAM\" }"],
+        ["{ region = \"a\" }", "{ region = \"b\" }"],
+    ),
+    row("broker.security.sasl.aws.region", AWS, ["a", "b"]),
+    row("broker.security.sasl.aws.access_key_id", AWS, ["a", "b"]),
+    row("broker.security.sasl.aws.secret_access_key", AWS, ["a", "b"]),
+    row("broker.security.sasl.aws.session_token", AWS, ["a", "b"]),
     row("topology.topics", &[], ["1", "2"]),
     row("topology.partitions", &[], ["1", "2"]),
     row("topology.replication", &[], ["1", "2"]),

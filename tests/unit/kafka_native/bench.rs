@@ -45,6 +45,7 @@ impl Bench {
         let connector = Arc::new(Connector {
             tls: None,
             security: Security::default(),
+            token: None,
             given: addresses.clone(),
             client_id: "test".to_owned(),
             timeout: TIMEOUT,

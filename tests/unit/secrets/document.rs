@@ -41,6 +41,20 @@ password = { env = "KAFKA_PASSWORD" }
 }
 
 #[test]
+fn a_command_is_shown_without_the_secrets_of_its_options() {
+    let text = "[broker.security.sasl]\n\
+                token_command = [\"get\", \"--client-secret\", \"hunter2\", \"--password=hunter2\", \"--token\", \"hunter2\", \"-v\"]\n";
+    let mut document: DocumentMut = text.parse().unwrap();
+    assert_eq!(mask_document(&mut document), text.replace("hunter2", "***"));
+    let set = "broker.security.sasl.token_command=[\"get\", \"--client-secret\", \"hunter2\"]";
+    assert_eq!(mask_override(set), set.replace("hunter2", "***"));
+    assert_eq!(masked(&["run", "--set", set]), format!("run --set {}", set.replace("hunter2", "***")));
+    let mut tree: toml::Value = toml::from_str(text).unwrap();
+    mask_tree(&mut tree, &[]);
+    assert_eq!(tree, toml::from_str(&text.replace("hunter2", "***")).unwrap());
+}
+
+#[test]
 fn trees_are_masked_below_their_path() {
     let mut value: toml::Value = toml::Value::from("hunter2");
     mask_tree(&mut value, &["producers", "headers", "x", "api", "key"]);

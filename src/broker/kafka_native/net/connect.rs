@@ -1,5 +1,5 @@
 //! Opens connections to nodes of a cluster: TCP, TLS, the versions of requests, and the login by SASL: PLAIN (RFC 4616), SCRAM (RFC 5802), that is
-//! SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512, and OAUTHBEARER (RFC 7628).
+//! SCRAM-SHA-256 (RFC 7677) and SCRAM-SHA-512, OAUTHBEARER (RFC 7628), and AWS_MSK_IAM (`msk_iam`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,19 @@ use tokio::time::timeout;
 
 use super::super::error::CallError;
 use super::control::ControlConnection;
+use super::msk_iam;
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::net::connect::encrypt;
 use crate::net::tcp;
-use crate::scenario::{Sasl, SaslMechanism, Secret, Security};
+use crate::net::token::Token;
+use crate::scenario::{Sasl, SaslMechanism, Security};
 
 /// How connections are opened.
 pub struct Connector {
     pub tls: Option<Arc<ClientConfig>>,
     pub security: Security,
+    /// Of SASL OAUTHBEARER.
+    pub token: Option<Token>,
     /// The addresses that the scenario names; others are known from the cluster's metadata.
     pub given: Vec<String>,
     pub client_id: String,
@@ -52,7 +56,7 @@ impl Connector {
         let told = |error: CallError| if is_given { error.at(address) } else { error.at(address).named_by_broker() };
         let mut connection = opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(told)?;
         connection.api_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
-        log_in(&mut connection, &self.security).await?;
+        self.log_in(&mut connection, address).await?;
         Ok(connection)
     }
 
@@ -77,6 +81,29 @@ impl Connector {
         };
         Ok(ControlConnection::new(reader, writer, self.client_id.clone(), self.timeout))
     }
+
+    /// Logs in, if the scenario has credentials.
+    ///
+    /// # Errors
+    /// When a secret cannot be read, there is no token, or the node refuses the credentials.
+    async fn log_in(&self, connection: &mut ControlConnection, address: &str) -> Result<(), CallError> {
+        if let Some(token) = &self.token {
+            // An issuer that is away may come back, as a node may.
+            return with_token(connection, &token.current().await.map_err(CallError::Lost)?).await;
+        }
+        if let Some(aws) = &self.security.aws {
+            return msk_iam::log_in(connection, aws, address).await;
+        }
+        let Some(sasl) = &self.security.sasl else { return Ok(()) };
+        let password = sasl.password.reveal().map_err(CallError::Authorisation)?;
+        connection.sasl_handshake(sasl.mechanism.name()).await?;
+        match sasl.mechanism {
+            SaslMechanism::ScramSha256 => by_scram(connection, Hash::Sha256, sasl, &password).await,
+            SaslMechanism::ScramSha512 => by_scram(connection, Hash::Sha512, sasl, &password).await,
+            // The other mechanisms are refused with the scenario.
+            _ => connection.sasl_authenticate(format!("\0{}\0{password}", sasl.username).into_bytes()).await.map(drop),
+        }
+    }
 }
 
 /// A server that asks for a certificate ends the connection after the handshake, with one of these alerts (RFC 8446, section 6.2).
@@ -90,28 +117,14 @@ fn explain(error: CallError, has_certificate: bool) -> CallError {
     }
 }
 
-/// What [`log_in`] can do, best first.
-pub const MECHANISMS: &[SaslMechanism] =
-    &[SaslMechanism::ScramSha512, SaslMechanism::ScramSha256, SaslMechanism::Plain, SaslMechanism::OauthBearer];
-
-/// Logs in, if the scenario has credentials.
-///
-/// # Errors
-/// When a secret cannot be read, or the node refuses the credentials.
-async fn log_in(connection: &mut ControlConnection, security: &Security) -> Result<(), CallError> {
-    if let Some(token) = &security.bearer {
-        return with_token(connection, token).await;
-    }
-    let Some(sasl) = &security.sasl else { return Ok(()) };
-    let password = sasl.password.reveal().map_err(CallError::Authorisation)?;
-    connection.sasl_handshake(sasl.mechanism.name()).await?;
-    match sasl.mechanism {
-        SaslMechanism::ScramSha256 => by_scram(connection, Hash::Sha256, sasl, &password).await,
-        SaslMechanism::ScramSha512 => by_scram(connection, Hash::Sha512, sasl, &password).await,
-        // The other mechanisms are refused with the scenario.
-        _ => connection.sasl_authenticate(format!("\0{}\0{password}", sasl.username).into_bytes()).await.map(drop),
-    }
-}
+/// The mechanisms of logins, best first.
+pub const MECHANISMS: &[SaslMechanism] = &[
+    SaslMechanism::ScramSha512,
+    SaslMechanism::ScramSha256,
+    SaslMechanism::Plain,
+    SaslMechanism::OauthBearer,
+    SaslMechanism::AwsMskIam,
+];
 
 async fn by_scram(
     connection: &mut ControlConnection,
@@ -129,8 +142,7 @@ async fn by_scram(
     if proof.is_confirmed_by(&last) { Ok(()) } else { Err(refused("the broker does not know the password")) }
 }
 
-async fn with_token(connection: &mut ControlConnection, token: &Secret) -> Result<(), CallError> {
-    let token = token.reveal().map_err(CallError::Authorisation)?;
+async fn with_token(connection: &mut ControlConnection, token: &str) -> Result<(), CallError> {
     connection.sasl_handshake(SaslMechanism::OauthBearer.name()).await?;
     let answer = connection.sasl_authenticate(format!("n,,\x01auth=Bearer {token}\x01\x01").into_bytes()).await?;
     // RFC 7628, section 3.2.2: a server that refuses the token says why first.
@@ -143,7 +155,7 @@ async fn with_token(connection: &mut ControlConnection, token: &Secret) -> Resul
 
 /// Which hash is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hash {
+pub(super) enum Hash {
     Sha256,
     Sha512,
 }
@@ -230,14 +242,14 @@ impl Proof {
 }
 
 impl Hash {
-    fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    pub(super) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Hash::Sha256 => mac::<Hmac<Sha256>>(key, parts),
             Hash::Sha512 => mac::<Hmac<Sha512>>(key, parts),
         }
     }
 
-    fn digest(self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Hash::Sha256 => Sha256::digest(bytes).to_vec(),
             Hash::Sha512 => Sha512::digest(bytes).to_vec(),

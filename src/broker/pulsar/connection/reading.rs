@@ -15,8 +15,8 @@ use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
 use crate::broker::pulsar::connect::auth_response;
 use crate::broker::pulsar::retry::refused;
-use crate::broker::pulsar::token::Token;
 use crate::measure::PartitionIndex;
+use crate::net::token::Token;
 
 /// Bytes asked for at a time.
 const READ: usize = 256 << 10;
@@ -200,7 +200,8 @@ fn signal(kind: Kind) -> ToBroker {
 
 /// Answers a broker that authenticates the client again. The connection goes on while a new token is asked for.
 async fn log_in_again(shared: Arc<Shared>, token: Arc<Token>) {
-    let response = auth_response(&token.current().await);
-    put_command(&mut shared.lock().write_buffer, &response);
+    // Without an answer, the broker ends the connection, and the next one tells why there is no token.
+    let Ok(token) = token.current().await else { return };
+    put_command(&mut shared.lock().write_buffer, &auth_response(&token));
     shared.outgoing.notify_one();
 }

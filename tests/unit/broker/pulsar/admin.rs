@@ -3,6 +3,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::*;
+use crate::net::token::TokenSource;
 use crate::secrets::Secret;
 
 /// Answers requests one by one, and returns the first line and the authorization of each.
@@ -33,7 +34,7 @@ async fn next_broker_gets_the_same_request_and_token() {
     let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
     let (entrance, at_entrance) =
         answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
-    let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
+    let token = Token::new(TokenSource::Secret(Secret::Inline("good".to_owned())), Duration::from_secs(5)).unwrap();
     let admin = Admin::new(&[entrance], Some(Arc::new(token)), None, Duration::from_secs(10));
     let name = TopicName::new("a/b", "c", true);
     assert_eq!(admin.create(&name, 1).await, Ok((0, true)));
@@ -60,7 +61,7 @@ async fn a_token_goes_to_no_host_that_the_cluster_does_not_name() {
         let is_looked_up = lookup.is_some();
         let answers = [redirect, brokers.to_owned()].into_iter().chain(lookup).collect();
         let (entrance, at_entrance) = answering(answers);
-        let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
+        let token = Token::new(TokenSource::Secret(Secret::Inline("good".to_owned())), Duration::from_secs(5)).unwrap();
         let admin = Admin::new(&[entrance], Some(Arc::new(token)), None, Duration::from_secs(10));
         let created = admin.create(&TopicName::new("a/b", "c", true), 1).await;
         let asked = at_entrance.join().unwrap();

@@ -1,0 +1,67 @@
+//! The token that connections and requests log in with: written in the scenario, printed by a command, or issued by OAuth 2.0.
+//!
+//! - [`TokenSource`]: where a scenario says that it is from.
+//! - [`Token`]: keeps one, and gets another one before its end.
+//! - `command`: a program that prints it. `oauth2`: an issuer.
+
+#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+mod command;
+#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+mod kept;
+#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+mod oauth2;
+
+#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+pub use kept::Token;
+
+use crate::secrets::Secret;
+
+/// Where a token is from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TokenSource {
+    Secret(Secret),
+    /// A program that prints it, and its arguments. There is a program.
+    Command(Vec<String>),
+    Issuer(Box<Grant>),
+}
+
+/// Client credentials of OAuth 2.0 (RFC 6749, section 4.4): which issuer is asked, and who asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grant {
+    pub issuer: IssuerUrl,
+    pub client: ClientCredentials,
+    pub audience: Option<String>,
+    pub scope: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum IssuerUrl {
+    /// The issuer, whose document names the token endpoint (OpenID Connect Discovery 1.0, section 4).
+    Discovered(String),
+    TokenEndpoint(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientCredentials {
+    /// The content of a key file as Pulsar's Java client has it, JSON with `client_id` and `client_secret`, and the scenario's key for it.
+    KeyFile(Secret, &'static str),
+    Named {
+        id: String,
+        secret: Secret,
+    },
+}
+
+/// How a command is written in a scenario.
+pub const TOKEN_COMMAND: &str = "write the program and its arguments: `token_command = [\"program\", \"argument\"]`";
+
+/// Why the source of tokens cannot be what the scenario says; `None`: it can.
+pub fn problem_of_url(key: &str, url: &str) -> Option<String> {
+    let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+    (!is_http).then(|| format!("`{key}` begins with http:// or https://"))
+}
+
+/// Why this cannot be a command; `None`: it can.
+pub fn problem_of_command(command: &[String]) -> Option<String> {
+    let has_program = command.first().is_some_and(|program| !program.trim().is_empty());
+    (!has_program).then(|| format!("`token_command` names no program: {TOKEN_COMMAND}"))
+}
