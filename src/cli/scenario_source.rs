@@ -1,9 +1,9 @@
 //! The scenario of a command line: a file or a broker's URL, with the keys that options set, and without those that a command decides itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
@@ -107,6 +107,8 @@ pub struct ScenarioSource {
     scenario: String,
     /// A workload of OpenMessaging Benchmark; the scenario is its driver's file.
     omb: Option<String>,
+    /// The file of a broker's own client.
+    properties: Option<PathBuf>,
     /// In the order of their weight: a later one wins.
     settings: Vec<Setting>,
 }
@@ -117,6 +119,7 @@ impl ScenarioSource {
         ScenarioSource {
             scenario: scenario.unwrap_or(&self.scenario).to_owned(),
             omb: self.omb.clone(),
+            properties: self.properties.clone(),
             settings: [self.settings.as_slice(), settings].concat(),
         }
     }
@@ -147,6 +150,14 @@ impl ScenarioSource {
     /// # Errors
     /// When the file cannot be read, or the URL or workload is not right.
     pub fn written(&self) -> Result<WrittenScenario, ScenarioError> {
+        let WrittenScenario(written) = self.without_client_file()?;
+        Ok(WrittenScenario(match &self.properties {
+            Some(file) => scenario::client_file::add(engine::kinds(), file, written)?,
+            None => written,
+        }))
+    }
+
+    fn without_client_file(&self) -> Result<WrittenScenario, ScenarioError> {
         let kinds = engine::kinds();
         let written = |text: String, origin: Origin, settings: Vec<Setting>, directory: &Path| {
             WrittenScenario(Written { text, origin, settings, directory: directory.to_owned(), note: None })
@@ -163,7 +174,8 @@ impl ScenarioSource {
             let (text, origin) = (scenario::read_text(path, kinds)?, Origin::File(path.display().to_string()));
             return Ok(written(text, origin, self.settings.clone(), path.parent().unwrap_or(Path::new(""))));
         }
-        let url = scenario::parse_url(&self.scenario, kinds)?;
+        let parse_url = if self.properties.is_some() { scenario::parse_url_beside } else { scenario::parse_url };
+        let url = parse_url(&self.scenario, kinds)?;
         let mut settings: Vec<Setting> = url.settings.into_iter().chain(self.settings.iter().cloned()).collect();
         let sets = |table: &str, keys: &[&str]| {
             settings.iter().any(|one| {
@@ -248,6 +260,14 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
         .value_name("WORKLOAD")
         .value_hint(ValueHint::FilePath)
         .help("Run this workload file of OpenMessaging Benchmark; the scenario is then its driver's file");
+    let properties = Arg::new("properties")
+        .long("properties")
+        .alias("command-config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .conflicts_with("omb")
+        .help("Take what the scenario leaves open from a file of Kafka's or Pulsar's own client: client.properties, client.conf");
     let require = Arg::new("require")
         .long("require")
         .value_name("REQUIREMENTS")
@@ -257,7 +277,7 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
             "What must hold, as in \"p99 < 20ms, lost = 0\", instead of the scenario's thresholds (thresholds.require)",
         );
     let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.names[0]));
-    shorthands.fold(command.args([scenario, overrides, omb, require]), |command, shorthand| {
+    shorthands.fold(command.args([scenario, overrides, omb, properties, require]), |command, shorthand| {
         let arg = Arg::new(shorthand.names[0]).long(shorthand.names[0]).aliases(&shorthand.names[1..]);
         let arg = arg.help_heading(KEYS);
         command.arg(match shorthand.value {
@@ -325,6 +345,7 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
     Ok(ScenarioSource {
         scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
         omb: matches.get_one::<String>("omb").cloned(),
+        properties: matches.get_one::<PathBuf>("properties").cloned(),
         settings: settings.chain(requirements(matches)).chain(written).collect(),
     })
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 
 mod advice;
 mod check;
+pub mod client_file;
 mod kind;
 pub mod omb;
 mod overrides;
@@ -32,7 +33,7 @@ pub use resolve::keys_of_brokers;
 #[cfg(test)]
 pub(crate) use resolve::{every_key, own_keys_of};
 pub use tables::*;
-pub use url::{UrlScenario, is_url, parse_url};
+pub use url::{UrlScenario, is_url, parse_url, parse_url_beside};
 
 use crate::net::address;
 pub use crate::secrets::Secret;

@@ -49,10 +49,22 @@ pub fn is_url(text: &str) -> bool {
 /// # Errors
 /// When this build has no such kind of broker, or a part of the URL is wrong. The error does not repeat a password.
 pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
+    parse(url, kinds, true)
+}
+
+/// As [`parse_url`], beside a file that may name the hosts instead.
+///
+/// # Errors
+/// As [`parse_url`].
+pub fn parse_url_beside(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
+    parse(url, kinds, false)
+}
+
+fn parse(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<UrlScenario, ScenarioError> {
     let shown = masked(url);
     let report =
         |Refusal { message, advice }: Refusal| ScenarioError::single(format!("{shown}: {message}\n   = {advice}\n"));
-    let (text, settings) = read(url, kinds).map_err(report)?;
+    let (text, settings) = read(url, kinds, needs_hosts).map_err(report)?;
     Ok(UrlScenario { text, origin: Origin::Made(shown), settings })
 }
 
@@ -76,7 +88,7 @@ fn user_and_rest(rest: &str) -> Result<(Option<&str>, &str), Refusal> {
 }
 
 /// The text of the scenario, and what the query sets.
-fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> {
+fn read(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<(String, Vec<Setting>), Refusal> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let tls = TLS_ENDINGS.iter().find_map(|ending| scheme.strip_suffix(ending));
     let written = tls.unwrap_or(scheme);
@@ -105,7 +117,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let port = of_tls.and_then(|descriptor| descriptor.tls_scheme).map(|(_, port)| port).or(descriptor.default_port);
     let addresses: Array =
         hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(|host| address(host, port)).collect();
-    if addresses.is_empty() && descriptor.capabilities.addresses {
+    if addresses.is_empty() && descriptor.capabilities.addresses && needs_hosts {
         let advice = format!("write its host, as in `{}://10.0.0.5`", descriptor.kind);
         return Err(Refusal::new("the URL names no broker", advice));
     }

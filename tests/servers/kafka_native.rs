@@ -1,6 +1,9 @@
 //! A real Kafka through `client = "native"`: whom it logs in as, and every compression and acknowledgement.
 
+use brokermark::record::Record;
+
 use crate::harness::kafka;
+use crate::harness::scripted_issuer::Issuer;
 use crate::harness::server::variable;
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_delivered, record_of};
 
@@ -89,6 +92,94 @@ fn real_secured_listener_refuses_an_expired_token() {
         ended.complains_of(&[&address, "refused the credentials"]);
         assert!(!ended.stderr.contains(&refused) && !ended.stdout.contains(&refused), "{}", ended.stderr);
     }
+}
+
+/// A server ends a session with its token at the latest, so tokens of 6 s are wanted anew several times.
+fn with_short_tokens(address: &str, login: &str) -> Record {
+    let tables = format!(
+        "[broker.security.sasl]\nmechanism = \"OAUTHBEARER\"\n{login}[load]\nrate = \"500/s\"\n[consumers]\n[run]\nduration = \"14s\"\n"
+    );
+    let text = format!("[broker]\nkind = \"kafka\"\nclient = \"native\"\naddresses = [\"{address}\"]\n{tables}");
+    Bench::new(&text).run(&[]).expect(0).record()
+}
+
+#[test]
+fn real_sessions_are_renewed_with_new_tokens_of_a_command_and_of_an_issuer() {
+    let server = kafka::server_with("tokens", 19962, "connections.max.reauth.ms=60000");
+    let address = format!("127.0.0.1:{}", server.port() + 2);
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    // The claims of `kafka::web_token`, made anew by each run.
+    let script = format!(
+        "echo >> {}; now=$(date +%s); claims=$(printf '{{\"sub\":\"load\",\"iat\":%d,\"exp\":%d}}' $((now - 60)) $((now + 6)) | base64 -w0 | tr '+/' '-_' \
+         | tr -d =); printf '%s.%s.' \"$(printf '{{\"alg\":\"none\"}}' | base64 -w0 | tr -d =)\" \"$claims\"",
+        runs.display()
+    );
+    let command = format!("token_command = [\"sh\", \"-c\", {script:?}]\n");
+    let record = with_short_tokens(&address, &command);
+    let issuer = Issuer::giving(5, |_| kafka::web_token(6));
+    let oauth2 = format!(
+        "oauth2 = {{ issuer_url = \"{}\", client_id = \"me\", client_secret = \"s&cret\", scope = \"kafka\" }}\n",
+        issuer.url
+    );
+    for (record, asked) in [
+        (record, std::fs::read_to_string(&runs).unwrap().lines().count()),
+        (with_short_tokens(&address, &oauth2), issuer.forms().len()),
+    ] {
+        assert!(asked >= 3, "{asked} tokens");
+        assert_eq!((&record.receive_errors, &record.conditions), (&vec![], &vec![]));
+        assert_eq!((record.counts.failed, record.wire.unwrap().retried), (0, 0));
+        assert!(record.counts.acknowledged > 0, "{:?}", record.counts);
+    }
+    assert_eq!(issuer.forms()[0], "grant_type=client_credentials&client_id=me&client_secret=s%26cret&scope=kafka");
+}
+
+#[test]
+fn real_secured_listener_is_not_reached_without_a_token() {
+    let address = variable("BROKERMARK_KAFKA_SASL");
+    let with =
+        |login: &str| run(&address, &format!("[broker.security.sasl]\nmechanism = \"OAUTHBEARER\"\n{login}")).expect(1);
+    let failed = with("token_command = [\"sh\", \"-c\", \"printf hun; echo ter2; echo not logged in >&2; exit 1\"]\n");
+    failed.complains_of(&["`token_command` (sh): it failed (exit status: 1): not logged in"]);
+    let issuer = Issuer::start(60);
+    let refused = with(&format!(
+        "oauth2 = {{ token_url = \"{}/token\", client_id = \"me\", client_secret = \"hunter2\" }}\n",
+        issuer.url
+    ));
+    refused.complains_of(&["OAuth 2.0", "/token", "401 (invalid_client)"]);
+    // A number is a token for the issuer, not for Kafka.
+    let number = with(&format!(
+        "oauth2 = {{ token_url = \"{}/token\", client_id = \"me\", client_secret = \"s&cret\" }}\n",
+        issuer.url
+    ));
+    number.complains_of(&[&address, "refused the credentials"]);
+    for ended in [failed, refused, number] {
+        assert!(!ended.stderr.contains("hunter2") && !ended.stdout.contains("hunter2"), "{}", ended.stderr);
+    }
+}
+
+/// What a user of Kafka's own tools has in a file.
+#[test]
+fn real_secured_listener_is_reached_by_a_clients_file() {
+    let (user, password) = (variable("BROKERMARK_KAFKA_USER"), variable("BROKERMARK_KAFKA_PASSWORD"));
+    let file = format!(
+        "bootstrap.servers={}\nsecurity.protocol = SASL_SSL\nsasl.mechanism: SCRAM-SHA-256\n\
+         sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username=\"{user}\" \\\n  \
+         password=\"{password}\";\nssl.truststore.type=PEM\nssl.truststore.location={}\nacks=1\nclient.id=load\n",
+        variable("BROKERMARK_KAFKA_SASL_TLS"),
+        variable("BROKERMARK_KAFKA_CA"),
+    );
+    let text = scenario("", "").replace("addresses = [\"\"]\n", "");
+    let bench = Bench::new(&text);
+    let file = bench.write("client.properties", &file);
+    let ended = bench.run(&["--properties", file.to_str().unwrap()]).expect(0);
+    let record = ended.record();
+    assert_delivered(&record, 1000, 1);
+    assert_eq!(record.durability.settings["acks"], "1");
+    let kept = std::fs::read_to_string(bench.run_directory().join("scenario.toml")).unwrap();
+    assert!(kept.contains("`sasl.jaas.config` (line 4) sets broker.security.sasl.password"), "{kept}");
+    assert!(kept.contains("`client.id` (line 10) - clients have names of their own"), "{kept}");
+    assert!(!kept.contains(&password) && !ended.stderr.contains(&password), "{kept}");
 }
 
 #[test]

@@ -4,7 +4,9 @@ use percent_encoding::percent_decode_str;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use super::{Keys, Untranslated, Value, addresses, is_true, number_if_set, pulsar_driver, text};
+use crate::scenario::client_file::{self, Mapped, properties::Property};
 use crate::scenario::kind::Kinds;
+use crate::scenario::overrides::{Override, Setting};
 
 pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     document["broker"] = Item::Table(Table::new());
@@ -34,14 +36,12 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     }
 }
 
-/// The lines `key=value` of a block.
-fn properties<'a>(keys: &'a Keys, block: &str) -> Vec<(&'a str, &'a str)> {
-    let lines = text(keys, block).unwrap_or_default().lines();
-    let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|line| line.split_once('=').unwrap_or((line, "")))
-        .map(|(key, value)| (key.trim(), value.trim()))
-        .collect()
+/// The properties of a block.
+fn properties(keys: &Keys, block: &str, untranslated: &mut Untranslated) -> Vec<Property> {
+    client_file::properties::parse(text(keys, block).unwrap_or_default()).unwrap_or_else(|(line, reason)| {
+        untranslated.refuse(block, &format!("line {line}: {reason}"));
+        Vec::new()
+    })
 }
 
 /// Keys of the driver for Kafka. Its `name` is a label; that of the workload names the run.
@@ -110,10 +110,13 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     }
     document["broker"]["kind"] = value("kafka");
     document["broker"]["properties"] = Item::Table(Table::new());
-    for block in ["commonConfig", "producerConfig", "consumerConfig"] {
-        for (key, setting) in properties(keys, block) {
-            kafka_property(key, setting, document, untranslated);
-        }
+    let blocks = ["commonConfig", "producerConfig", "consumerConfig"];
+    let all: Vec<Property> = blocks.iter().flat_map(|block| properties(keys, block, untranslated)).collect();
+    let (of_security, rest): (Vec<Property>, Vec<Property>) =
+        all.into_iter().partition(|one| client_file::is_security(&one.key));
+    security(&of_security, document, untranslated);
+    for Property { key, value, .. } in &rest {
+        kafka_property(key, value, document, untranslated);
     }
     let broker = &mut document["broker"];
     if broker.get("addresses").is_none() {
@@ -122,8 +125,26 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
         document["topology"]["replication"] = value(replication as i64);
     }
-    for (key, setting) in properties(keys, "topicConfig") {
-        document["topology"]["config"].or_insert(Item::Table(Table::new()))[key] = value(setting);
+    for Property { key, value: setting, .. } in properties(keys, "topicConfig", untranslated) {
+        document["topology"]["config"].or_insert(Item::Table(Table::new()))[&key] = value(setting);
+    }
+}
+
+/// TLS and login, as `--properties` reads them.
+fn security(all: &[Property], document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    for one in all {
+        if all.iter().any(|other| other.key == one.key && other.value != one.value) {
+            untranslated.refuse(&one.key, "it has two values: producers and consumers have one here");
+        }
+    }
+    let mut mapped = Mapped::default();
+    client_file::security(all, &mut mapped);
+    mapped.refused.iter().for_each(|(_, key, reason)| untranslated.refuse(key, reason));
+    mapped.left_out.iter().for_each(|(_, key, reason)| untranslated.leave_out(key, reason));
+    for (key, value, _) in mapped.set {
+        let set = Override::parse(&Setting::set(&format!("{key}={}", value.to_string().trim())));
+        // Both are right: the key is one of ours, and nothing else has set its table.
+        let _ = set.and_then(|set| set.apply(document));
     }
 }
 
@@ -137,9 +158,6 @@ fn kafka_property(key: &str, setting: &str, document: &mut DocumentMut, untransl
         "auto.offset.reset" => return start(key, setting, document, untranslated),
         _ if OVERWRITTEN.contains(&key) => return,
         _ if key == "max.request.size" || SAME_NAME.contains(&key) => {}
-        _ if key.starts_with("sasl.") || key.starts_with("ssl.") || key == "security.protocol" => {
-            return untranslated.refuse(key, "set `broker.security` instead, as in --set broker.security.tls=true");
-        }
         _ => {
             return match LEFT_OUT.iter().find(|(name, _)| *name == key) {
                 Some((_, reason)) => untranslated.leave_out(key, reason),

@@ -214,7 +214,10 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     refused(&simple, selecting, &["JMSBenchmarkDriver"]);
     refused(&simple, "name: nothing", &["driverClass", "missing"]);
     refused(&simple, &format!("{KAFKA}  partition.assignment.strategy=x\n"), &["partition.assignment.strategy"]);
-    refused(&simple, &KAFKA.replace("acks=all", "sasl.mechanism=PLAIN"), &["sasl.mechanism", "broker.security"]);
+    let kerberos = KAFKA.replace("acks=all", "security.protocol=SASL_SSL\n  sasl.mechanism=GSSAPI");
+    refused(&simple, &kerberos, &["`sasl.mechanism`", "Kerberos"]);
+    let two = format!("{}  security.protocol=SSL\n", KAFKA.replace("acks=all", "security.protocol=PLAINTEXT"));
+    refused(&simple, &two, &["`security.protocol`", "two values"]);
     refused(&simple, NSQ, &["no partitions"]);
     let secured = PULSAR.replace("topicType: persistent", "authentication:\n      plugin: some.Plugin");
     refused(&simple, &secured, &["authentication", "broker.pulsar.token"]);
