@@ -153,7 +153,7 @@ fn aws(table: AwsTable, reader: &Reader<'_>) -> AwsTable {
             reader.missing(AWS, other, "a key has an `access_key_id` and a `secret_access_key`");
         }
     }
-    if reader.has(&format!("{AWS}.session_token")) {
+    if reader.has(&format!("{AWS}.session_token")) && table.secret_access_key.is_none() {
         reader.missing(AWS, "access_key_id", "a `session_token` goes with its key");
     }
     table

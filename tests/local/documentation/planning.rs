@@ -40,9 +40,13 @@ impl Files {
 
     /// The words of a command, with the files that the reader is to write in their places.
     pub fn placed(&self, words: &[String]) -> Vec<String> {
-        let placed = |word: &String| match word.ends_with(".toml") && !word.contains('=') {
-            true => self.find(word).to_str().unwrap().to_owned(),
-            false => word.clone(),
+        let placed = |word: &String| {
+            let path = match word.rsplit_once('.') {
+                Some((_, "toml")) if !word.contains('=') => self.find(word),
+                Some((_, "properties")) => self.bench.write(word, "bootstrap.servers=127.0.0.1:9092\n"),
+                _ => return word.clone(),
+            };
+            path.to_str().unwrap().to_owned()
         };
         words.iter().map(placed).collect()
     }

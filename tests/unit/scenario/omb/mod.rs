@@ -434,6 +434,16 @@ fn each_key_of_a_driver_is_mapped_refused_or_said() {
     assert_eq!(silent(&PULSAR_CONSUMER_ROWS, pulsar("consumer")), [""; 0]);
 }
 
+#[test]
+fn tls_and_the_login_of_kafka_are_taken_over() {
+    let login = "security.protocol=SASL_SSL\n  sasl.mechanism=PLAIN\n  \
+                 sasl.jaas.config=a.PlainLoginModule required username=\"me\" \\\n    password=\"p\";";
+    let text = converted(&workload(&ACCEPTED[0]), &KAFKA.replace("acks=all", login), false).unwrap();
+    let scenario: toml::Table = text.parse().unwrap();
+    let expected = "tls = true\nsasl = { mechanism = \"PLAIN\", username = \"me\", password = \"p\" }";
+    assert_eq!(scenario["broker"]["security"], toml::from_str(expected).unwrap());
+}
+
 /// The driver overwrites a few of them itself.
 #[test]
 fn each_property_of_kafka_is_mapped_refused_or_said() {
