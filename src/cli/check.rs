@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -79,7 +80,7 @@ fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
         "  producers  {}, batches of {}, up to {} in flight each",
         producers.count, producers.batch, producers.in_flight
     )?;
-    writeln!(out, "  load       {}", load(&scenario.load))?;
+    writeln!(out, "  load       {}", load(&scenario.load, run.warm_up))?;
     if let Some(consumers) = &scenario.consumers {
         let verify = if consumers.verify { ", verified" } else { "" };
         writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups.len(), consumers.members)?;
@@ -156,16 +157,19 @@ fn pipeline(pipeline: &Pipeline) -> String {
     format!("{instances} instance(s), batches of {batch} or of {linger:?}, {sinks}, {fed}")
 }
 
-fn load(load: &Load) -> String {
+/// A schedule begins with the warm-up, of which nothing is measured.
+fn load(load: &Load, warm_up: Duration) -> String {
+    let unmeasured =
+        if warm_up.is_zero() { String::new() } else { format!("; the first {warm_up:?} of it are warm-up") };
     match load {
         Load::Closed => "closed loop: as fast as the windows allow".to_owned(),
         Load::Open(Schedule::Constant { rate }) => format!("open loop: {rate} messages/s"),
         Load::Open(Schedule::Ramp { from, to, over }) => {
-            format!("open loop: from {from} to {to} messages/s over {over:?}")
+            format!("open loop: from {from} to {to} messages/s over {over:?}{unmeasured}")
         }
         Load::Open(Schedule::Steps(steps)) => {
             let steps: Vec<String> = steps.iter().map(|(rate, length)| format!("{rate}/s for {length:?}")).collect();
-            format!("open loop: {}", steps.join(", then "))
+            format!("open loop: {}{unmeasured}", steps.join(", then "))
         }
         Load::Open(Schedule::Bursts { base, burst, every, length }) => {
             format!("open loop: {base} messages/s, and {burst}/s for {length:?} of every {every:?}")

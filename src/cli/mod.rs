@@ -144,8 +144,9 @@ pub fn parse() -> Arguments {
 fn with_hint(mut error: Error, words: &[OsString]) -> Error {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
     let hint = split_value(unknown, words).or_else(|| key_of_a_broker(unknown, words));
-    if let Some(hint) = hint.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
+    if error.kind() == ErrorKind::UnknownArgument {
+        // clap proposes to pass it as the scenario, which an option never is.
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hint.map(StyledStr::from).into_iter().collect()));
     }
     error
 }

@@ -75,6 +75,16 @@ fn a_strict_run_fails_where_its_figures_are_not_valid() {
 }
 
 #[test]
+fn a_ramp_that_begins_in_the_warm_up_is_said() {
+    let ramp = "load.schedule={ kind = \"ramp\", from = \"1k/s\", to = \"10k/s\", over = \"20s\" }";
+    execute(&["check", "null://", "--for", "20s", "--warm-up", "5s", "--set", ramp])
+        .expect(0)
+        .says(&["over 20s; the first 5s of it are warm-up"]);
+    let mistake = execute(&["run", "null://", "--akcs", "all"]).expect(2);
+    assert!(!mistake.stderr.contains("as a value"), "{}", mistake.stderr);
+}
+
+#[test]
 fn what_must_hold_is_asked_in_the_command_line() {
     let bench = Bench::new(
         "broker = { kind = \"null\", null.fail = 0.5 }\nrun.messages = 1000\nthresholds = { require = [\"failed < 1\"], when_invalid = \"ignore\" }",

@@ -15,7 +15,6 @@ pub const BLOCK: Duration = Duration::from_secs(5);
 /// What is asked for, and what is acknowledged.
 pub struct Source {
     pub mode: Mode,
-    pub pop: Pop,
     /// The commands that make a connection listen to a channel, and those that ask for messages otherwise.
     pub subscribe: Vec<u8>,
     pub request: Vec<u8>,
@@ -51,7 +50,6 @@ impl Source {
         };
         let mut source = Source {
             mode: options.mode,
-            pop: options.pop,
             subscribe: Vec::new(),
             request: Vec::new(),
             more: Vec::new(),
