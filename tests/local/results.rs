@@ -53,7 +53,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_stopped() {
         bench.run_directories().first().is_some_and(|run| lines(&run.join("records.jsonl")).len() >= 2)
     });
     running.signal(libc::SIGKILL);
-    assert_eq!(running.finish(crate::harness::PATIENCE).code, None);
+    assert_eq!(running.finish(PATIENCE).code, None);
 
     let run = bench.run_directory();
     let before = records(&run);
@@ -88,7 +88,7 @@ fn an_interrupted_trial_is_kept_and_run_again_on_resume() {
     let mut running = bench.start(&[]);
     running.await_stderr("measuring");
     running.signal(libc::SIGINT);
-    let interrupted = running.finish(crate::harness::PATIENCE).expect(130);
+    let interrupted = running.finish(PATIENCE).expect(130);
     let record = interrupted.record();
     assert_eq!(record.status, Status::Interrupted);
     assert!(record.counts.balances() && record.counts.acknowledged > 0, "{:?}", record.counts);
@@ -102,7 +102,7 @@ fn interrupted_trial_is_run_again_on_resume() {
     let mut running = bench.start(&[]);
     running.await_stderr("measuring");
     running.signal(libc::SIGTERM);
-    running.finish(crate::harness::PATIENCE).expect(130);
+    running.finish(PATIENCE).expect(130);
     let run = bench.run_directory();
     assert_eq!(bench.resume(&run).expect(0).records().len(), 2);
     let all = records(&run);
@@ -117,8 +117,7 @@ fn interrupted_trial_is_run_again_on_resume() {
 fn runs_of_the_same_second_have_folders_of_their_own() {
     let bench = Bench::new(&SWEEP.replace("700ms", "50ms"));
     let runs: Vec<Running> = (0..4).map(|_| bench.start(&["--quiet"])).collect();
-    let mut listed: Vec<String> =
-        runs.into_iter().map(|run| run.finish(crate::harness::PATIENCE).expect(0).stdout).collect();
+    let mut listed: Vec<String> = runs.into_iter().map(|run| run.finish(PATIENCE).expect(0).stdout).collect();
     let read = |run: &PathBuf| fs::read_to_string(run.join("records.jsonl")).unwrap();
     let mut kept: Vec<String> = bench.run_directories().iter().map(read).collect();
     listed.sort();
@@ -144,7 +143,7 @@ fn a_folder_that_cannot_be_written_is_refused_before_any_load() {
     let refused = |output: &Path| {
         let mut command = brokermark();
         command.arg("run").arg(bench.scenario()).args(["--quiet", "--json", "--output"]).arg(output);
-        Running::start(&mut command).finish(crate::harness::PATIENCE).expect(1)
+        Running::start(&mut command).finish(PATIENCE).expect(1)
     };
     let answer = refused(&file);
     answer.complains_of(&[file.to_str().unwrap()]);
@@ -198,7 +197,7 @@ fn real_full_disk_loses_nothing_that_was_measured() {
             break;
         }
     }
-    let ended = running.finish(crate::harness::PATIENCE).expect(1);
+    let ended = running.finish(PATIENCE).expect(1);
     ended.complains_of(&[disk.0.path().to_str().unwrap()]);
     let (kept, printed) = (records(&run().unwrap()), ended.records());
     assert!(!kept.is_empty() && kept.len() < printed.len(), "{} kept of {} printed", kept.len(), printed.len());
@@ -228,7 +227,7 @@ fn real_full_disk_in_a_trial_does_not_end_its_load() {
             break;
         }
     }
-    let ended = running.finish(crate::harness::PATIENCE).expect(1);
+    let ended = running.finish(PATIENCE).expect(1);
     let warned = ended.stderr.lines().filter(|line| line.starts_with("warning:") && line.contains("the trial goes on"));
     assert_eq!(warned.count(), 1, "{}", ended.stderr);
     let record = ended.record();
