@@ -216,8 +216,8 @@ mod release {
 
     /// Releases, each with its first level. A level is never used for another release.
     ///
-    /// Source: `MetadataVersion.java` of Apache Kafka, as of its release 4.3.
-    const RELEASES: [(i16, &str); 14] = [
+    /// Source: `MetadataVersion.java` of Apache Kafka, as of its release 4.4.
+    const RELEASES: [(i16, &str); 15] = [
         (1, "3.0"),
         (2, "3.1"),
         (3, "3.2"),
@@ -232,10 +232,11 @@ mod release {
         (26, "4.1"),
         (28, "4.2"),
         (30, "4.3"),
+        (31, "4.4"),
     ];
 
     /// The last level of the last of [`RELEASES`].
-    const LAST: i16 = 30;
+    const LAST: i16 = 33;
 
     /// Kafka's release by the levels that a node tells; `None`: it tells none. The number of a bug-fix release is in none of them.
     pub fn release(levels: MetadataLevels) -> Option<String> {
@@ -277,7 +278,7 @@ mod release {
             assert_eq!(named(Some(14), None), is("Kafka 3.6"));
             assert_eq!(named(Some(14), Some(0)), is("Kafka 3.6"));
             assert_eq!(named(None, Some(7)), is("Kafka 3.3 or later (metadata.version 7)"));
-            assert_eq!(named(Some(99), Some(30)), is("Kafka later than 4.3 (metadata.version 30, of 4.3)"));
+            assert_eq!(named(Some(99), Some(30)), is("Kafka later than 4.4 (metadata.version 30, of 4.3)"));
             assert_eq!(named(None, None), None);
             assert_eq!(named(Some(0), None), None);
         }
