@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ClientError, ReceiveError, SubmitError};
-use super::info::{BrokerInfo, Created, Durability, Removal, Telemetry, Topic, Unready};
+use super::info::{BrokerInfo, ConsumerAnswers, Created, Durability, Removal, Telemetry, Topic, Unready};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
@@ -178,6 +178,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn removal(&self, topic: &Topic, groups: &[String]) -> impl Future<Output = Option<Removal>> + Send {
         let _ = (topic, groups);
         ready(None)
+    }
+
+    /// What consumers of the trial have answered to messages; `None`: they do not answer each by itself. Asked when they have ended.
+    fn answers(&self) -> Option<ConsumerAnswers> {
+        None
     }
 
     /// Whether consumers are not sent all messages, as the scenario's own settings ask. Then nothing can be verified.

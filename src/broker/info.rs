@@ -96,6 +96,49 @@ impl fmt::Display for Durability {
     }
 }
 
+/// What consumers answered to messages that were delivered to them, where they answer each by itself. In messages, whose repeated deliveries count
+/// as well; the warm-up is in every count.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ConsumerAnswers {
+    /// How answers are sent, as the scenario has it.
+    pub acknowledge: String,
+    /// Messages whose acceptance the broker confirmed: it does not deliver them to the group again.
+    pub accepted: u64,
+    /// Messages that were given back for another delivery.
+    pub released: u64,
+    /// Messages that were rejected: the broker does not deliver them to the group again.
+    pub rejected: u64,
+    /// Messages whose lock began anew.
+    pub renewed: u64,
+    /// Messages that were left without an answer, so that their lock expires.
+    pub left_to_expire: u64,
+    /// Messages whose answer the broker refused, as their lock had expired, or did not confirm.
+    pub unconfirmed: u64,
+    /// The most deliveries of a message.
+    pub most_deliveries: u64,
+}
+
+impl AddAssign for ConsumerAnswers {
+    /// Adds the answers of other consumers.
+    fn add_assign(&mut self, other: ConsumerAnswers) {
+        if self.acknowledge.is_empty() {
+            self.acknowledge = other.acknowledge;
+        }
+        for (sum, other) in [
+            (&mut self.accepted, other.accepted),
+            (&mut self.released, other.released),
+            (&mut self.rejected, other.rejected),
+            (&mut self.renewed, other.renewed),
+            (&mut self.left_to_expire, other.left_to_expire),
+            (&mut self.unconfirmed, other.unconfirmed),
+        ] {
+            *sum = sum.saturating_add(other);
+        }
+        self.most_deliveries = self.most_deliveries.max(other.most_deliveries);
+    }
+}
+
 /// What a broker tells of messages that it removes from a topic by its own rules, read or not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Removal {

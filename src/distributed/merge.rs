@@ -66,6 +66,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         consumers: sections::consumers(shares),
         idle_connections: sections::idle_connections(shares)?,
         transactions: sections::transactions(shares)?,
+        consumer_answers: sections::consumer_answers(shares),
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
         host_load: client::host_load(shares),
         start: shares.iter().filter_map(|share| share.record.start.clone()).max_by_key(|start| start.late_ns),

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{KeptShare, MergeError};
+use crate::broker::known_sum;
 use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
-    Completion, Condition, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, GroupVerification,
-    HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart, SlowestMessages, Tail,
-    Throughput, Transactions, Verification, Wire, saturating_sum,
+    Completion, Condition, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent,
+    GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart,
+    SlowestMessages, Tail, Throughput, Transactions, Verification, Wire, saturating_sum,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -356,6 +357,11 @@ fn part(shares: &[KeptShare], index: usize) -> Result<Option<SchedulePart>, Merg
         messages_per_second: per_second(|part| part.messages_per_second),
         response: merged_latency(shares, |record| record.parts.get(index)?.response.as_ref())?,
     }))
+}
+
+/// The answers of all shares' consumers.
+pub(super) fn consumer_answers(shares: &[KeptShare]) -> Option<ConsumerAnswers> {
+    shares.iter().map(|share| share.record.consumer_answers.clone()).fold(None, known_sum)
 }
 
 /// The transactions of all shares.

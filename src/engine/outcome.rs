@@ -7,7 +7,7 @@ use super::collector::Totals;
 use super::idle_connections::IdleTally;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
-use crate::broker::{BrokerInfo, Durability, RemovalRule, Topic};
+use crate::broker::{BrokerInfo, ConsumerAnswers, Durability, RemovalRule, Topic};
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{
     Acknowledged, Acks, Arrivals, Arrived, Clock, Condition, ConsumerTally, Errors, GroupAccount, Interval,
@@ -70,6 +70,7 @@ impl Outcome {
             totals,
             groups: Vec::new(),
             removal_rules: Vec::new(),
+            consumer_answers: None,
             // Recorders would have to wait while it is read.
             partitions: None,
             consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
@@ -120,6 +121,8 @@ pub struct Outcome {
     pub groups: Vec<GroupOutcome>,
     /// Rules by which the broker removes messages, where a group did not receive all.
     pub removal_rules: Vec<RemovalRule>,
+    /// What consumers answered to messages, where they answer each by itself.
+    pub consumer_answers: Option<ConsumerAnswers>,
     /// What was acknowledged in each partition; `None`: there is one only, or this is a checkpoint.
     pub partitions: Option<Acknowledged>,
     /// What each consumer received, by group, topic and member.

@@ -145,6 +145,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         sent: loaded.sent,
         groups: received.groups,
         removal_rules: received.removal_rules,
+        consumer_answers: received.consumer_answers,
         partitions: context.acks.by_partition(),
         part: received.part,
         receive_errors: received.errors,

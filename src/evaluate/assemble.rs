@@ -60,6 +60,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     (record.start, record.share) = super::sections::share(outcome);
     topics_and_payloads(&mut record, trial, outcome);
     record.transactions = transactions(outcome);
+    record.consumer_answers = outcome.consumer_answers.clone();
     record.wire = wire(outcome, &record);
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));

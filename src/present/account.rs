@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Fact, above_zero, duration_or_dash, known};
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
-    Backlog, BacklogPhase, Condition, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain, GroupTask,
-    GroupVerification, IdleConnections, MergedShare, Outage, Record, Transactions, Verification, Wire,
+    Backlog, BacklogPhase, Condition, ConsumerAnswers, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain,
+    GroupTask, GroupVerification, IdleConnections, MergedShare, Outage, Record, Transactions, Verification, Wire,
     WorkDistribution,
 };
 
@@ -49,6 +49,7 @@ pub fn load(record: &Record) -> Vec<Fact> {
         record.wire.as_ref().map(|wire| Fact::new("wire", crossed(wire))),
         record.idle_connections.as_ref().map(|idle| Fact::list("idle connections", idle_connections(idle))),
         consumed(record),
+        record.consumer_answers.as_ref().map(|answers| Fact::new("answers", answered(answers))),
         Some(Fact::new("partitions", partitions(record))),
         Some(Fact::list("consumers", consumers(record))),
         transactions,
@@ -182,6 +183,20 @@ fn throughput(record: &Record) -> Vec<String> {
 fn consumed(record: &Record) -> Option<Fact> {
     let (consumed, per_second) = record.counts.consumed.zip(record.throughput.consumed_per_second)?;
     Some(Fact::new("consumed", format!("{} messages, {}/s", count(consumed), rate(per_second))))
+}
+
+/// What consumers answered to messages.
+fn answered(answers: &ConsumerAnswers) -> String {
+    let mut parts = vec![format!("{}: {} accepted", answers.acknowledge, count(answers.accepted))];
+    parts.extend(above_zero(&[
+        (answers.released, "given back"),
+        (answers.rejected, "rejected"),
+        (answers.renewed, "locks renewed"),
+        (answers.left_to_expire, "left to expire"),
+        (answers.unconfirmed, "refused or not confirmed"),
+    ]));
+    parts.push(format!("most deliveries of a message: {}", count(answers.most_deliveries)));
+    parts.join(", ")
 }
 
 /// What crossed the wire. Where nothing was compressed, raw and sent bytes differ by the encoding alone, which makes them more: then

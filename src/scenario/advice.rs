@@ -55,8 +55,16 @@ pub(super) fn instead_of(word: &str) -> Option<String> {
 /// Percentiles, which are thresholds and not keys.
 const PERCENTILES: &[&str] = &["p50", "p90", "p95", "p99", "p999", "p99_9", "latency"];
 
+/// Keys that only one of a broker's clients has: their table, their name, and the client.
+const OF_ONE_CLIENT: &[(&str, &str, &str)] =
+    &[("broker.kafka", "share_group", "native"), ("broker.kafka", "session_timeout", "native")];
+
 /// What to write in place of `key`, which the table `found` does not know.
 pub(super) fn counterpart(key: &str, found: &KeyPath) -> Option<String> {
+    let is_meant = |(table, name, _): &&(&str, &str, &str)| *name == key && found.to_string() == *table;
+    if let Some((_, name, client)) = OF_ONE_CLIENT.iter().find(is_meant) {
+        return Some(format!("write `client = \"{client}\"`, which has `{name}`"));
+    }
     if PERCENTILES.contains(&normal(key).as_str()) {
         return Some("write a threshold: `thresholds.require = [\"p99 < 20ms\"]`".to_owned());
     }
@@ -125,6 +133,8 @@ mod tests {
         assert_eq!(found("replication-factor", "topology"), "the key for it is `replication`");
         assert_eq!(found("throughput", "producers"), "the key for it is `load.rate`");
         assert_eq!(found("bootstrap.servers", "broker"), "write `addresses = [\"host:port\"]`");
+        let of_kafka = counterpart("share_group", &KeyPath::from_keys(&["broker", "kafka"]));
+        assert_eq!(of_kafka.as_deref(), Some("write `client = \"native\"`, which has `share_group`"));
         assert!(found("p99", "thresholds").contains("thresholds.require"));
         assert_eq!(counterpart("count", &KeyPath::default()), None);
         assert_eq!(counterpart("url", &KeyPath::from_keys(&["broker", "watch"])), None);

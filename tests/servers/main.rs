@@ -51,6 +51,8 @@ mod kafka_native;
 mod kafka_native_groups;
 #[cfg(feature = "kafka-native")]
 mod kafka_readers;
+#[cfg(feature = "kafka-native")]
+mod kafka_share_groups;
 mod kafka_transactions;
 #[cfg(feature = "kafka-native")]
 mod kfake;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
+use super::share::options::ShareGroupOptions;
 use crate::broker::BrokerOptions;
 use crate::broker::kafka_cluster::USUAL_BATCH_BYTES;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions, joins_no_group};
@@ -64,6 +65,8 @@ pub struct KafkaNativeOptions {
     pub isolation: Isolation,
     /// Each producer sends in transactions.
     pub transactions: Option<TransactionOptions>,
+    /// Consumers are members of share groups.
+    pub share_group: Option<ShareGroupOptions>,
 }
 
 impl Default for KafkaNativeOptions {
@@ -83,6 +86,7 @@ impl Default for KafkaNativeOptions {
             static_members: false,
             isolation: Isolation::ReadCommitted,
             transactions: None,
+            share_group: None,
         }
     }
 }
@@ -106,6 +110,13 @@ impl BrokerOptions for KafkaNativeOptions {
         }
         if self.static_members && self.assignment != Some(Assignment::Group) {
             return Err(joins_no_group("`static_members`"));
+        }
+        if let Some(share_group) = &self.share_group {
+            let is_of_partitions = self.assignment.is_some() || self.static_members || self.session_timeout.is_some();
+            if is_of_partitions {
+                return Err("members of a `share_group` have no partitions of their own: remove `assignment`, `static_members` and `session_timeout`".to_owned());
+            }
+            share_group.check()?;
         }
         if self.max_in_flight == 0 {
             return Err("`max_in_flight` is at least 1".to_owned());

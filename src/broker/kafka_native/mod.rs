@@ -7,6 +7,8 @@
 //!   goes on when its place is gone.
 //! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
 //!   (`server_assigned`). `committed`: where members begin, and their offsets.
+//! - `share`: share groups (KIP-932). `groups` makes members. A `member` lives in its group; its `link` fetches from nodes, by their `requests`, for
+//!   the `consumer`, which answers each message. `answers`: what the group has answered. `options`: their table.
 //! - `net`: `connect` opens connections, with TLS and SASL (`msk_iam`: by credentials of AWS); `control` sends one request after the other; `cluster` finds leaders and
 //!   coordinators; `admin` and `topics`: topics.
 //! - [`codec`]: record batches, and the layouts of messages. `config`: the options. `error`: what error codes mean.
@@ -47,6 +49,15 @@ mod produce {
     pub mod sender;
     pub mod transactions;
 }
+mod share {
+    pub mod answers;
+    pub mod consumer;
+    pub mod groups;
+    pub mod link;
+    pub mod member;
+    pub mod options;
+    pub mod requests;
+}
 #[cfg(test)]
 #[path = "../../../tests/unit/kafka_native/mod.rs"]
 mod tests;
@@ -62,7 +73,6 @@ use tokio::time::timeout;
 
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
-use self::consume::consumer::KafkaNativeConsumer;
 use self::group::groups::{self, Groups};
 use self::net::admin::{Admin, End, EndsQuery, FetchTraffic};
 use self::net::cluster::Cluster;
@@ -70,11 +80,13 @@ use self::net::connect::{self, Connector};
 use self::produce::client::{Client, Messages};
 use self::produce::maintenance;
 use self::produce::producer::KafkaNativeProducer;
+use self::share::consumer::AnyConsumer;
+use self::share::groups::ShareGroups;
 use super::kafka_cluster::TOPICS_PER_REQUEST;
 use super::kafka_options::RequiredAcks;
 use super::{
-    Broker, BrokerError, BrokerInfo, Created, Durability, Removal, Setup, Subscription, Telemetry, Topic, Unready,
-    kafka_cluster,
+    Broker, BrokerError, BrokerInfo, ConsumerAnswers, Created, Durability, Removal, Setup, Subscription, Telemetry,
+    Topic, Unready, kafka_cluster,
 };
 use crate::measure::Conditions;
 use crate::net::tls;
@@ -86,6 +98,7 @@ pub struct KafkaNativeBroker {
     clients: Vec<Arc<Client>>,
     admin: Arc<Admin>,
     groups: Groups,
+    share_groups: Option<ShareGroups>,
     acks: RequiredAcks,
     may_reorder: bool,
     identity: BrokerInfo,
@@ -107,7 +120,7 @@ impl Broker for KafkaNativeBroker {
 
     type Options = KafkaNativeOptions;
     type Producer = KafkaNativeProducer;
-    type Consumer = KafkaNativeConsumer;
+    type Consumer = AnyConsumer;
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, _: &KafkaNativeOptions) -> Option<String> {
         kafka_cluster::remedy(need, config)
@@ -154,6 +167,7 @@ impl Broker for KafkaNativeBroker {
             clients,
             acks: options.acks,
             may_reorder: options.may_reorder(),
+            share_groups: ShareGroups::new(admin.clone(), &setup.options),
             groups: Groups::new(admin.clone(), setup.options),
             admin,
             identity: BrokerInfo {
@@ -175,7 +189,8 @@ impl Broker for KafkaNativeBroker {
     }
 
     fn may_reorder(&self) -> bool {
-        self.may_reorder
+        // What a member of a share group gives back comes again behind later ones.
+        self.may_reorder || self.share_groups.is_some()
     }
 
     fn telemetry(&self) -> Telemetry {
@@ -208,8 +223,22 @@ impl Broker for KafkaNativeBroker {
         Ok(KafkaNativeProducer::new(client.clone(), routes))
     }
 
-    async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
-        self.groups.consumer(subscription).await
+    async fn consumer(&self, subscription: &Subscription) -> Result<AnyConsumer, BrokerError> {
+        match &self.share_groups {
+            Some(groups) => groups.consumer(subscription).await.map(AnyConsumer::OfShareGroup),
+            None => self.groups.consumer(subscription).await.map(AnyConsumer::OfPartitions),
+        }
+    }
+
+    async fn will_redeliver(&self, topic: &Topic) -> bool {
+        match &self.share_groups {
+            Some(groups) => groups.will_redeliver(topic).await,
+            None => false,
+        }
+    }
+
+    fn answers(&self) -> Option<ConsumerAnswers> {
+        self.share_groups.as_ref().map(ShareGroups::answers)
     }
 
     async fn durability(&self, topics: &[Topic]) -> Durability {
@@ -239,6 +268,9 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn close(self) -> Result<(), BrokerError> {
+        if let Some(groups) = &self.share_groups {
+            groups.remove(&self.groups).await?;
+        }
         self.groups.remove().await
     }
 }

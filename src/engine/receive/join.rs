@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::consume::{Pace, RateLimit, consume, work};
-use crate::broker::{Broker, BrokerError, Progress, Subscription};
+use crate::broker::{Broker, BrokerError, ConsumerAnswers, Progress, Subscription};
 use crate::engine::EngineError;
 use crate::engine::prepare::{AT_ONCE, TrialContext};
 use crate::engine::sampler::POLL;
@@ -136,6 +136,11 @@ impl<'a, B: Broker> Members<'a, B> {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+
+    /// What consumers have answered to messages, where they answer each by itself.
+    pub fn answers(&self) -> Option<ConsumerAnswers> {
+        self.broker.answers()
     }
 
     /// Has all consumers end, and returns their tasks.

@@ -26,7 +26,7 @@ use super::observer::Phase;
 use super::outcome::{End, GroupOutcome, PartOutcome};
 use super::prepare::TrialContext;
 use super::sampler::Sampler;
-use crate::broker::{Broker, RemovalRule, Topic};
+use crate::broker::{Broker, ConsumerAnswers, RemovalRule, Topic};
 use crate::measure::{Arrivals, Errors};
 use crate::pipeline::{self, Pipeline};
 use crate::scenario::ProducerMode;
@@ -62,6 +62,8 @@ pub(super) struct Received {
     pub totals: Totals,
     pub groups: Vec<GroupOutcome>,
     pub removal_rules: Vec<RemovalRule>,
+    /// What consumers answered to messages, where they answer each by itself.
+    pub consumer_answers: Option<ConsumerAnswers>,
     pub part: Option<PartOutcome>,
     pub pipeline: Option<pipeline::Outcome>,
 }
@@ -294,6 +296,7 @@ impl<B: Broker> AfterLoad<'_, B> {
             }
             None => None,
         };
-        Received { errors, crashes, totals, groups, removal_rules, part, pipeline }
+        let consumer_answers = self.receiving.members.answers();
+        Received { errors, crashes, totals, groups, removal_rules, consumer_answers, part, pipeline }
     }
 }

@@ -21,7 +21,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::broker::{Durability, DurabilityLevel, RemovalCause, RemovalRule};
+pub use crate::broker::{ConsumerAnswers, Durability, DurabilityLevel, RemovalCause, RemovalRule};
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
 pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};
@@ -131,6 +131,9 @@ pub struct Record {
     /// The transactions in which messages were sent; left out where they were sent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
+    /// Answers of consumers to messages; left out where the broker takes none for single messages, or the client does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_answers: Option<ConsumerAnswers>,
     /// Requests and bytes that crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,

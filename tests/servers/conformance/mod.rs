@@ -52,6 +52,12 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "kafka-native")]
+    fn real_kafka_share_group() -> Self {
+        let native = Broker::real_kafka_native();
+        Broker { keys: format!("{}\nbroker.kafka.share_group.acknowledge = \"explicit\"", native.keys), ..native }
+    }
+
     #[cfg(feature = "mqtt")]
     fn real_mqtt() -> Self {
         let keys = format!(
@@ -242,6 +248,8 @@ conformance! {
     real_kafka,
     #[cfg(feature = "kafka-native")]
     real_kafka_native,
+    #[cfg(feature = "kafka-native")]
+    real_kafka_share_group,
     #[cfg(feature = "mqtt")]
     real_mqtt,
     #[cfg(feature = "mqtt")]

@@ -257,6 +257,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         sent,
         groups: groups(arrivals.as_ref()),
         removal_rules: Vec::new(),
+        consumer_answers: None,
         partitions: acks.by_partition(),
         consumers: arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
         part: None,

@@ -12,7 +12,7 @@ use super::responses::Reader;
 /// optional.
 type Row = (i16, i16, i16, &'static str);
 
-const RESPONSES: [Row; 40] = [
+const RESPONSES: [Row; 43] = [
     // ListOffsets
     (2, 1, 1, "[s[4288]]"),
     (2, 2, 3, "4[s[4288]]"),
@@ -64,8 +64,13 @@ const RESPONSES: [Row; 40] = [
     (32, 4, 4, "4{2S1S{SS111{SS1t}1St}t}t"),
     // DeleteGroups
     (42, 0, 1, "4[s2]"),
+    // IncrementalAlterConfigs
+    (44, 0, 0, "4[2s1s]"),
+    (44, 1, 1, "4{2S1St}t"),
     // ConsumerGroupHeartbeat
     (68, 0, 1, "42SS44({88{4}t}t)t"),
+    // ShareGroupHeartbeat
+    (76, 1, 1, "42SS44({88{4}t}t)t"),
 ];
 
 /// What a member of a group reads and owns, by versions from 0 on.

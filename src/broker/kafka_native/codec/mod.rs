@@ -7,6 +7,7 @@ pub mod compression;
 pub mod layout;
 pub mod records;
 pub mod responses;
+pub mod shares;
 
 /// Bytes that are not what the protocol says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

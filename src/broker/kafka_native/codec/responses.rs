@@ -211,11 +211,11 @@ impl<'a> Reader<'a> {
         self.number().map(i16::from_be_bytes)
     }
 
-    fn i32(&mut self) -> Result<i32, Malformed> {
+    pub(super) fn i32(&mut self) -> Result<i32, Malformed> {
         self.number().map(i32::from_be_bytes)
     }
 
-    fn i64(&mut self) -> Result<i64, Malformed> {
+    pub(super) fn i64(&mut self) -> Result<i64, Malformed> {
         self.number().map(i64::from_be_bytes)
     }
 
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         if count <= self.0.len() { Ok(count) } else { Err(Malformed("it announces more than it has")) }
     }
 
-    fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
+    pub(super) fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
         match self.unsigned()? {
             0 => Ok(None),
             length => text(self.take(length as usize - 1)?).map(Some),

@@ -161,11 +161,18 @@ impl Groups {
     pub async fn remove(&self) -> Result<(), BrokerError> {
         let groups = std::mem::take(&mut *self.of_the_trial.lock());
         for group in groups {
-            self.remove_one(&group)
-                .await
-                .map_err(|error| BrokerError::Client(format!("group '{group}' was not removed: {error}")))?;
+            self.remove_named(&group).await?;
         }
         Ok(())
+    }
+
+    /// Removes a group of the trial, whose members have left.
+    ///
+    /// # Errors
+    /// As [`Groups::remove`].
+    pub async fn remove_named(&self, group: &str) -> Result<(), BrokerError> {
+        let removed = self.remove_one(group).await;
+        removed.map_err(|error| BrokerError::Client(format!("group '{group}' was not removed: {error}")))
     }
 
     async fn remove_one(&self, group: &str) -> Result<(), CallError> {

@@ -207,7 +207,7 @@ pub(super) fn shape(topic: &Topic, found: &TopicMetadata) -> Topic {
     Topic { name: topic.name.clone(), partitions, replication }
 }
 
-pub(super) fn text(text: &str) -> StrBytes {
+pub fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     FindCoordinatorRequest, GroupId, InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName,
@@ -379,6 +380,16 @@ impl Coordinator {
             }
             backoff.pause().await;
         }
+    }
+
+    /// As [`ControlConnection::call_adapted`], of a request that is not sent again; its body is that of version `known`.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer.
+    pub async fn call_newer<R: Request>(&self, request: &R, known: i16, version: i16) -> Result<Bytes, CallError> {
+        let mut open = self.open().await?;
+        open.versions.newest_common(R::KEY, version, version)?;
+        open.call_adapted(request, known, version, |_| {}).await
     }
 
     /// A connection to the node that is the coordinator now.

@@ -103,21 +103,56 @@ impl ControlConnection {
         Ok((self.call_raw(request, version).await?, version))
     }
 
-    /// The response's body, in a version that is not checked.
-    async fn call_raw<R: Request>(&mut self, request: &R, version: i16) -> Result<Bytes, CallError> {
+    /// As [`ControlConnection::call_body`], in a version that the crate `kafka-protocol` does not know: `adapt` makes the body of one of version
+    /// `known`. Their headers are alike.
+    ///
+    /// # Errors
+    /// As [`ControlConnection::call`].
+    pub async fn call_adapted<R: Request>(
+        &mut self,
+        request: &R,
+        known: i16,
+        version: i16,
+        adapt: impl FnOnce(&mut BytesMut),
+    ) -> Result<Bytes, CallError> {
+        let correlation = self.take_correlation();
+        let mut frame = request_frame(request, known, correlation, &self.client_id)?;
+        // Behind the length and the request's key.
+        frame[6..8].copy_from_slice(&version.to_be_bytes());
+        let mut body = BytesMut::new();
+        request.encode(&mut body, known).map_err(inexpressible)?;
+        frame.truncate(frame.len() - body.len());
+        adapt(&mut body);
+        frame.unsplit(body);
+        set_length(&mut frame);
+        self.exchange(&frame, R::Response::header_version(known), correlation).await
+    }
+
+    fn take_correlation(&mut self) -> i32 {
         let correlation = self.next_correlation;
         self.next_correlation = correlation.wrapping_add(1);
+        correlation
+    }
+
+    /// The response's body, in a version that is not checked.
+    async fn call_raw<R: Request>(&mut self, request: &R, version: i16) -> Result<Bytes, CallError> {
+        let correlation = self.take_correlation();
         let frame = request_frame(request, version, correlation, &self.client_id)?;
+        self.exchange(&frame, R::Response::header_version(version), correlation).await
+    }
+
+    /// Sends a request, and waits for the response's body.
+    async fn exchange(&mut self, frame: &[u8], header_version: i16, correlation: i32) -> Result<Bytes, CallError> {
         let limit = self.timeout;
         let exchange = async {
-            self.writer.write_all(&frame).await?;
+            self.writer.write_all(frame).await?;
             self.writer.flush().await?;
             read_frame(&mut self.reader).await
         };
         let answer = timeout(limit, exchange).await.unwrap_or(Err(CallError::Timeout(limit)));
         let mut response = answer.map_err(|error| if self.is_new { without_login(error) } else { error })?;
         self.is_new = false;
-        take_header(&mut response, R::Response::header_version(version), correlation)?;
+        take_header(&mut response, header_version, correlation)?;
         Ok(response)
     }
 
@@ -212,9 +247,14 @@ pub fn request_frame<R: Request>(
 
     header.encode(&mut frame, R::header_version(version)).map_err(inexpressible)?;
     request.encode(&mut frame, version).map_err(inexpressible)?;
+    set_length(&mut frame);
+    Ok(frame)
+}
+
+/// Writes the length of what comes after it.
+fn set_length(frame: &mut BytesMut) {
     let length = (frame.len() - 4) as u32;
     frame[..4].copy_from_slice(&length.to_be_bytes());
-    Ok(frame)
 }
 
 /// The next response, without its length.

@@ -3,8 +3,9 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddPartitionsToTxnResponse, ConsumerGroupHeartbeatResponse, CreateTopicsResponse, DeleteGroupsResponse,
-    DeleteTopicsResponse, DescribeConfigsResponse, JoinGroupResponse, ListOffsetsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, SaslHandshakeResponse,
+    DeleteTopicsResponse, DescribeConfigsResponse, IncrementalAlterConfigsResponse, JoinGroupResponse,
+    ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
+    SaslHandshakeResponse, ShareGroupHeartbeatResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
@@ -59,7 +60,9 @@ fn copied(key: i16, message: &[u8], version: i16) -> Vec<u8> {
         24 => copy::<AddPartitionsToTxnResponse>,
         32 => copy::<DescribeConfigsResponse>,
         42 => copy::<DeleteGroupsResponse>,
+        44 => copy::<IncrementalAlterConfigsResponse>,
         68 => copy::<ConsumerGroupHeartbeatResponse>,
+        76 => copy::<ShareGroupHeartbeatResponse>,
         key => panic!("no response of {key}"),
     };
     copy(message, version)
