@@ -6,7 +6,8 @@ with compressed batches. `batch` and `single` are the Kafka side of RbFly's perf
 clients beside aiokafka, messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each
 one awaited before the next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
 rdkafka_performance: brokermark verifies each message, and its CPU time is of reading only; rdkafka_performance's is of the whole
-process.
+process. `share` drains a topic as the only member of a share group, with answers that go with fetches and with answers of their own, beside
+Kafka's kafka-share-consumer-perf-test, which sends them with fetches; brokermark's CPU time is of sending as well.
 """
 
 import dataclasses
@@ -43,7 +44,8 @@ VARIANTS = {
     "1kib": {"payload_bytes": 1024, "batch_bytes": 1000 * 1000, "queue_messages": 40_000},
     "lz4": {"compression": "lz4"},
 }
-WORKLOADS = [*VARIANTS, "consume", *REPORTED]
+WORKLOADS = [*VARIANTS, "consume", "share", *REPORTED]
+SHARED = 500_000  # messages that the scenario of `share` sends before its group begins
 
 
 def comparison(messages: int, server: dict[str, str], name: str = "throughput") -> Comparison:
@@ -66,6 +68,8 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
     rdkafka_performance = RdkafkaPerformance(address, topics)
     if name == "consume":
         return consuming(workload, address, rdkafka_performance)
+    if name == "share":
+        return sharing(dataclasses.replace(workload, messages=SHARED), address, topics)
     setting = (
         f"{workload.payload_bytes} B, {workload.partitions} partitions, acks={workload.acks}, "
         f"linger {workload.linger_ms} ms, batch {workload.batch_bytes / 1024:.0f} KiB, compression {workload.compression}"
@@ -117,6 +121,22 @@ def consuming(workload: Workload, address: str, filler: "RdkafkaPerformance") ->
         workload=workload,
         peers=[ours, native, RdkafkaConsumer(filler)],
         warm_up=lambda: ours.run(workload) and None,
+    )
+
+
+def sharing(workload: Workload, address: str, topics: "Topics") -> Comparison:
+    def ours(acknowledge: str) -> Brokermark:
+        settings = {"broker.addresses": [address], "broker.kafka.share_group.acknowledge": acknowledge}
+        scenario = "configs/examples/kafka-share-group.toml"
+        return BrokermarkShareGroup(scenario, settings | NATIVE_THREADS, f"brokermark native ({acknowledge})")
+
+    peer = ShareConsumerPerformance(ProducerPerformance(address, topics))
+    return Comparison(
+        broker="kafka",
+        setting=f"{workload.payload_bytes} B, {workload.partitions} partitions drained by a share group's only member",
+        workload=workload,
+        peers=[ours("implicit"), ours("explicit"), peer],
+        warm_up=lambda: peer.run(workload) and None,
     )
 
 
@@ -248,6 +268,54 @@ class RdkafkaPerformance:
         return measure.run(command)
 
 
+class BrokermarkShareGroup(Brokermark):
+    """Drains what the same run has sent before."""
+
+    rate = "the record's backlog: messages received and verified / (told to join to caught up), while 1,000 a second are sent"
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        record, process = self.record(self.scenario, self.settings)
+        backlog, found, answers = record["backlog"], record["verification"], record["consumer_answers"]
+        if found["lost"] + found["unread"] + found["duplicated"] + found["corrupt"]:
+            raise PeerError(f"brokermark did not receive each message once: {found}")
+        drain = backlog["groups"][0]
+        if not drain["received_per_second"]:
+            raise PeerError(f"brokermark did not drain {backlog['messages']} messages: {drain}")
+        # As the peer counts it: from before the member joins.
+        seconds = (drain["first_arrival_ns"] + drain["duration_ns"]) / 1e9
+        return drain["received"] / seconds, json.dumps({"drain": drain, "answers": answers}), process
+
+
+class ShareConsumerPerformance:
+    name = "kafka-share-consumer-perf-test"
+    # Read in its source: counted from before it subscribes to after the last message; the last answers are sent then.
+    rate = "its line: messages / (before it joins to the last message), JVM warm-up included"
+
+    def __init__(self, filler: "ProducerPerformance"):
+        self.filler = filler
+
+    def install(self) -> None:
+        pass  # comes with the server
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        topics = self.filler.topics
+        with topics.new(workload) as topic:
+            self.filler.fill(workload, topic)
+            alter = java(topics.libraries, "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", topics.address, "--alter")
+            alter += ["--entity-type", "groups", "--entity-name", topic, "--add-config", "share.auto.offset.reset=earliest"]
+            measure.check(alter)
+            command = java(topics.libraries, "org.apache.kafka.tools.ShareConsumerPerformance", "--group", topic)
+            command += ["--bootstrap-server", topics.address, "--topic", topic, "--num-records", str(workload.messages)]
+            # It ends its consumers after this time, whether messages come or not.
+            command += ["--timeout", "300000"]
+            process = measure.run(command)
+        printed = [line for line in process.output.splitlines() if re.match(r"\d{4}-\d\d-\d\d ", line)]
+        numbers = printed[-1].split(", ") if printed else []
+        if len(numbers) < 7 or int(numbers[5]) < workload.messages:
+            raise PeerError(f"{self.name} did not consume {workload.messages} messages:\n{process.output[-2000:]}")
+        return float(numbers[4]), printed[-1], process
+
+
 class RdkafkaConsumer:
     name = "rdkafka_performance -G"
     # Read in its source: `t_start` is taken when the first message comes, and the rate is the messages since then over the time.
@@ -319,14 +387,18 @@ class ProducerPerformance:
     def install(self) -> None:
         pass  # comes with the server
 
+    def fill(self, workload: Workload, topic: str) -> Process:
+        """Sends the messages to a topic that is there."""
+        command = java(self.topics.libraries, "org.apache.kafka.tools.ProducerPerformance", "--topic", topic)
+        command += ["--num-records", str(workload.messages), "--record-size", str(workload.payload_bytes)]
+        command += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={self.address}"]
+        command += [f"acks={workload.acks}", f"linger.ms={workload.linger_ms}", f"batch.size={workload.batch_bytes}"]
+        command += [f"enable.idempotence={str(workload.idempotent).lower()}", f"compression.type={workload.compression}"]
+        return measure.run(command)
+
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         with self.topics.new(workload) as topic:
-            command = java(self.topics.libraries, "org.apache.kafka.tools.ProducerPerformance", "--topic", topic)
-            command += ["--num-records", str(workload.messages), "--record-size", str(workload.payload_bytes)]
-            command += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={self.address}"]
-            command += [f"acks={workload.acks}", f"linger.ms={workload.linger_ms}", f"batch.size={workload.batch_bytes}"]
-            command += [f"enable.idempotence={str(workload.idempotent).lower()}", f"compression.type={workload.compression}"]
-            process = measure.run(command)
+            process = self.fill(workload, topic)
         lines = re.findall(r"^(\d+) records sent, ([\d.]+) records/sec.*$", process.output, re.MULTILINE)
         printed = [line for line in process.output.splitlines() if " records sent, " in line]
         if not lines or int(lines[-1][0]) != workload.messages:
