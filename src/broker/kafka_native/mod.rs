@@ -37,6 +37,7 @@ mod net {
     pub mod connect;
     pub mod control;
     mod msk_iam;
+    mod scram;
     pub mod topics;
 }
 mod produce {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::kept::{Issued, lifetime, number, until_unix};
+use super::issued::{Issued, lifetime, number, until_unix};
 use crate::printable::printable;
 use crate::secrets::mask_text;
 

@@ -7,6 +7,8 @@
 #[cfg(any(feature = "kafka-native", feature = "pulsar"))]
 mod command;
 #[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+mod issued;
+#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
 mod kept;
 #[cfg(any(feature = "kafka-native", feature = "pulsar"))]
 mod oauth2;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::kept::{Issued, lifetime};
+use super::issued::{Issued, lifetime};
 use super::{ClientCredentials, Grant, IssuerUrl};
 use crate::net::Tls;
 use crate::net::http::{HttpClient, HttpRequest, percent_encoded};

@@ -9,8 +9,8 @@ use std::env;
 use jiff::Timestamp;
 
 use super::super::error::CallError;
-use super::connect::Hash;
 use super::control::ControlConnection;
+use super::scram::Hash;
 use crate::net::http::percent_encoded;
 use crate::scenario::{AwsTable, SaslMechanism, Secret};
 
