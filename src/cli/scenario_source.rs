@@ -339,7 +339,7 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
     let written = matches.get_many::<String>("set").into_iter().flatten().map(|one| Setting::set(one));
     let is_requirement = |text: &&String| text.contains(['<', '>', '=']);
     if let Some(text) = matches.try_get_one::<String>("for").ok().flatten().filter(is_requirement) {
-        let message = format!("`--for` is how long a run lasts; what must hold is --require {text:?}\n");
+        let message = format!("`--for` is how long a run lasts; what must hold is --require {text:?}");
         return Err(clap::Error::raw(ErrorKind::ValueValidation, message));
     }
     Ok(ScenarioSource {

@@ -59,7 +59,7 @@ pub struct SearchArguments {
     #[command(flatten)]
     pub source: ProbedSource,
     /// What `run` calls how long it lasts.
-    #[arg(long = "for", hide = true, value_parser = not_for)]
+    #[arg(long = "for", hide = true, value_name = "DURATION", value_parser = not_for)]
     pub not_for: Option<String>,
     /// The rates that may be probed, as in 1k/s..2M/s [default: 100/s..10M/s]
     #[arg(long, value_name = "RATE..RATE", value_parser = parse_between)]
