@@ -140,7 +140,7 @@ fn real_quota_on_topics_is_waited_for() {
     let (plain, user) = (kafka::address(), variable("BROKERMARK_KAFKA_USER"));
     let alter = |change: &[&str]| {
         let all = ["--bootstrap-server", &plain, "--alter", "--entity-type", "users", "--entity-name", &user];
-        kafka::tool("kafka.admin.ConfigCommand", &[&all, change].concat());
+        kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&all, change].concat());
     };
     let tables = format!(
         "{}[topology]\ntopics = 20\npartitions = 10\n[producers]\ncount = 20\n[run]\nmessages = 2000\n",
@@ -182,7 +182,7 @@ fn real_batches_too_large_are_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("small-batches-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "max.message.bytes=20000"];
-    kafka::tool("kafka.admin.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
     let tables = format!(
         "[topology]\nname = \"{topic}\"\nexisting = true\n[producers]\nbatch = 1000\n[run]\nmessages = 20000\n"
     );
@@ -205,7 +205,7 @@ fn real_topic_that_needs_keys_is_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("compacted-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "cleanup.policy=compact"];
-    kafka::tool("kafka.admin.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
     let tables = format!("[topology]\nname = \"{topic}\"\nexisting = true\n[run]\nmessages = 10\n");
     let keys = "[producers]\nkeys = { kind = \"random\", distinct = 3 }\n";
     let bench = Bench::new(&scenario(&address, &tables));
@@ -242,7 +242,7 @@ fn real_credentials_that_are_withdrawn_are_told() {
     let password = variable("BROKERMARK_KAFKA_PASSWORD");
     let alter = |change: &[&str]| {
         let of_user = ["--bootstrap-server", &plain, "--alter", "--entity-type", "users", "--entity-name", &user];
-        kafka::tool("kafka.admin.ConfigCommand", &[&of_user[..], change].concat());
+        kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&of_user[..], change].concat());
     };
     let given = format!("SCRAM-SHA-256=[password={password}]");
     for client in ["native", "librdkafka"] {
