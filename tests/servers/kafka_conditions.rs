@@ -182,7 +182,10 @@ fn real_batches_too_large_are_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("small-batches-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "max.message.bytes=20000"];
-    kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    kafka::tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat(),
+    );
     let tables = format!(
         "[topology]\nname = \"{topic}\"\nexisting = true\n[producers]\nbatch = 1000\n[run]\nmessages = 20000\n"
     );
@@ -205,7 +208,10 @@ fn real_topic_that_needs_keys_is_told_before_the_load() {
     let (address, topic) = (kafka::address(), format!("compacted-{}", std::process::id()));
     make_topic(&address, &topic, 1);
     let name = ["--entity-type", "topics", "--entity-name", &topic, "--add-config", "cleanup.policy=compact"];
-    kafka::tool("org.apache.kafka.tools.ConfigCommand", &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat());
+    kafka::tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        &[&["--bootstrap-server", &address, "--alter"], &name[..]].concat(),
+    );
     let tables = format!("[topology]\nname = \"{topic}\"\nexisting = true\n[run]\nmessages = 10\n");
     let keys = "[producers]\nkeys = { kind = \"random\", distinct = 3 }\n";
     let bench = Bench::new(&scenario(&address, &tables));

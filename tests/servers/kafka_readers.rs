@@ -25,9 +25,9 @@ fn by_kafkas_own_consumer(topic: &str, messages: usize) -> Vec<String> {
     command.args(["--bootstrap-server", &address(), "--topic", topic, "--from-beginning"]);
     command.args(["--max-messages", &messages.to_string(), "--timeout-ms", "60000"]);
     for printed in ["timestamp", "partition", "offset", "headers", "key"] {
-        command.args(["--property", &format!("print.{printed}=true")]);
+        command.args(["--formatter-property", &format!("print.{printed}=true")]);
     }
-    command.args(["--property", "null.literal=(null)"]);
+    command.args(["--formatter-property", "null.literal=(null)"]);
     let read = Running::start(&mut command).finish(PATIENCE);
     read.stdout.lines().map(str::to_owned).collect()
 }
