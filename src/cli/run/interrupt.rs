@@ -72,7 +72,7 @@ pub struct SignalThread {
 }
 
 impl SignalThread {
-    /// See [`watch`].
+    /// See [`watch()`].
     ///
     /// # Errors
     /// When the signals cannot be listened for, or the system starts no more threads.
