@@ -79,7 +79,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
         async { only(self.find_topics(slice::from_ref(topic)).await) }
     }
 
-    /// Deletes a topic that this trial, or another process for it, has created. A topic that is gone already is no error.
+    /// Deletes a topic that this trial, or another process for it, has created. A topic that is gone already is not an error.
     ///
     /// # Errors
     /// When the broker refuses or does not answer.

@@ -60,7 +60,7 @@ impl<'a> Servers<'a> {
             Ok(opened) => return Ok(Some((opened, self.place))),
             Err(error) => ClientError::from(error),
         };
-        // Whoever asks for one server knows which it is.
+        // A caller that asks for one server knows which it is.
         if count > 1 {
             failure.message = format!("{address}: {}", failure.message);
         }

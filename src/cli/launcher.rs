@@ -14,7 +14,7 @@ const LAUNCHERS: [(&str, &str); 3] = [
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
 ];
 
-/// Slurm's step, and the first of those that are no `srun`: a batch script, an interactive shell.
+/// Slurm's step, and the first of those that are not `srun`: a batch script, an interactive shell.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 const NO_SRUN: u64 = 0xffff_fff0;
 

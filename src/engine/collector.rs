@@ -265,7 +265,7 @@ impl Collector {
         }
     }
 
-    /// A message belongs to the segment in which it was intended, as everything else goes by intended time: what a step leaves waiting is no
+    /// A message belongs to the segment in which it was intended, as everything else goes by intended time: what a step leaves waiting is not
     /// part of the next one.
     fn add_responses_to_segments(&mut self) {
         for found in self.interval.segments.iter() {

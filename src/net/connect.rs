@@ -83,7 +83,7 @@ pub async fn encrypted(config: Arc<ClientConfig>, address: &str, stream: TcpStre
 /// What a frame's size says of the port, if it is the beginning of another protocol.
 pub fn protocol_of_size(size: u32) -> Option<&'static str> {
     match size.to_be_bytes() {
-        // Some servers answer what is no request with a page and no status line (HTTP/0.9).
+        // Some servers answer bytes that are not a request with a page and no status line (HTTP/0.9).
         [b'H', b'T', b'T', b'P'] | [b'<', b'!' | b'h' | b'H', ..] => Some(ANSWERS_LIKE_HTTP),
         // An alert or a handshake (RFC 8446, section 5.1).
         [0x15 | 0x16, 3, ..] => Some(SPEAKS_TLS),

@@ -97,7 +97,7 @@ pub fn findings(records: &[&Record]) -> Vec<Finding> {
 }
 
 /// Says so where not all trials were measured by the same program on the same broker. Brokers and clients that the scenario itself compares
-/// are no mixture.
+/// are not a mixture.
 fn mixtures(records: &[&Record]) -> impl Iterator<Item = Finding> {
     type Asked = Option<(String, Option<String>, Vec<String>)>;
     let different = |subject: &str, name: fn(&Record) -> Option<String>, asked: fn(&Record) -> Asked| {

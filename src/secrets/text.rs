@@ -31,7 +31,7 @@ pub fn mask_text(text: &str) -> String {
 
 /// A URL without its user and without secrets of its query; `None`: the text does not begin with a scheme.
 ///
-/// A password may hold any character: the last `@` divides it from the host. Where the host was left out, what stands for a port is no
+/// A password may hold any character: the last `@` divides it from the host. Where the host was left out, what stands for a port is not a
 /// number, and nothing of the URL but its scheme is shown.
 pub fn mask_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))?;
@@ -45,7 +45,7 @@ pub fn mask_url(text: &str) -> Option<String> {
     Some(format!("{scheme}://{user}{rest}{query}"))
 }
 
-/// Whether what follows `://` may begin with a user and a password alone: one of its addresses has a port that is no number.
+/// Whether what follows `://` may begin with a user and a password alone: one of its addresses has a port that is not a number.
 fn lacks_host(rest: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     let has_other_port = |address: &str| {

@@ -313,7 +313,7 @@ fn asking(addresses: &[String], security: Security, limit: Duration) -> Option<C
     })
 }
 
-/// Why nobody can work with the cluster at `addresses` by this `security`, or with a node that only the cluster names. `None`: they answer, or
+/// Why no client can work with the cluster at `addresses` by this `security`, or with a node that only the cluster names. `None`: they answer, or
 /// say nothing within `limit`.
 pub async fn refusal(addresses: &[String], security: &Security, limit: Duration) -> Option<BrokerError> {
     let connector = Arc::new(asking(addresses, security.clone(), limit)?);

@@ -316,7 +316,7 @@ impl Broker for RedisBroker {
             let group = found.iter().find(|group| group.get("name").and_then(Value::text) == Some(name))?;
             entries_behind(stream.as_ref()?, id(group, "last-delivered-id")?)
         });
-        // A stream or group that is gone has nothing for anybody.
+        // A stream or group that is gone has no messages left.
         let left = left.map(Option::unwrap_or_default);
         Some(Removal { extent: RemovalExtent::Left(left.collect()), rules })
     }

@@ -190,7 +190,7 @@ pub type Heard<'a> = (Option<&'a [u8]>, usize);
 /// `None`: it has not arrived completely.
 ///
 /// # Errors
-/// When it is no reply, or an error.
+/// When it is not a reply, or an error.
 pub fn published(bytes: &[u8], most: usize) -> Result<Option<Heard<'_>>, Malformed> {
     let mut tokens = Tokens::new(bytes, most);
     let Some(first) = tokens.next()? else { return Ok(None) };

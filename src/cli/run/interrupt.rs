@@ -1,5 +1,6 @@
 //! Signals that ask the program to end: the first ends the current phase and keeps the results, the second ends all phases at once,
-//! and a third ends the program. A container's runtime sends one, and kills what has not ended some time later: nothing waits long then.
+//! and a third ends the program. A container's runtime sends one signal, and kills
+//! the process some time later: then the run ends by a deadline.
 
 use std::io;
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl SignalThread {
         Ok(SignalThread { runtime, interruption })
     }
 
-    /// Waits for something that is no load.
+    /// Waits for work other than a load.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
@@ -127,7 +128,7 @@ mod system {
             })
         }
 
-        /// Resolves with the next of them: whether it is of somebody at a terminal, who may send it again. Cancel-safe.
+        /// Resolves with the next of them: whether it comes from a terminal, so that another one may follow. Cancel-safe.
         pub async fn next(&mut self) -> bool {
             let hang_up = async {
                 match &mut self.hang_up {
@@ -174,7 +175,7 @@ mod system {
             Ok(Signals { interrupt: ctrl_c()?, stop: ctrl_break()?, close: ctrl_close()? })
         }
 
-        /// Resolves with the next of them: whether it is of somebody at a terminal, who may send it again. Cancel-safe.
+        /// Resolves with the next of them: whether it comes from a terminal, so that another one may follow. Cancel-safe.
         pub async fn next(&mut self) -> bool {
             tokio::select! {
                 _ = self.interrupt.recv() => true,

@@ -45,7 +45,7 @@ pub(super) fn each_second(page: &mut Page, record: &Record, series: &[SeriesRow]
         let line = format!("{}{drawn}{} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);
     }
-    // What a share lacks of its own messages is no lag.
+    // What a share lacks of its own messages is not lag.
     let lag: Vec<Option<f64>> = rows.iter().map(|row| furthest_behind(row)).collect();
     if record.share.is_none() && lag.iter().any(Option::is_some) {
         let drawn = blocks(page, &lag, Fold::Largest);

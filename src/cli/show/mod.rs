@@ -181,7 +181,7 @@ impl Shown {
         std::fs::read(directory_of(&self.path).join(HLOG_FILE)).unwrap_or_default()
     }
 
-    /// A file that somebody put together from several runs is shown run by run. Rows of a series do not say which run they are
+    /// A file that a user put together from several runs is shown run by run. Rows of a series do not say which run they are
     /// of, so it is shown without.
     fn by_run_id(mut self) -> Vec<Self> {
         let ids: Vec<String> = run_ids(&self.read.records).into_iter().map(str::to_owned).collect();

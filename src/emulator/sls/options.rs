@@ -59,7 +59,7 @@ impl Default for EmulatorOptions {
 pub struct ListenOptions {
     /// `host:port`; port 0: any that is free.
     pub listen: String,
-    /// `None`: anybody, unsigned.
+    /// `None`: every client, unsigned.
     pub key: Option<Key>,
     /// PEM files of the certificates and of their key, to speak HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,

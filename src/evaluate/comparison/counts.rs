@@ -1,6 +1,6 @@
 //! What went wrong on both sides: trials that failed, and messages that failed, were lost or came twice.
 //!
-//! Counts are facts of all trials that ended, valid or not. Failures come in bursts, so messages are no independent observations: where
+//! Counts are facts of all trials that ended, valid or not. Failures come in bursts, so messages are not independent observations: where
 //! chance is asked about, the unit is the trial.
 
 use std::fmt;

@@ -35,7 +35,7 @@ pub struct KeptTrial {
 /// What a change must exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// A change for the worse beyond this share is a regression; a change that is surely smaller is no regression.
+    /// A change for the worse beyond this share is a regression; a change that is surely smaller is not a regression.
     pub tolerance: f64,
     /// By this share, as a standard deviation, the figures of two runs of the same thing are taken to differ, where each side has too
     /// few runs to show it.
@@ -55,7 +55,7 @@ pub struct Comparison {
     /// Name and version of this format.
     pub schema: &'static str,
     pub verdict: Verdict,
-    /// A change for the worse beyond this share is a regression; a change that is surely smaller is no regression.
+    /// A change for the worse beyond this share is a regression; a change that is surely smaller is not a regression.
     pub tolerance: f64,
     /// How the trials of both sides ran, which decides what is a unit of chance.
     pub design: Design,

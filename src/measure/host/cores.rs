@@ -80,7 +80,7 @@ impl fmt::Display for CoreSet {
     }
 }
 
-/// The text is no list of cores.
+/// The text is not a list of cores.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoCoreSet;
 

@@ -60,7 +60,7 @@ pub async fn run(words: &[String], limit: Duration) -> Result<Issued, String> {
 
 fn not_started(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such program: install it, or write its path".to_owned(),
+        io::ErrorKind::NotFound => "the program does not exist: install it, or write its path".to_owned(),
         _ => format!("it cannot be started: {error}"),
     }
 }

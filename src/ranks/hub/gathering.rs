@@ -122,7 +122,7 @@ impl JoinError {
     }
 }
 
-/// Takes connections, and hands over those of this job's ranks. Anybody may connect: what strangers may take is bounded. All of them end
+/// Takes connections, and hands over those of this job's ranks. Any process may connect: what strangers may take is bounded. All of them end
 /// with this future.
 async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
     let mut strangers = JoinSet::new();

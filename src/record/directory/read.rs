@@ -159,7 +159,7 @@ pub fn current_records(records: &[Record]) -> Vec<&Record> {
     current.into_values().collect()
 }
 
-/// The runs that the records are of, in the order of the file. A file that somebody put together may have several.
+/// The runs that the records are of, in the order of the file. A file that a user put together may have several.
 pub fn run_ids(records: &[Record]) -> Vec<&str> {
     let mut runs: Vec<&str> = Vec::new();
     for record in records {

@@ -179,7 +179,7 @@ fn in_flight(timeline: &Timeline<'_>) -> Figure {
 /// Messages that groups lack at the end of each second; `None`: that is not known.
 fn behind(timeline: &Timeline<'_>) -> Option<Figure> {
     let lag = |of: &GroupRow| of.consumer_lag.map(|lag| lag.max(0) as f64);
-    // What a share lacks of its own messages is no lag.
+    // What a share lacks of its own messages is not lag.
     let is_known = timeline.record.share.is_none() && any(timeline, lag);
     let lines = is_known.then(|| lines(timeline, lag))?;
     let worst: Vec<f64> = timeline.measured_rows().filter_map(|(_, row)| worst(row, lag)).collect();

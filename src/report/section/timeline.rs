@@ -30,7 +30,7 @@ impl<'a> Timeline<'a> {
     pub fn new(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
         let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
         let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
-        // The wait for the last answers, where it is a moment only, is no second of its own.
+        // The wait for the last answers, where it is a moment only, is not counted as a second of its own.
         let long_drain = series.iter().any(|row| row.phase == Phase::Drain && row.full);
         for row in series.iter().filter(|row| long_drain || row.phase != Phase::Drain) {
             // Rows follow each other; after some that are missing, the time goes on where the next one says.

@@ -339,7 +339,7 @@ impl Check<'_> {
         self.refuse(path, format!("`{path}` cannot be {}", shown(value)), &advice)
     }
 
-    /// A string whose format is no quantity.
+    /// A string whose format is not a quantity.
     fn text(&self, value: &mut Value, outer: &Schema, schema: &Schema, path: &KeyPath) -> bool {
         let Value::String(text) = value else { return true };
         let advice = advice_of(schema).or_else(|| advice_of(outer));

@@ -96,7 +96,7 @@ fn tuning(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
     mapped.set(&format!("broker.kafka.{name}"), value, one);
 }
 
-/// A property that is no key of `[broker.kafka]`.
+/// A property that is not a key of `[broker.kafka]`.
 fn other(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
     let key = one.key.as_str();
     let of = |table: &[(&str, &'static str)]| table.iter().find(|(name, _)| *name == key).map(|(_, reason)| *reason);

@@ -198,7 +198,7 @@ macro_rules! quantity {
         /// For `#[serde(with = "…")]`: the field holds what is in the quantity, and has its schema.
         impl $type {
             /// # Errors
-            /// When it is no such quantity, or too large for the field.
+            /// When it is not such a quantity, or too large for the field.
             pub fn deserialize<'de, D: Deserializer<'de>, T: Holds<$plain>>(deserializer: D) -> Result<T, D::Error> {
                 let quantity = <Self as Deserialize>::deserialize(deserializer)?.0;
                 T::hold(quantity).ok_or_else(|| Error::custom("this is too large"))

@@ -107,7 +107,7 @@ async fn a_command_that_gives_no_token_says_why() {
         assert!(words.iter().all(|word| found.contains(word)), "{found}");
         assert!(!found.contains("hunter2"), "{found}");
     };
-    is(refusal(words(&["/does/not/exist"])).await, &["`token_command` (/does/not/exist): there is no such program"]);
+    is(refusal(words(&["/does/not/exist"])).await, &["`token_command` (/does/not/exist): the program does not exist"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
     is(refusal(words(&[file.path().to_str().unwrap()])).await, &["cannot be started"]);
@@ -120,6 +120,6 @@ async fn a_command_that_gives_no_token_says_why() {
     is(refusal(shell("echo '{\"token\": hunter2'")).await, &["malformed JSON"]);
     is(refusal(words(&["echo", &web_token(-5)])).await, &["has ended already"]);
     let limit = Duration::from_millis(1);
-    let slow = Token::new(words(&["sleep", "600"]), limit).unwrap().current().await.unwrap_err();
+    let slow = Token::new(words(&["tail", "-f", "/dev/null"]), limit).unwrap().current().await.unwrap_err();
     is(slow, &["it has not ended within 1ms"]);
 }

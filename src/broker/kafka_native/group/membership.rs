@@ -57,7 +57,7 @@ impl MemberConfig {
         }
     }
 
-    /// It has these partitions in that generation of the group, which may change for `settled` without anybody else having some.
+    /// It has these partitions in that generation of the group, which may change for `settled` without another member having some.
     pub fn hold(&self, generation: i32, partitions: &BTreeSet<u32>, settled: Duration) {
         self.shares.hold(self.member, Some(generation), partitions, settled);
     }

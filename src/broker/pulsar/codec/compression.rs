@@ -50,11 +50,11 @@ impl Compression {
             .find(|compression| compression.number() == number)
     }
 
-    /// Fills `out` with `content` decompressed, which has `size` bytes. That is somebody else's claim: no memory is taken
+    /// Fills `out` with `content` decompressed, which has `size` bytes. That is the sender's claim: no memory is taken
     /// for it that `content` could not fill.
     ///
     /// # Errors
-    /// When it is not `size` bytes compressed like this, or more than anybody sends.
+    /// When it is not `size` bytes compressed like this, or more than any broker sends.
     pub fn decompress(self, content: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
         const BROKEN: &str = "its payload cannot be decompressed";
         out.clear();
