@@ -154,11 +154,19 @@ pub enum RemovalExtent {
     FirstOffsets(Vec<u64>),
     /// As in [`RemovalExtent::FirstOffsets`]. Single messages behind the first offsets may be removed as well, as compaction does.
     FirstOffsetsWithGaps(Vec<u64>),
-    /// For each group, in the order in which groups were named: messages that the broker has stored and removed before it delivered them.
-    Undelivered(Vec<u64>),
+    /// For each group, in the order in which groups were named: messages that the broker has stored and not delivered.
+    Undelivered(Vec<Undelivered>),
     /// For each group, in the order in which groups were named: messages that the broker still has for it. It does not tell what it has
     /// removed; all that is missing and that it does not have was.
     Left(Vec<u64>),
+}
+
+/// Messages that a broker has stored and not delivered to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Undelivered {
+    pub messages: u64,
+    /// Whether some of them are still to be delivered, after those that were removed. All of them were removed otherwise.
+    pub some_are_left: bool,
 }
 
 impl Default for RemovalExtent {

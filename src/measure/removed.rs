@@ -23,6 +23,12 @@ pub struct Unreceivable {
 }
 
 impl Unreceivable {
+    /// Messages that the broker has not delivered to a group that has `lost` messages: has passed and not received them. What is left lies
+    /// behind those that the broker removed, as it delivers in order, so the group has not passed it.
+    pub fn from_undelivered(messages: u64, some_are_left: bool, lost: u64) -> Self {
+        Unreceivable { passed: if some_are_left { messages.min(lost) } else { messages }, ahead: 0 }
+    }
+
     #[must_use]
     pub fn plus(self, other: Unreceivable) -> Self {
         Unreceivable { passed: self.passed + other.passed, ahead: self.ahead + other.ahead }

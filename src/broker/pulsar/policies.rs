@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::broker::{Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule};
+use crate::broker::{Durability, DurabilityLevel, Removal, RemovalCause, RemovalExtent, RemovalRule, Undelivered};
 
 /// The answer to `GET …/persistence?applied=true` (Pulsar's `PersistencePolicies`): the policies of the topic, else of its
 /// namespace, else of the broker.
@@ -22,6 +22,8 @@ pub struct Persistence {
 pub struct TopicStats {
     /// Messages that were published.
     msg_in_counter: u64,
+    /// Bytes of them.
+    bytes_in_counter: i64,
     subscriptions: BTreeMap<String, SubscriptionStats>,
 }
 
@@ -87,8 +89,9 @@ impl Default for BacklogQuota {
 }
 
 impl TopicStats {
-    /// What was published, not delivered to a subscription, and is not in its backlog any more. Counters begin again when the broker unloads
-    /// the topic; then there seem to be fewer.
+    /// What was published and not delivered to a subscription. How many messages the entries of its backlog have is not told. Counters begin
+    /// again when the broker unloads the topic; then there seem to be fewer. A quota that is larger than all that was published has evicted
+    /// nothing.
     pub fn removal(
         &self,
         time_to_live: Option<i64>,
@@ -96,25 +99,24 @@ impl TopicStats {
         subscriptions: &[String],
     ) -> Option<Removal> {
         let of = |name: &String| self.subscriptions.get(name);
-        let undelivered = |stats: &SubscriptionStats| match stats.msg_backlog {
-            0 => self.msg_in_counter.saturating_sub(stats.msg_out_counter),
-            // How many messages these entries have is not told.
-            _ => 0,
+        let undelivered = |stats: &SubscriptionStats| Undelivered {
+            messages: self.msg_in_counter.saturating_sub(stats.msg_out_counter),
+            some_are_left: stats.msg_backlog > 0,
         };
         let has_expired = subscriptions.iter().filter_map(of).any(|stats| stats.total_msg_expired > 0);
         let expiry = time_to_live
             .filter(|seconds| *seconds > 0 && has_expired)
             .map(|seconds| RemovalRule::new(RemovalCause::TimeToLive, "message_ttl_in_seconds", seconds.to_string()));
         let eviction = |quota: BacklogQuota| {
-            let limits =
-                [(quota.limit_size, "B"), (quota.limit_time, "s")].into_iter().filter(|(limit, _)| *limit >= 0);
+            let size = Some(quota.limit_size).filter(|limit| *limit <= self.bytes_in_counter).unwrap_or(-1);
+            let limits = [(size, "B"), (quota.limit_time, "s")].into_iter().filter(|(limit, _)| *limit >= 0);
             let limits: Vec<String> = limits.map(|(limit, unit)| format!("{limit} {unit}")).collect();
             let policy = "consumer_backlog_eviction";
             let is_set = quota.policy == policy && !limits.is_empty();
             is_set.then(|| RemovalRule::new(RemovalCause::Eviction, policy, limits.join(" or ")))
         };
         let rules: Vec<RemovalRule> = expiry.into_iter().chain(quotas.filter_map(eviction)).collect();
-        let counts = subscriptions.iter().map(|name| of(name).map_or(0, undelivered)).collect();
+        let counts = subscriptions.iter().map(|name| of(name).map(undelivered).unwrap_or_default()).collect();
         (!rules.is_empty()).then_some(Removal { rules, extent: RemovalExtent::Undelivered(counts) })
     }
 }

@@ -5,7 +5,7 @@
 use futures_util::future::join_all;
 
 use super::join::subscription;
-use crate::broker::{Broker, Removal, RemovalExtent, RemovalRule};
+use crate::broker::{Broker, Removal, RemovalExtent, RemovalRule, Undelivered};
 use crate::engine::prepare::TrialContext;
 use crate::load::KeySource;
 use crate::measure::{Arrived, GroupAccount, SubscriptionIndex, Unreceivable};
@@ -97,11 +97,8 @@ impl Removals {
             let (firsts, has_gaps) = match &removal.extent {
                 RemovalExtent::FirstOffsets(firsts) => (firsts, false),
                 RemovalExtent::FirstOffsetsWithGaps(firsts) => (firsts, true),
-                RemovalExtent::Undelivered(counts) => {
-                    return Unreceivable { passed: counts.get(group).copied().unwrap_or(0), ahead: 0 };
-                }
                 // Below, for all topics together.
-                RemovalExtent::Left(_) => return Unreceivable::default(),
+                RemovalExtent::Undelivered(_) | RemovalExtent::Left(_) => return Unreceivable::default(),
             };
             if !has_offsets {
                 return Unreceivable::default();
@@ -118,7 +115,21 @@ impl Removals {
         let others = not_received.max(written(starts, ends).saturating_sub(acknowledged));
         let missing = account.lost + account.unread;
         let gone = Unreceivable { passed: self.left(group).map_or(0, |left| missing.saturating_sub(left)), ahead: 0 };
-        account.with_removed(unreceivable.without(others).plus(gone), kept)
+        let Undelivered { messages, some_are_left } = self.undelivered(group);
+        let undelivered = Unreceivable::from_undelivered(messages, some_are_left, account.lost);
+        account.with_removed(unreceivable.plus(undelivered).without(others).plus(gone), kept)
+    }
+
+    /// Messages of all topics that the broker has not delivered to a group.
+    fn undelivered(&self, group: usize) -> Undelivered {
+        let of_topic = |removal: &Removal| match &removal.extent {
+            RemovalExtent::Undelivered(counts) => counts.get(group).copied(),
+            _ => None,
+        };
+        self.0.iter().flatten().filter_map(of_topic).fold(Undelivered::default(), |sum, of_topic| Undelivered {
+            messages: sum.messages + of_topic.messages,
+            some_are_left: sum.some_are_left || of_topic.some_are_left,
+        })
     }
 
     /// Messages that the broker still has for a group; `None`: for some topic, their number is not known.

@@ -140,3 +140,17 @@ proptest! {
         prop_assert!(producers > 1 || counted.lost == missing);
     }
 }
+
+/// The broker delivers in order: what it has left for a group lies behind those that it removed.
+#[test]
+fn undelivered_messages_were_removed_as_far_as_the_group_has_passed_them() {
+    let account = GroupAccount { lost: 25, unread: 10, ..GroupAccount::default() };
+    let removed = |messages, some_are_left| {
+        let unreceivable = Unreceivable::from_undelivered(messages, some_are_left, account.lost);
+        let found = account.with_removed(unreceivable, GroupAccount::default());
+        (found.lost, found.unread, found.removed)
+    };
+    assert_eq!(removed(33, true), (0, 10, 25), "the others are left");
+    assert_eq!(removed(33, false), (0, 2, 33));
+    assert_eq!(removed(20, true), (5, 10, 20), "five were delivered, and did not arrive");
+}
