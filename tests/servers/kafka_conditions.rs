@@ -227,10 +227,10 @@ fn real_topic_that_needs_keys_is_told_before_the_load() {
 /// Without a new login, the broker cuts every connection several times, and batches are sent again.
 #[test]
 fn real_sessions_are_renewed_before_they_end() {
-    let server = kafka::server_with("sessions", 19892, "connections.max.reauth.ms=3000");
+    let server = kafka::server_with("sessions", 19892, "connections.max.reauth.ms=6000");
     let address = format!("127.0.0.1:{}", server.port() + 2);
     let tables = format!(
-        "{}[broker.kafka]\nassignment = \"group\"\n[topology]\npartitions = 2\n[load]\nrate = \"2k/s\"\n[consumers]\n[run]\nduration = \"12s\"\n",
+        "{}[broker.kafka]\nassignment = \"group\"\n[topology]\npartitions = 2\n[load]\nrate = \"2k/s\"\n[consumers]\n[run]\nduration = \"20s\"\n",
         sasl()
     );
     let record = Bench::new(&scenario(&address, &tables)).run(&[]).expect(0).record();
