@@ -1,12 +1,17 @@
-"""MQTT: brokermark beside Tsung, on one server.
+"""MQTT: brokermark beside `mqttv5 bench` of the crate mqttv5-cli and, where it can do the same, beside Tsung.
 
-There is one workload: each of 100 connections has one message of QoS 1 in flight, which is all that Tsung can. Its users publish as many messages each.
+The workloads: `qos-1` (the default), `qos-0` and `both` over one connection of each kind, and `connections`, where each of 100 connections has one
+message of QoS 1 in flight, which is all that Tsung can. `both` has one subscriber beside the publisher; brokermark also verifies what it reads.
 BROKERMARK_MQTT_SIZE is the message size in bytes, 100 by default.
 
-Tsung speaks MQTT 3.1, brokermark MQTT 5. Tsung's rate leaves out its start, which its CPU time has. It sums response times up, and records no distribution
-of them; a message is sent when the one before is acknowledged, as in brokermark's closed loop.
+mqttv5 runs for a time, not for a number of messages: each run's time is chosen by the rate of the one before, and its CPU time is scaled to the number of
+messages. It has a task for each message in flight and records no latency of them. With QoS 0 it counts a message when it is written to the
+socket; brokermark counts it when the server has answered the PINGREQ behind its batch. Tsung speaks MQTT 3.1, the others MQTT 5. Its rate leaves
+out its start, which its CPU time has.
 """
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -15,42 +20,110 @@ from pathlib import Path
 
 import measure
 from brokermark import Brokermark
-from comparison import Comparison, Workload
+from comparison import Comparison, Peer, Workload
 from measure import PeerError, Process
 
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
+VERSION = "0.29.10"
+WINDOW = 500  # messages in flight over one connection
 CONNECTIONS = 100
+# Messages/s that are expected of mqttv5, to choose its first time.
+WORKLOADS = {"qos-1": 100_000, "qos-0": 200_000, "both": 60_000, "connections": 30_000}
 TOPIC = "compare-peers"
 
 
-def comparison(messages: int, server: dict[str, str]) -> Comparison:
+def comparison(messages: int, server: dict[str, str], side: str = "qos-1") -> Comparison:
+    if side not in WORKLOADS:
+        raise PeerError(f"no workload '{side}'; there are: {', '.join(WORKLOADS)}")
     size = int(os.environ.get("BROKERMARK_MQTT_SIZE", "100"))
     address = server["BROKERMARK_MQTT"]
+    connections, window = (CONNECTIONS, 1) if side == "connections" else (1, WINDOW)
     workload = Workload(
         messages=messages,
         payload_bytes=size,
         partitions=1,
-        acks="1",
+        acks="none" if side == "qos-0" else "1",
         linger_ms=0,
-        batch_bytes=size,
-        queue_messages=1,
+        batch_bytes=window * size,
+        queue_messages=window,
     )
-    settings = {
-        "broker.address": address,
-        "broker.connections": CONNECTIONS,
-        "producers.count": CONNECTIONS,
-        "producers.batch": 1,
-        "producers.in_flight": 1,
-        "payload.size": size,
-        "topology.name": TOPIC,
-    }
-    ours = Brokermark("configs/examples/mqtt-throughput.toml", settings)
+    ours = Ours(side, address, size, connections, window)
+    peers: list[Peer] = [ours, Mqttv5(side, address, connections, window)]
+    if side == "connections":
+        peers.append(Tsung(address))
     return Comparison(
         broker="mqtt",
-        setting=f"{size} B, QoS 1, {CONNECTIONS} connections, one message in flight on each",
+        setting=f"{side}: {size} B, {connections} connection(s), {window} message(s) in flight on each",
         workload=workload,
-        peers=[ours, Tsung(address)],
+        peers=peers,
         warm_up=lambda: ours.run(workload) and None,
     )
+
+
+class Ours(Brokermark):
+    def __init__(self, side: str, address: str, size: int, connections: int, window: int):
+        settings = {
+            "broker.address": address,
+            "broker.connections": connections,
+            "broker.mqtt.qos": 0 if side == "qos-0" else 1,
+            "producers.count": connections,
+            "producers.batch": min(window, 100),
+            "producers.in_flight": window,
+            "payload.size": size,
+            "topology.name": TOPIC,
+        }
+        self.has_reader = side == "both"
+        if self.has_reader:
+            settings |= {"consumers.members": 1, "broker.mqtt.shared": False}
+            self.rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
+        super().__init__("configs/examples/mqtt-throughput.toml", settings)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        rate, printed, process = super().run(workload)
+        if self.has_reader:
+            rate = json.loads(printed)["throughput"]["until_last_arrival"]["messages_per_second"]
+        return rate, printed, process
+
+
+class Mqttv5:
+    """`mqttv5 bench --mode throughput`. Publishers share one process with subscribers."""
+
+    def __init__(self, side: str, address: str, connections: int, window: int):
+        self.name = "mqttv5 bench"
+        self.has_reader = side == "both"
+        counted = "delivered inside the time" if self.has_reader else "published"
+        self.rate = f"its own count of messages {counted} / its time; CPU is scaled to the number of messages"
+        self.folder = CACHE / f"mqttv5-cli-{VERSION}"
+        host, port = address.rsplit(":", 1)
+        self.command = [str(self.folder / "bin/mqttv5"), "bench", "--host", host, "--port", port, "--topic", TOPIC]
+        self.command += ["--qos", "0" if side == "qos-0" else "1", "--inflight", str(window), "--warmup", "0"]
+        self.command += ["--publishers", str(connections), "--subscribers", "1" if self.has_reader else "0"]
+        self.expected_rate = float(WORKLOADS[side])
+
+    def install(self) -> None:
+        if not (self.folder / "bin/mqttv5").exists():
+            install = ["cargo", "install", "--quiet", "--root", str(self.folder), "--version", VERSION]
+            subprocess.run([*install, "mqttv5-cli"], check=True)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        seconds = max(3, round(workload.messages / self.expected_rate))
+        size = ["--payload-size", str(workload.payload_bytes)]
+        process = measure.run([*self.command, *size, "--duration", str(seconds), "--steady-trim", "0"])
+        # It prints warnings and progress before.
+        document = re.search(r"^\{.*^\}", process.output, re.MULTILINE | re.DOTALL)
+        if document is None:
+            raise PeerError(f"{self.name} printed no result:\n{process.output[-2000:]}")
+        results = json.loads(document.group(0))["results"]
+        if self.has_reader:
+            messages, rate = results["received"], sum(results["samples"]) / len(results["samples"])
+        else:
+            messages, rate = results["published"], results["published"] / results["elapsed_secs"]
+        self.expected_rate = rate
+        scaled = dataclasses.replace(process, cpu_seconds=process.cpu_seconds * workload.messages / messages)
+        return rate, json.dumps(results), scaled
 
 
 class Tsung:

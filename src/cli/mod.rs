@@ -3,6 +3,7 @@
 
 mod brokers;
 mod check;
+mod check_files;
 mod compare;
 mod doctor;
 mod emulate;

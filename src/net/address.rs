@@ -30,7 +30,7 @@ pub fn check(text: &str) -> Result<(), String> {
         return Err("an address holds no credentials: they go into `[broker.security.sasl]`".to_owned());
     }
     if let Some(written) = bracketed_ipv6(text) {
-        return Err(format!("an IPv6 address has brackets: write \"{written}\""));
+        return Err(format!("an IPv6 address has brackets, and a port: write \"{written}\""));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(format!("the address \"{text}\" has no port"));
@@ -71,7 +71,7 @@ fn bracketed_ipv6(text: &str) -> Option<String> {
         Some((host, port)) if is_ipv6(host) && port.parse::<u16>().is_ok_and(|port| port > 0) => {
             Some(format!("[{host}]:{port}"))
         }
-        _ if is_ipv6(text) => Some(format!("[{text}]:PORT")),
+        _ if is_ipv6(text.trim_matches(['[', ']'])) => Some(format!("[{}]:PORT", text.trim_matches(['[', ']']))),
         _ => None,
     }
 }
@@ -100,7 +100,9 @@ mod tests {
     #[test]
     fn an_ipv6_address_without_brackets_is_shown_with_them() {
         assert!(check("::1:9092").unwrap_err().contains("\"[::1]:9092\""));
-        assert!(check("fe80::1").unwrap_err().contains("[fe80::1]:PORT"));
+        for without_port in ["fe80::1", "[fe80::1]"] {
+            assert!(check(without_port).unwrap_err().contains("\"[fe80::1]:PORT\""), "{without_port}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn worse_figures(comparison: &Comparison, worse: usize) -> String {
     }
 }
 
-fn both_sides(count: &CountComparison) -> String {
+pub fn both_sides(count: &CountComparison) -> String {
     let side = |count: Option<Count>| count.map_or("–".to_owned(), |count| count.to_string());
     format!("{} in A, {} in B", side(count.a), side(count.b))
 }

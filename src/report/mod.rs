@@ -4,8 +4,10 @@
 //! - here: runs from their directories, and which sections their pages have. `section`: the charts of a page, from records. `tiles`: the largest
 //!   figures.
 //! - `html`: the document, and what [`present`] says, as HTML. `theme`: its colours.
+//! - `checks`: what a build server shows, without a page.
 //! - `svg`: charts as text. `figure`: a chart with its sentence and its table.
 
+pub mod checks;
 mod document;
 mod figure;
 mod html;

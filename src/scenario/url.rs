@@ -87,6 +87,19 @@ fn user_and_rest(rest: &str) -> Result<(Option<&str>, &str), Refusal> {
     Ok((Some(user), hosts))
 }
 
+/// The hosts of `nats://a:4222, nats://b:4222`, as users of NATS write them, have one scheme.
+fn without_repeated_scheme(scheme: &str, rest: &str) -> Result<String, Refusal> {
+    let repeated = format!("{scheme}://");
+    let one = |part: &str| match part.trim_start().strip_prefix(&repeated) {
+        Some(host) if host.contains('@') => {
+            Err(Refusal::new("it names the user more than once", "name the user once, before the first host"))
+        }
+        Some(host) => Ok(host.to_owned()),
+        None => Ok(part.to_owned()),
+    };
+    Ok(rest.split(',').map(one).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
 /// The text of the scenario, and what the query sets.
 fn read(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<(String, Vec<Setting>), Refusal> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -96,6 +109,7 @@ fn read(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<(String, Vec<S
     let Some(descriptor) = of_tls.or_else(|| kinds.broker(written)) else {
         return Err(Refusal::new(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
+    let rest = &without_repeated_scheme(scheme, rest)?;
     let is_scheme =
         |text: &&str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || "+-_".contains(one));
     if let Some((inner, address)) = rest.split_once("://").filter(|(inner, _)| is_scheme(inner)) {

@@ -1,8 +1,11 @@
 //! Trials that are repeated until enough is known, scenarios that run in turn, and the comparison of their records.
 
+use std::path::Path;
+use std::process::Command;
+
 use brokermark::record::{Record, read_records};
 
-use crate::harness::{Bench, Finished, PATIENCE, execute};
+use crate::harness::{Bench, Finished, PATIENCE, Running, execute};
 
 /// Trials of the null broker at a rate, which take 200 ms each.
 fn trials(sweep: &str) -> Bench {
@@ -146,6 +149,55 @@ fn the_guide_for_releases_is_true_of_slow_and_lossy_ones() {
     // In the other direction, each is better.
     compare(&slow, &base).expect(0);
     compare(&lossy, &base).expect(0);
+}
+
+/// docs/how-to/guard-a-release.sh, with other versions of the "broker".
+#[test]
+fn the_script_that_guards_a_release_fails_for_what_is_worse() {
+    let bench = verified();
+    let text = std::fs::read_to_string(bench.scenario()).unwrap();
+    let version = |name: &str, settings: &str| {
+        let text = text.replace("[consumers]", &format!("broker.null = {{ {settings} }}\n[consumers]"));
+        bench.write(&format!("{name}.toml"), &text).to_str().unwrap().to_owned()
+    };
+    let base = version("base", "service_time = \"20ms\"");
+    let slow = version("slow", "service_time = \"60ms\"");
+    let lossy = version("lossy", "service_time = \"20ms\", lose = 0.01");
+    let guard = |old: &str, new: &str| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/how-to/guard-a-release.sh");
+        let programs = Path::new(env!("CARGO_BIN_EXE_brokermark")).parent().unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let summary = bench.path().join("summary.md");
+        let mut command = Command::new(script);
+        command.args([old, new, "--quiet"]).current_dir(bench.path());
+        command.env("PATH", path).env("GITHUB_STEP_SUMMARY", &summary);
+        let ended = Running::start(&mut command).finish(PATIENCE);
+        let written = |name: &str| std::fs::read_to_string(bench.path().join(name)).unwrap();
+        assert_eq!(written("brokermark.md"), written("summary.md"));
+        std::fs::remove_file(summary).unwrap();
+        (ended, written("brokermark.xml"))
+    };
+    let has_failed = |xml: &str, name: &str| {
+        xml.lines().any(|line| line.contains(&format!("\"B against A\" name=\"{name}\"><failure")))
+    };
+    let fails = |old: &str, new: &str, name: &str| {
+        let (ended, xml) = guard(old, new);
+        ended.expect(3);
+        assert!(has_failed(&xml, name), "{xml}");
+    };
+    fails(&base, &slow, "response p50");
+    fails(&base, &lossy, "lost");
+    // In the other direction, the new version is better.
+    let (_, xml) = guard(&slow, &base);
+    assert!(!has_failed(&xml, "response p50"), "{xml}");
+    // Beside earlier runs, which stay as they are.
+    let earlier = bench.path().join("earlier");
+    let kept = || std::fs::read_dir(&earlier).unwrap().count();
+    execute(&["run", &base, "--quiet", "--output", earlier.to_str().unwrap()]).expect(0);
+    fails(earlier.to_str().unwrap(), &slow, "response p50");
+    fails(earlier.to_str().unwrap(), &lossy, "lost");
+    assert_eq!(kept(), 1);
+    execute(&["run", &base, "--baseline", "none"]).expect(2).complains_of(&["--baseline", "none"]);
 }
 
 #[test]

@@ -104,6 +104,15 @@ fn real_every_quality_of_service_delivers_in_both_versions() {
     }
 }
 
+/// mosquitto's default has Nagle's algorithm, whose packets wait for a delayed acknowledgement of TCP, 40 ms or longer.
+#[test]
+fn real_answers_do_not_wait_for_delayed_acknowledgements() {
+    let window = "broker.mqtt.qos = 1\nproducers = { count = 1, batch = 10, in_flight = 20 }\nrun.messages = 2_000\n";
+    let record = record_of(&format!("{}{window}", broker(&mosquitto())));
+    let p50_ns = record.latency.service.unwrap().p50_ns;
+    assert!(p50_ns < 30_000_000, "half of the answers took {} ms or longer", p50_ns / 1_000_000);
+}
+
 #[test]
 fn real_members_share_or_have_all() {
     let members = |keys: &str, consumers: &str| format!("{}{keys}{consumers}{LOAD}", broker(&mosquitto()));

@@ -14,7 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::CLOSING;
 use super::codec::{Ack, Packet, Properties, Published, Value, decode, property};
 use super::config::Version;
-use super::connect::{Client, Connector, Opened};
+use super::connect::{Client, Connector, Opened, acknowledge_at_once};
 use super::encode::{DISCONNECT, PINGREQ, append_ack};
 use super::reason::told;
 use crate::broker::{ClientError, Consumer, Details, ReceiveError, Received};
@@ -94,6 +94,7 @@ impl MqttConsumer {
         // A member that always has messages to take is not silent either.
         let silence = up.poll_beat(context);
         if up.connection.poll(context) {
+            acknowledge_at_once(&up.connection.transport);
             return Poll::Ready(());
         }
         match silence {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::CLOSING;
 use super::codec::{Ack, Packet, decode, property};
 use super::config::MqttOptions;
-use super::connect::{Client, Connector, Opened};
+use super::connect::{Client, Connector, Opened, acknowledge_at_once};
 use super::encode::{DISCONNECT, PINGREQ, Publish, append_ack};
 use super::in_flight::{InFlight, Sent, Settled, is_last};
 use super::reason::{FAILURE, refusal, told};
@@ -201,6 +201,7 @@ impl Protocol for Publishing {
     fn read(session: &Arc<Session<Self>>, served: &mut Served, outcomes: &mut Outcomes) -> io::Result<()> {
         // What has arrived is read before an error of the socket is returned: the server says why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
+        acknowledge_at_once(&served.transport);
         let version = session.protocol.connector.options.version;
         let mut closed = None;
         loop {

@@ -1,11 +1,13 @@
 //! `brokermark compare`: says what changed between two runs, or two sets of runs. It only reads.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
 use super::Exit;
+use super::check_files::CheckFileArguments;
 use super::show::View;
 use super::show::page::Page;
 use crate::evaluate::comparison::{self, Bounds, Comparison, KeptTrial, Verdict};
@@ -14,6 +16,7 @@ use crate::present::comparison::{self as present, Side};
 use crate::record::{
     DirectoryError, Record, current_records, current_series, directory_of, read_records, read_series, run_name, runs_at,
 };
+use crate::report::checks::{Check, CheckOutcome, of_comparison};
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
@@ -31,6 +34,8 @@ pub struct CompareArguments {
     /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub check_files: CheckFileArguments,
 }
 
 /// What a change must exceed.
@@ -56,14 +61,28 @@ impl BoundArguments {
 
 /// Compares both sets and prints the result.
 pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
-    compare_runs(&arguments.a, &arguments.b, Options::from_arguments(arguments), out)
+    let compared = compare_runs(&arguments.a, &arguments.b, Options::from_arguments(arguments), out);
+    arguments.check_files.write(&compared.checks, compared.exit)
+}
+
+/// How a comparison ended.
+pub(super) struct Compared {
+    pub exit: Exit,
+    pub checks: Vec<Check>,
+}
+
+impl Compared {
+    fn failed(error: impl Display) -> Self {
+        let check = Check::new("B against A", "both can be compared", CheckOutcome::Failed, &error);
+        Compared { checks: vec![check], exit: Exit::failure(error) }
+    }
 }
 
 /// Compares what lies at two paths and prints the result.
-pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Exit {
+pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Compared {
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
         Ok((a_trials, b_trials)) => judge((&run_name(a), &a_trials), (&run_name(b), &b_trials), options, out),
-        Err(error) => Exit::failure(error),
+        Err(error) => Compared::failed(error),
     }
 }
 
@@ -82,9 +101,9 @@ impl Options {
         Options { bounds: bounds.bounds(), unequal, json, view: View::for_stdout() }
     }
 
-    /// For both sides of one run: what differs between them is the user's wish.
-    pub(super) fn for_run(tolerance: Option<f64>, json: bool) -> Self {
-        Options { bounds: bounds_of_run(tolerance), unequal: true, json, view: View::for_stdout() }
+    /// For a run: with `unequal` for both of its sides, because what differs between them is the user's wish.
+    pub(super) fn for_run(tolerance: Option<f64>, unequal: bool, json: bool) -> Self {
+        Options { bounds: bounds_of_run(tolerance), unequal, json, view: View::for_stdout() }
     }
 }
 
@@ -97,22 +116,23 @@ pub(super) fn bounds_of_run(tolerance: Option<f64>) -> Bounds {
 type Named<'a> = (&'a str, &'a [KeptTrial]);
 
 /// Compares two sets that were read, and prints the result.
-fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Exit {
+fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Compared {
     let comparison = match comparison::compare(a.1, b.1, options.bounds) {
         Ok(comparison) => comparison,
-        Err(error) => return Exit::failure(error),
+        Err(error) => return Compared::failed(error),
     };
     if !options.unequal && comparison.refusals().next().is_some() {
         for refusal in comparison.refusals() {
             notice!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
         }
-        return Exit::failure("such figures cannot be compared; --unequal compares them nevertheless");
+        return Compared::failed("such figures cannot be compared; --unequal compares them nevertheless");
     }
     let text = if options.json { as_json(&comparison) } else { text(a, b, &comparison, options.view) };
-    match Exit::print(&text, out) {
+    let exit = match Exit::print(&text, out) {
         Exit::Success if comparison.verdict != Verdict::NoRegressionFound => Exit::ThresholdMissed,
         exit => exit,
-    }
+    };
+    Compared { exit, checks: of_comparison(&comparison) }
 }
 
 fn text(a: Named<'_>, b: Named<'_>, comparison: &Comparison, view: View) -> String {
@@ -140,7 +160,7 @@ fn as_json(comparison: &Comparison) -> String {
 }
 
 /// The trials of a run directory or file of records, or of all runs below a directory.
-fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
+pub(super) fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
     let mut trials = Vec::new();
     for run in runs_at(path)? {
         trials.extend(read_run(&run)?);

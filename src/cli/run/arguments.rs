@@ -1,7 +1,7 @@
 //! The options of `brokermark run`, with those that say whose run it is: `--share` and `--start-at` for one of several processes that run a
 //! scenario together, and the time at which they begin; `--against` for two scenarios in one run, whose trials take turns.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
+use crate::cli::check_files::CheckFileArguments;
 use crate::cli::compare::parse_tolerance;
 use crate::cli::scenario_source::ScenarioSource;
 use crate::scenario::{OutputFormat, Plan, ScenarioError, Setting, Share, Trial, units};
@@ -36,8 +37,8 @@ pub struct RunArguments {
     /// Full-screen view of the current trial: rates, percentiles, topics, and the last seconds
     #[arg(long, conflicts_with = "quiet")]
     pub tui: bool,
-    /// Serve Prometheus metrics of the current trial on ADDRESS, as in 127.0.0.1:9464, and keep them in `metrics.txt`
-    #[arg(long, value_name = "ADDRESS")]
+    /// Serve Prometheus metrics of the current trial on ADDRESS, as in localhost:9464 or :9464, and keep them in `metrics.txt`
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_own_address)]
     pub metrics: Option<SocketAddr>,
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
     #[arg(long)]
@@ -54,6 +55,8 @@ pub struct RunArguments {
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub check_files: CheckFileArguments,
     #[command(flatten)]
     pub share: ShareArguments,
     #[command(flatten)]
@@ -182,6 +185,15 @@ pub(super) fn divide(trial: &mut Trial, share: Share) -> Result<(), String> {
     Ok(())
 }
 
+/// `HOST:PORT`, or `:PORT` for all addresses of this machine.
+fn parse_own_address(text: &str) -> Result<SocketAddr, String> {
+    let written = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    let found = written.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| {
+        "write HOST:PORT, as in localhost:9464, or :9464 for all addresses of this machine".to_owned()
+    })
+}
+
 fn parse_run_id(text: &str) -> Result<String, String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     match !text.is_empty() && text.len() <= MAX_RUN_ID && text.chars().all(is_name) {
@@ -198,7 +210,10 @@ pub struct AgainstArguments {
     /// Run in turn with the same scenario in which this key is overridden
     #[arg(long = "against-set", value_name = "KEY=VALUE", conflicts_with = "resume")]
     pub against_overrides: Vec<String>,
-    /// With --against or --against-set: a change for the worse beyond this share is a regression (exit code 3) [default: 5%]
+    /// Compare this run at the end with an earlier one: a run directory, or a directory of run directories
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with_all = ["against", "against_overrides", "share"])]
+    pub baseline: Option<PathBuf>,
+    /// With --against, --against-set or --baseline: a change for the worse beyond this share is a regression (exit code 3) [default: 5%]
     #[arg(long, value_name = "SHARE", conflicts_with = "resume", value_parser = parse_tolerance)]
     pub tolerance: Option<f64>,
 }
@@ -215,7 +230,7 @@ impl RunArguments {
     /// # Errors
     /// For everything in it that is not right.
     pub fn other_plan(&self) -> Result<Plan, ScenarioError> {
-        let AgainstArguments { against, against_overrides, tolerance: _ } = &self.against;
+        let AgainstArguments { against, against_overrides, .. } = &self.against;
         let of_option =
             |one: &String| Setting { typed: format!("--against-set {}", mask_override(one)), assignment: one.clone() };
         let settings: Vec<Setting> = against_overrides.iter().map(of_option).collect();
@@ -272,6 +287,17 @@ mod tests {
         assert_eq!(at("+1m30s").or(at("+90s")), Ok(StartAt::FromNow(Duration::from_secs(90))));
         for wrong in ["", "soon", "12:00", "+", "+x", "-5", "1969-01-01T00:00:00Z", "1e300"] {
             assert!(at(wrong).unwrap_err().contains("seconds since 1970"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_served_at_names_and_ports() {
+        let found = |text: &str| parse_own_address(text).map(|address| address.to_string());
+        assert_eq!(found(":9464").as_deref(), Ok("0.0.0.0:9464"));
+        assert_eq!(found("[::1]:9464").as_deref(), Ok("[::1]:9464"));
+        assert!(parse_own_address("localhost:9464").unwrap().ip().is_loopback());
+        for wrong in ["9464", "localhost", ":70000", ""] {
+            assert!(found(wrong).unwrap_err().contains(":9464"), "{wrong}");
         }
     }
 

@@ -23,12 +23,13 @@ use self::progress::Progress;
 use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
-use super::compare::{Options, compare_runs};
+use super::compare::{Options, compare_runs, read_set};
 use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::report;
 use crate::engine::Interruption;
-use crate::record::{DirectoryError, Record, SinkRecord, Status};
+use crate::record::{DirectoryError, Record, SinkRecord, Status, current_records, read_records, run_name};
+use crate::report::checks;
 use crate::scenario::{Plan, ProducerMode, Scenario, WhenInvalid};
 
 /// Runs the scenario, or two in turn.
@@ -48,6 +49,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
         return Ok(Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes()))));
     }
     refuse_alone(arguments, &plans)?;
+    if let Some(baseline) = &arguments.against.baseline {
+        read_set(baseline).map_err(|error| Exit::usage(format!("error: `--baseline`: {error}")))?;
+    }
     let figures = displays(arguments)?;
     let opened: Result<Vec<Session<'_>>, DirectoryError> =
         plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side, figures.clone())).collect();
@@ -64,13 +68,28 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     if arguments.report {
         exit = worse(exit, report::write_page(&directories, arguments.against.tolerance));
     }
-    Ok(match directories.as_slice() {
-        [a, b] if worse(exit, against) != Exit::Interrupted => {
-            let compared = compare_runs(a, b, Options::for_run(arguments.against.tolerance, arguments.json), out);
-            worse(exit, comparison_exit(compared, against))
-        }
-        _ => worse(exit, against),
-    })
+    let compared = match directories.as_slice() {
+        _ if worse(exit, against) == Exit::Interrupted => None,
+        [a, b] => Some((a, b, true)),
+        [run] => arguments.against.baseline.as_ref().map(|baseline| (baseline, run, false)),
+        _ => None,
+    };
+    let compared = compared.map(|(a, b, unequal)| {
+        let options = Options::for_run(arguments.against.tolerance, unequal, arguments.json);
+        compare_runs(a, b, options, out)
+    });
+    let (compared, checks) = compared.map_or((Exit::Success, Vec::new()), |compared| (compared.exit, compared.checks));
+    let exit = worse(exit, comparison_exit(compared, against));
+    if !arguments.check_files.are_wanted() {
+        return Ok(exit);
+    }
+    let mut all = Vec::new();
+    for directory in &directories {
+        let records = read_records(directory).map_err(Exit::failure)?.records;
+        all.extend(checks::of_records(&run_name(directory), &current_records(&records), arguments.strict));
+    }
+    all.extend(checks);
+    Ok(arguments.check_files.write(&all, exit))
 }
 
 /// How all trials ended: those of the run, or of side A; and those of side B.
@@ -108,8 +127,10 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
     let plan = arguments.source.load_with_notes(arguments.quiet).map_err(|error| error.to_string())?;
     if !arguments.against.is_wanted() {
         return match arguments.against.tolerance {
-            None => Ok(vec![arguments.share.divide(plan).map_err(|reason| format!("error: {reason}"))?]),
-            Some(_) => Err("error: --tolerance judges a comparison: add --against or --against-set".to_owned()),
+            Some(_) if arguments.against.baseline.is_none() => {
+                Err("error: --tolerance judges a comparison: add --against, --against-set or --baseline".to_owned())
+            }
+            _ => Ok(vec![arguments.share.divide(plan).map_err(|reason| format!("error: {reason}"))?]),
         };
     }
     let other = arguments.other_plan().map_err(|error| error.to_string())?;

@@ -18,6 +18,10 @@ fn hosts_are_read_as_people_write_them() {
     let read = parse_url("kafka://a:1, b/my%20orders", crate::engine::kinds()).unwrap();
     assert!(read.text.contains(r#"addresses = ["a:1", "b:9092"]"#), "{}", read.text);
     assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
+    let read = parse_url("kafka://me:hunter2@a:1, kafka://b:2,kafka://c/orders", crate::engine::kinds()).unwrap();
+    assert!(read.text.contains(r#"addresses = ["a:1", "b:2", "c:9092"]"#), "{}", read.text);
+    let twice = refused("kafka://me:hunter2@a:1,kafka://me:hunter2@b:2");
+    assert!(twice.contains("name the user once") && !twice.contains("hunter2"), "{twice}");
     assert!(refused("SASL_SSL://h:9093").contains("kafka+tls://USER:PASSWORD@HOST:9093"));
     assert!(refused("PLAINTEXT://h:9093").contains("kafka://HOST:9092"));
     let doubled = refused("sls://https://cn-hangzhou.log.aliyuncs.com/store");

@@ -27,8 +27,8 @@ const SLOWER: [f64; 6] = [35_000.0, 35_200.0, 34_900.0, 35_100.0, 34_950.0, 35_0
 fn compared(a: &Path, b: &Path, json: bool, unequal: bool) -> (Exit, String) {
     let mut out = Vec::new();
     let options = Options { bounds: Bounds::default(), unequal, json, view: VIEW };
-    let exit = judge(("before", &read_set(a).unwrap()), ("after", &read_set(b).unwrap()), options, &mut out);
-    (exit, String::from_utf8(out).unwrap())
+    let compared = judge(("before", &read_set(a).unwrap()), ("after", &read_set(b).unwrap()), options, &mut out);
+    (compared.exit, String::from_utf8(out).unwrap())
 }
 
 #[test]

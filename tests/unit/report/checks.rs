@@ -1,0 +1,79 @@
+use super::*;
+use crate::evaluate::comparison::{Bounds, KeptTrial, compare};
+use crate::record::{Reason, ReasonKind, ThresholdOutcome, sample};
+
+/// Six trials whose rates differ a little.
+fn trials(change: impl Fn(&mut Record)) -> Vec<Record> {
+    let trial = |trial| {
+        let mut record = Record { trial, thresholds: Vec::new(), ..sample::record() };
+        record.throughput.messages_per_second += f64::from(trial) * 10.0;
+        change(&mut record);
+        record
+    };
+    (1..=6).map(trial).collect()
+}
+
+fn threshold(held: bool) -> ThresholdOutcome {
+    ThresholdOutcome {
+        text: "p99 < 5ms".to_owned(),
+        measured: Some(9e6),
+        held,
+        explanation: "9.00 ms measured".to_owned(),
+    }
+}
+
+/// Its second trial lost messages, and so misses the threshold.
+fn lossy(record: &mut Record) {
+    record.thresholds = vec![threshold(record.trial != 2)];
+    record.verdict.valid = record.trial != 2;
+    record.verdict.reasons = match record.verdict.valid {
+        true => Vec::new(),
+        false => vec![Reason::new(ReasonKind::Losses, "12 were lost".to_owned(), "", &[])],
+    };
+}
+
+fn checks(records: &[Record], strict: bool) -> Vec<Check> {
+    of_records("orders-1", &records.iter().collect::<Vec<_>>(), strict)
+}
+
+#[test]
+fn thresholds_and_validity_of_all_trials_and_what_became_worse() {
+    let slower = |record: &mut Record| {
+        lossy(record);
+        record.throughput.messages_per_second /= 1.5;
+    };
+    let (before, after) = (trials(|_| {}), trials(slower));
+    let kept = |records: &[Record]| -> Vec<KeptTrial> {
+        let trial = |record: &Record| KeptTrial { record: record.clone(), series: Vec::new() };
+        records.iter().map(trial).collect()
+    };
+    let comparison = compare(&kept(&before), &kept(&after), Bounds::default()).unwrap();
+    let all = [checks(&after, false), of_comparison(&comparison)].concat();
+    insta::assert_snapshot!(junit(&all));
+    insta::assert_snapshot!(markdown(&all));
+}
+
+#[test]
+fn a_trial_that_is_not_valid_fails_where_that_is_required() {
+    let outcome = |records: &[Record], strict| {
+        let checks = checks(records, strict);
+        checks.iter().find(|check| check.name == "valid").unwrap().outcome
+    };
+    let without_thresholds = trials(|record| {
+        lossy(record);
+        record.thresholds.clear();
+    });
+    assert_eq!(outcome(&without_thresholds, false), CheckOutcome::NotKnown);
+    assert_eq!(outcome(&without_thresholds, true), CheckOutcome::Failed);
+    assert_eq!(outcome(&trials(lossy), false), CheckOutcome::Failed);
+    assert_eq!(outcome(&trials(|_| {}), true), CheckOutcome::Passed);
+}
+
+#[test]
+fn text_is_no_markup() {
+    let check = Check::new("a|b", "p99 < 5ms", CheckOutcome::Failed, "\"<x>\" & more\nlines");
+    assert!(junit(std::slice::from_ref(&check)).contains(
+        "<testcase classname=\"a|b\" name=\"p99 &lt; 5ms\"><failure message=\"&quot;&lt;x&gt;&quot; &amp; more\nlines\"/>"
+    ));
+    assert!(markdown(&[check]).contains("| **✗** | a\\|b | p99 &lt; 5ms | \"&lt;x>\" & more lines |"));
+}
