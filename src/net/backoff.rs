@@ -34,6 +34,14 @@ impl Backoff {
         self.pause = Duration::ZERO;
     }
 
+    /// What an attempt began has ended after that time. The next pause is the shortest again, unless that was less than the longest one: a
+    /// server that ends each connection soon has not recovered.
+    pub fn lasted(&mut self, time: Duration) {
+        if time > self.longest {
+            self.succeeded();
+        }
+    }
+
     /// Notes a failure: the pause that follows it.
     pub fn failed(&mut self) -> Duration {
         let doubled = self.pause.saturating_mul(2);
@@ -72,6 +80,10 @@ mod tests {
         let pauses: Vec<u128> = (0..11).map(|_| backoff.failed().as_millis()).collect();
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
+        backoff.lasted(Duration::from_secs(50));
+        assert_eq!(backoff.failed().as_millis(), 50_000);
+        backoff.lasted(Duration::from_secs(51));
+        assert_eq!(backoff.failed().as_millis(), 100);
         backoff.succeeded();
         assert_eq!(backoff.failed().as_millis(), 100);
     }

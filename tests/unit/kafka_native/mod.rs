@@ -10,6 +10,7 @@ mod fetching;
 mod grouping;
 #[cfg(feature = "kafka")]
 mod librdkafka;
+mod pauses;
 mod producing;
 mod recovery;
 mod scripted;

@@ -41,14 +41,14 @@ pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
         let error = match client.connector.open(&address).await {
             Ok(link) => {
                 held_up.end();
-                backoff.succeeded();
-                match Connection::start(&client, &node, &recorder, link) {
-                    Ok(connection) => match connection.serve(&held_up).await {
-                        None => continue,
-                        Some(error) => error,
-                    },
-                    Err(error) => error,
-                }
+                let opened = Instant::now();
+                let ended = match Connection::start(&client, &node, &recorder, link) {
+                    Ok(connection) => connection.serve(&held_up).await,
+                    Err(error) => Some(error),
+                };
+                backoff.lasted(opened.elapsed());
+                let Some(error) = ended else { continue };
+                error
             }
             Err(error) => error,
         };
