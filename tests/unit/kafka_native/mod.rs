@@ -3,6 +3,7 @@
 mod accumulator;
 mod asked;
 mod bench;
+mod bootstrap;
 mod captured;
 mod conditions;
 mod cooperative;
