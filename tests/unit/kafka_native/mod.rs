@@ -16,6 +16,7 @@ mod producing;
 mod recovery;
 mod scripted;
 mod server_assigned;
+mod sharing;
 mod static_members;
 mod topics;
 mod transactions;
