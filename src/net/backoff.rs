@@ -34,12 +34,14 @@ impl Backoff {
         self.pause = Duration::ZERO;
     }
 
-    /// What an attempt began has ended after that time. The next pause is the shortest again, unless that was less than the longest one: a
-    /// server that ends each connection soon has not recovered.
-    pub fn lasted(&mut self, time: Duration) {
-        if time > self.longest {
+    /// What an attempt began has ended after that time. If that was more than the longest pause, the next one is the shortest again, and `true` is
+    /// returned: a server that ends each connection sooner has not recovered.
+    pub fn lasted(&mut self, time: Duration) -> bool {
+        let has_lasted = time > self.longest;
+        if has_lasted {
             self.succeeded();
         }
+        has_lasted
     }
 
     /// Notes a failure: the pause that follows it.
@@ -80,9 +82,9 @@ mod tests {
         let pauses: Vec<u128> = (0..11).map(|_| backoff.failed().as_millis()).collect();
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
-        backoff.lasted(Duration::from_secs(50));
+        assert!(!backoff.lasted(Duration::from_secs(50)));
         assert_eq!(backoff.failed().as_millis(), 50_000);
-        backoff.lasted(Duration::from_secs(51));
+        assert!(backoff.lasted(Duration::from_secs(51)));
         assert_eq!(backoff.failed().as_millis(), 100);
         backoff.succeeded();
         assert_eq!(backoff.failed().as_millis(), 100);

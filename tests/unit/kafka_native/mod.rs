@@ -8,9 +8,12 @@ mod captured;
 mod conditions;
 mod cooperative;
 mod fetching;
+mod gone;
 mod grouping;
+mod idle;
 #[cfg(feature = "kafka")]
 mod librdkafka;
+mod many_partitions;
 mod pauses;
 mod producing;
 mod recovery;
