@@ -34,6 +34,16 @@ impl Backoff {
         self.pause = Duration::ZERO;
     }
 
+    /// What an attempt began has ended after that time. If that was more than the longest pause, the next one is the shortest again, and `true` is
+    /// returned: a server that ends each connection sooner has not recovered.
+    pub fn lasted(&mut self, time: Duration) -> bool {
+        let has_lasted = time > self.longest;
+        if has_lasted {
+            self.succeeded();
+        }
+        has_lasted
+    }
+
     /// Notes a failure: the pause that follows it.
     pub fn failed(&mut self) -> Duration {
         let doubled = self.pause.saturating_mul(2);
@@ -72,6 +82,10 @@ mod tests {
         let pauses: Vec<u128> = (0..11).map(|_| backoff.failed().as_millis()).collect();
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
+        assert!(!backoff.lasted(Duration::from_secs(50)));
+        assert_eq!(backoff.failed().as_millis(), 50_000);
+        assert!(backoff.lasted(Duration::from_secs(51)));
+        assert_eq!(backoff.failed().as_millis(), 100);
         backoff.succeeded();
         assert_eq!(backoff.failed().as_millis(), 100);
     }

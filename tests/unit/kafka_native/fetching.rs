@@ -23,9 +23,14 @@ const CONTROL: u8 = 0x30;
 
 /// A batch whose messages are the numbers of their offsets.
 fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec<u8> {
+    padded(offsets, 0, attributes, producer_id)
+}
+
+/// The same, with so many bytes behind each number.
+fn padded(offsets: std::ops::Range<u64>, padding: usize, attributes: u8, producer_id: i64) -> Vec<u8> {
     let (headers, mut batch) = (Headers::new(&[]), Batch::in_memory_of(Memory::default()));
     for offset in offsets.clone() {
-        let value = offset.to_be_bytes();
+        let value = [&offset.to_be_bytes()[..], &vec![0; padding]].concat();
         let value = Some(&value[..]);
         batch.push(&Record { key: None, value, shared: None, headers: &headers, trace_header: None, timestamp_ms: 0 });
     }
@@ -42,6 +47,11 @@ fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec
 
 pub fn plain(offsets: std::ops::Range<u64>) -> Vec<u8> {
     batch(offsets, 0, -1)
+}
+
+/// One message of so many bytes and its number.
+pub fn large(offset: u64, bytes: usize) -> Vec<u8> {
+    padded(offset..offset + 1, bytes, 0, -1)
 }
 
 pub fn answer(asked: &Asked, partitions: Vec<PartitionData>) -> Bytes {
@@ -65,7 +75,7 @@ pub async fn next(consumer: &mut KafkaNativeConsumer) -> (Vec<u64>, Option<Recei
     (numbers, taken.err())
 }
 
-async fn reading(nodes: usize) -> (Scripted, Bench, KafkaNativeConsumer) {
+pub async fn reading(nodes: usize) -> (Scripted, Bench, KafkaNativeConsumer) {
     let broker = Scripted::start(nodes, 1).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let consumer = bench.consumer(1).await;
@@ -236,7 +246,7 @@ fn session(asked: &Asked) -> (i32, i32, Vec<(i32, i64)>, Vec<i32>) {
 }
 
 /// In session 9.
-fn answer_in_session(asked: &Asked, code: i16, partitions: Vec<(i32, PartitionData)>) {
+pub fn answer_in_session(asked: &Asked, code: i16, partitions: Vec<(i32, PartitionData)>) {
     let partitions = partitions.into_iter().map(|(index, data)| data.with_partition_index(index)).collect();
     let topic = FetchableTopicResponse::default().with_topic(name()).with_partitions(partitions);
     let response = FetchResponse::default().with_session_id(9).with_error_code(code).with_responses(vec![topic]);

@@ -32,7 +32,7 @@ const GROUP_AUTHORIZATION_FAILED: i16 = 30;
 const MEMBER_ID_REQUIRED: i16 = 79;
 
 /// A member of a group that commits.
-async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
+pub async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
     Groups::new(bench.admin.clone(), beating(assignment)).consumer(&subscription(2, Progress::Kept)).await.unwrap()
 }
 
@@ -46,13 +46,13 @@ fn text(text: &'static str) -> StrBytes {
     StrBytes::from_static_str(text)
 }
 
-async fn next_join(broker: &mut Scripted) -> (Asked, JoinGroupRequest) {
+pub async fn next_join(broker: &mut Scripted) -> (Asked, JoinGroupRequest) {
     let asked = broker.next_of(ApiKey::JoinGroup).await;
     let request = asked.request::<JoinGroupRequest>();
     (asked, request)
 }
 
-fn refuse_join(asked: &Asked, code: i16, member_id: &'static str) {
+pub fn refuse_join(asked: &Asked, code: i16, member_id: &'static str) {
     let response = JoinGroupResponse::default()
         .with_error_code(code)
         .with_protocol_name(Some(text("")))

@@ -3,17 +3,23 @@
 mod accumulator;
 mod asked;
 mod bench;
+mod bootstrap;
 mod captured;
 mod conditions;
 mod cooperative;
 mod fetching;
+mod gone;
 mod grouping;
+mod idle;
 #[cfg(feature = "kafka")]
 mod librdkafka;
+mod many_partitions;
+mod pauses;
 mod producing;
 mod recovery;
 mod scripted;
 mod server_assigned;
+mod sharing;
 mod static_members;
 mod topics;
 mod transactions;

@@ -34,6 +34,7 @@ pub const NOT_LEADER: i16 = 6;
 pub const TOPIC_ID: Uuid = Uuid::from_u128(0x70_91_c1_d5);
 
 const UNSUPPORTED_VERSION: i16 = 35;
+const REBOOTSTRAP_REQUIRED: i16 = 129;
 
 /// Nodes are numbered from 0.
 pub struct Scripted {
@@ -70,6 +71,12 @@ struct State {
     silent: Vec<AtomicBool>,
     /// Nodes that answer the first request of a connection, and read no other.
     deaf: Vec<AtomicBool>,
+    /// Nodes that end each connection at its next request.
+    hung_up: Vec<AtomicBool>,
+    /// Nodes that the metadata does not name.
+    hidden: Vec<AtomicBool>,
+    /// Nodes that have lost their cluster.
+    strays: Vec<AtomicBool>,
     asked: UnboundedSender<Asked>,
 }
 
@@ -96,6 +103,9 @@ impl Scripted {
             epoch: AtomicI16::new(0),
             silent: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
             deaf: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
+            hung_up: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
+            hidden: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
+            strays: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
             asked: sender,
         });
         for (node, listener) in listeners.into_iter().enumerate() {
@@ -182,6 +192,21 @@ impl Scripted {
         self.state.deaf[node].store(true, Ordering::SeqCst);
     }
 
+    /// From now on, the node ends each connection at its next request, or does so no longer.
+    pub fn hang_up(&self, node: usize, does: bool) {
+        self.state.hung_up[node].store(does, Ordering::SeqCst);
+    }
+
+    /// From now on, the metadata does not name the node, or does so again.
+    pub fn hide(&self, node: usize, is_hidden: bool) {
+        self.state.hidden[node].store(is_hidden, Ordering::SeqCst);
+    }
+
+    /// From now on, the node has lost its cluster, and sends clients back to where they began.
+    pub fn lose_cluster(&self, node: usize) {
+        self.state.strays[node].store(true, Ordering::SeqCst);
+    }
+
     /// From now on, members' signs of life are answered with this code.
     pub fn answer_heartbeats(&self, code: i16) {
         self.state.heartbeats.store(code, Ordering::SeqCst);
@@ -262,6 +287,9 @@ async fn read(
         let key = ApiKey::try_from(i16::from_be_bytes([body[0], body[1]])).unwrap();
         let version = i16::from_be_bytes([body[2], body[3]]);
         let header = RequestHeader::decode(&mut body, key.request_header_version(version)).unwrap();
+        if state.hung_up[node].load(Ordering::SeqCst) {
+            return Ok(());
+        }
         if state.silent[node].load(Ordering::SeqCst) {
             continue;
         }
@@ -333,6 +361,9 @@ impl State {
     }
 
     fn metadata(&self, node: usize) -> MetadataResponse {
+        if self.strays[node].load(Ordering::SeqCst) {
+            return MetadataResponse::default().with_error_code(REBOOTSTRAP_REQUIRED);
+        }
         let leaders = self.outdated.lock().get(&node).cloned().unwrap_or_else(|| self.leaders.lock().clone());
         let epoch = self.leader_epoch.load(Ordering::SeqCst);
         let broker = |(node, port): (usize, &u16)| {
@@ -341,6 +372,7 @@ impl State {
                 .with_host(StrBytes::from_static_str("127.0.0.1"))
                 .with_port(i32::from(*port))
         };
+        let is_named = |(node, _): &(usize, &u16)| !self.hidden[*node].load(Ordering::SeqCst);
         let partition = |(index, leader): (usize, &i32)| {
             MetadataResponsePartition::default()
                 .with_partition_index(index as i32)
@@ -352,13 +384,13 @@ impl State {
             .with_topic_id(*self.topic_id.lock())
             .with_partitions(leaders.iter().enumerate().map(partition).collect());
         MetadataResponse::default()
-            .with_brokers(self.ports.iter().enumerate().map(broker).collect())
+            .with_brokers(self.ports.iter().enumerate().filter(is_named).map(broker).collect())
             .with_topics(vec![topic])
     }
 }
 
 /// Of each request its key, and the oldest and the newest version that a cluster knows unless a test says otherwise.
-const KNOWN: [(ApiKey, i16, i16); 18] = [
+const KNOWN: [(ApiKey, i16, i16); 22] = [
     (ApiKey::Produce, 3, 8),
     (ApiKey::Fetch, 4, 12),
     (ApiKey::ListOffsets, 1, 7),
@@ -377,6 +409,10 @@ const KNOWN: [(ApiKey, i16, i16); 18] = [
     (ApiKey::EndTxn, 0, 3),
     (ApiKey::CreateTopics, 2, 7),
     (ApiKey::DeleteTopics, 1, 6),
+    (ApiKey::IncrementalAlterConfigs, 0, 1),
+    (ApiKey::ShareGroupHeartbeat, 1, 1),
+    (ApiKey::ShareFetch, 1, 1),
+    (ApiKey::ShareAcknowledge, 1, 1),
 ];
 
 fn versions(known: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {

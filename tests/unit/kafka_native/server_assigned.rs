@@ -43,12 +43,12 @@ pub fn with(properties: &[(&str, &str)], progress: Progress) -> Subscription {
 
 pub const BY_SERVER: (&str, &str) = ("group.protocol", "consumer");
 
-async fn member(bench: &Bench) -> KafkaNativeConsumer {
+pub async fn member(bench: &Bench) -> KafkaNativeConsumer {
     let subscription = with(&[BY_SERVER, ("group.remote.assignor", "range")], Progress::Kept);
     groups(bench, false).consumer(&subscription).await.unwrap()
 }
 
-async fn next_beat(broker: &mut Scripted) -> (Asked, ConsumerGroupHeartbeatRequest) {
+pub async fn next_beat(broker: &mut Scripted) -> (Asked, ConsumerGroupHeartbeatRequest) {
     let asked = broker.await_of(ApiKey::ConsumerGroupHeartbeat).await;
     let request = asked.request();
     (asked, request)
@@ -62,15 +62,15 @@ fn held(request: &ConsumerGroupHeartbeatRequest) -> Option<Vec<i32>> {
 }
 
 /// The next sign of life is due at once.
-fn response(epoch: i32) -> ConsumerGroupHeartbeatResponse {
+pub fn response(epoch: i32) -> ConsumerGroupHeartbeatResponse {
     ConsumerGroupHeartbeatResponse::default().with_member_epoch(epoch).with_heartbeat_interval_ms(1)
 }
 
-fn reply(asked: &Asked, response: &ConsumerGroupHeartbeatResponse) {
+pub fn reply(asked: &Asked, response: &ConsumerGroupHeartbeatResponse) {
     asked.send(asked.frame::<ConsumerGroupHeartbeatRequest>(response));
 }
 
-fn refuse(asked: &Asked, code: i16) {
+pub fn refuse(asked: &Asked, code: i16) {
     reply(asked, &response(0).with_error_code(code));
 }
 

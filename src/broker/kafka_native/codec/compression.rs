@@ -17,8 +17,11 @@ use super::Malformed;
 pub use crate::broker::compression::Compression;
 use crate::load::{PayloadPlace, PayloadPool};
 
-/// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
-pub const MAX_UNPACKED: usize = 256 << 20;
+/// Most bytes that are unpacked of a batch. A topic's `max.message.bytes`, by default 1 MiB, limits what a batch has compressed: it may have 64 times
+/// as much, at least as much as the largest `batch_bytes`, and at most 256 MiB.
+const MAX_RATIO: usize = 64;
+const LEAST_LIMIT: usize = 64 << 20;
+const MOST_LIMIT: usize = 256 << 20;
 
 /// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
 const MAX_WINDOW_LOG: u32 = 23;
@@ -37,55 +40,61 @@ const XERIAL: [u8; 16] = *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01";
 const XERIAL_BLOCK: usize = 32 << 10;
 
 const BROKEN: Malformed = Malformed("its records cannot be decompressed");
+const TOO_LARGE: Malformed =
+    Malformed("its records unpack to more than 64 MiB and 64 times their size, or to more than 256 MiB");
 
 impl Compression {
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
     ///
     /// # Errors
-    /// When it is not compressed like this, or more than [`MAX_UNPACKED`].
+    /// When it is not compressed like this, or holds far more than a batch has.
     pub fn decompress(self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
+        let most = content.len().saturating_mul(MAX_RATIO).clamp(LEAST_LIMIT, MOST_LIMIT);
         match self {
             Compression::None => out.extend_from_slice(content),
-            Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(content), out)?,
-            Compression::Snappy => read_snappy(content, out)?,
-            Compression::Lz4 => read_all(FrameDecoder::new(content), out)?,
+            Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(content), most, out)?,
+            Compression::Snappy => read_snappy(content, most, out)?,
+            Compression::Lz4 => read_all(FrameDecoder::new(content), most, out)?,
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| BROKEN)?;
-                read_all(decoder, out)?;
+                read_all(decoder, most, out)?;
             }
         }
         Ok(())
     }
 }
 
-fn read_all(from: impl Read, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    from.take(MAX_UNPACKED as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
-    if out.len() > MAX_UNPACKED { Err(BROKEN) } else { Ok(()) }
+fn read_all(from: impl Read, most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    from.take(most as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
+    if out.len() > most { Err(TOO_LARGE) } else { Ok(()) }
 }
 
 /// Clients that do not use xerial's library write one block without a length before it.
-fn read_snappy(content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_snappy(content: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut decoder = snap::raw::Decoder::new();
     let Some(mut blocks) = content.strip_prefix(&XERIAL[..8]).and_then(|rest| rest.get(8..)) else {
-        return read_block(&mut decoder, content, out);
+        return read_block(&mut decoder, content, most, out);
     };
     while !blocks.is_empty() {
         let (length, rest) = blocks.split_first_chunk::<4>().ok_or(BROKEN)?;
         let block = rest.get(..u32::from_be_bytes(*length) as usize).ok_or(BROKEN)?;
-        read_block(&mut decoder, block, out)?;
+        read_block(&mut decoder, block, most, out)?;
         blocks = &rest[block.len()..];
     }
     Ok(())
 }
 
-fn read_block(decoder: &mut snap::raw::Decoder, block: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_block(decoder: &mut snap::raw::Decoder, block: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let length = snap::raw::decompress_len(block).map_err(|_| BROKEN)?;
     let begin = out.len();
     // Three bytes copy 64 at most.
-    if length > block.len().saturating_mul(64) || begin + length > MAX_UNPACKED {
+    if length > block.len().saturating_mul(64) {
         return Err(BROKEN);
+    }
+    if begin + length > most {
+        return Err(TOO_LARGE);
     }
     out.resize(begin + length, 0);
     decoder.decompress(block, &mut out[begin..]).map_err(|_| BROKEN)?;

@@ -59,9 +59,14 @@ impl FetchBuffer {
         self.arrived.notify_one();
     }
 
+    /// Whether no more may be fetched.
+    pub fn is_full(&self) -> bool {
+        self.state.lock().bytes >= MAX_BYTES
+    }
+
     /// Waits until more may be fetched.
     pub async fn room(&self) {
-        wait_until(&self.taken, || self.state.lock().bytes < MAX_BYTES).await;
+        wait_until(&self.taken, || !self.is_full()).await;
     }
 
     /// Waits until there is something to take.

@@ -23,6 +23,7 @@ use super::super::config::Isolation;
 use super::super::error::{CallError, UNKNOWN_TOPIC, is_retriable};
 use super::super::group::committed::{Positions, StartOffsets};
 use super::super::net::cluster::{MAX_FRUITLESS, name_of};
+use super::super::net::connect::throttle_words;
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::buffer::{FetchBuffer, Fetched};
 use super::session::{FetchPlace, FetchSession, SessionFetch};
@@ -154,6 +155,7 @@ impl FetchTask {
         if ![topic_id, found.id].contains(&Uuid::nil()) && topic_id != found.id {
             self.begin_in_new_topic();
         }
+        places.sessions.retain(|node, _| metadata.nodes.contains_key(node));
         places.displaced.retain(|partition| {
             let leader = found.leaders.get(*partition as usize).copied().flatten();
             let Some((leader, address)) = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?))) else {
@@ -236,6 +238,7 @@ impl FetchTask {
         let mut connection = connector.open(address).await?;
         let of_node = connector.node(address);
         loop {
+            let was_idle = self.buffer.is_full();
             self.buffer.room().await;
             if connection.is_expiring() {
                 connection = connector.open(address).await?;
@@ -245,7 +248,14 @@ impl FetchTask {
                 self.displace(node, partition, &error);
             }
             let Some(partitions) = self.placed_at(node) else { return Ok(()) };
-            let response = self.fetch(&mut connection, node, &partitions).await?;
+            let response = match self.fetch(&mut connection, node, &partitions).await {
+                // The node may have closed it meanwhile (`connections.max.idle.ms`).
+                Err(CallError::Lost(_)) if was_idle => {
+                    connection = connector.open(address).await?;
+                    self.fetch(&mut connection, node, &partitions).await?
+                }
+                response => response?,
+            };
             let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
             self.read_again(&partitions, &response);
             for fetched in response.partitions.into_iter().filter(|_| is_known) {
@@ -258,9 +268,10 @@ impl FetchTask {
             if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
                 let asked = Duration::from_millis(throttled);
                 if asked > MAX_THROTTLE {
-                    self.buffer.fail(throttled_for(asked));
+                    let message = throttle_words(asked);
+                    self.buffer.fail(ReceiveError { class: FailureClass::Refused, message });
                 }
-                of_node.begin(ConditionKind::Throttled, "a response asks the consumer to wait (its quota)");
+                connector.throttled(&of_node, asked);
                 sleep(asked.min(MAX_THROTTLE)).await;
                 of_node.end();
             }
@@ -271,9 +282,9 @@ impl FetchTask {
     fn read_again(&self, partitions: &[u32], response: &FetchResponse) {
         let mut places = self.places.lock();
         if !places.held_up.is_empty() {
-            let has_failed =
-                |of: &u32| response.partitions.iter().any(|one| one.partition as u32 == *of && one.code != 0);
-            partitions.iter().filter(|partition| !has_failed(partition)).for_each(|of| _ = places.held_up.remove(of));
+            let failed = response.partitions.iter().filter(|one| one.code != 0).map(|one| one.partition as u32);
+            let failed: BTreeSet<u32> = failed.collect();
+            partitions.iter().filter(|of| !failed.contains(of)).for_each(|of| _ = places.held_up.remove(of));
         }
     }
 
@@ -354,13 +365,6 @@ fn last_of(records: &Bytes) -> Result<Option<SkippedBatch>, Malformed> {
         last = Some(batch);
     }
     Ok(last)
-}
-
-/// A throttle that no quota of a default configuration comes near: it is told, because the consumer would only look idle.
-fn throttled_for(asked: Duration) -> ReceiveError {
-    let message =
-        format!("the broker throttles this client for {asked:?} (its quota); it is asked again after {MAX_THROTTLE:?}");
-    ReceiveError { class: FailureClass::Refused, message }
 }
 
 /// As an error of receiving.

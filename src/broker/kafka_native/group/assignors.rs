@@ -152,7 +152,10 @@ fn newest<'a>(claims: &[(i32, &'a str)]) -> Option<&'a str> {
 struct Balance<'a> {
     members: &'a Members,
     readers: BTreeMap<&'a str, Vec<&'a str>>,
-    held: BTreeMap<&'a str, BTreeSet<TopicPartition<'a>>>,
+    /// What each had before.
+    owned: BTreeMap<&'a str, BTreeSet<TopicPartition<'a>>>,
+    /// What each has: the topic, whether it had the partition before, and its number.
+    held: BTreeMap<&'a str, BTreeSet<(&'a str, bool, i32)>>,
 }
 
 impl<'a> Balance<'a> {
@@ -164,8 +167,13 @@ impl<'a> Balance<'a> {
                 readers.entry(topic).or_default().push(member);
             }
         }
+        let owned = |(member, subscription): (&'a String, &'a Subscription)| {
+            let places =
+                |(topic, numbers): (&'a String, &'a Vec<i32>)| numbers.iter().map(|number| (topic.as_str(), *number));
+            (member.as_str(), subscription.owned.iter().flat_map(places).collect())
+        };
         let held = members.keys().map(|member| (member.as_str(), BTreeSet::new())).collect();
-        Balance { members, readers, held }
+        Balance { members, readers, owned: members.iter().map(owned).collect(), held }
     }
 
     fn reads(&self, member: &str, topic: &str) -> bool {
@@ -176,8 +184,9 @@ impl<'a> Balance<'a> {
         self.held.get(member).map_or(0, BTreeSet::len)
     }
 
-    fn give(&mut self, member: &'a str, place: TopicPartition<'a>) {
-        self.held.entry(member).or_default().insert(place);
+    fn give(&mut self, member: &'a str, (topic, number): TopicPartition<'a>) {
+        let was_owned = self.owned.get(member).is_some_and(|owned| owned.contains(&(topic, number)));
+        self.held.entry(member).or_default().insert((topic, was_owned, number));
     }
 
     fn least_loaded(&self, topic: &str) -> Option<&'a str> {
@@ -195,31 +204,27 @@ impl<'a> Balance<'a> {
         if let Some(held) = self.held.get_mut(giver) {
             held.remove(&place);
         }
-        self.give(taker, place);
+        self.give(taker, (place.0, place.2));
         true
     }
 
     /// What the member would better give to whom.
-    fn improvement(&self, giver: &'a str) -> Option<(&'a str, &'a str, TopicPartition<'a>)> {
+    fn improvement(&self, giver: &'a str) -> Option<(&'a str, &'a str, (&'a str, bool, i32))> {
         let held = self.held.get(giver)?;
-        let topics: BTreeSet<&str> = held.iter().map(|(topic, _)| *topic).collect();
-        let takers = topics.into_iter().filter_map(|topic| Some((topic, self.least_loaded(topic)?)));
-        let (topic, taker) = takers.min_by_key(|(_, taker)| self.load(taker))?;
-        if self.load(taker) + 2 > held.len() {
-            return None;
-        }
-        // What it did not have before, if there is such.
-        let owned = self.members.get(giver).and_then(|member| member.owned.get(topic));
-        let was_owned = |place: &&TopicPartition<'_>| owned.is_some_and(|owned| owned.contains(&place.1));
-        let place = held.iter().filter(|place| place.0 == topic).min_by_key(was_owned)?;
-        Some((giver, taker, *place))
+        // What it did not have before comes first.
+        let first_of = |topic: &'a str| held.range((topic, false, i32::MIN)..).next().filter(|place| place.0 == topic);
+        let topics: BTreeSet<&str> = self.members.get(giver)?.topics.iter().map(String::as_str).collect();
+        let places = topics.into_iter().filter_map(|topic| Some((self.least_loaded(topic)?, *first_of(topic)?)));
+        let (taker, place) = places.min_by_key(|(taker, _)| self.load(taker))?;
+        (self.load(taker) + 2 <= held.len()).then_some((giver, taker, place))
     }
 
     fn share(&self, member: &str) -> Partitions {
         let mut share = Partitions::new();
-        for (topic, number) in self.held.get(member).into_iter().flatten() {
+        for (topic, _, number) in self.held.get(member).into_iter().flatten() {
             share.entry((*topic).to_owned()).or_default().push(*number);
         }
+        share.values_mut().for_each(|numbers| numbers.sort_unstable());
         share
     }
 }

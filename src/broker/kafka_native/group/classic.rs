@@ -98,11 +98,13 @@ impl Classic {
         let mut owned = OwnedPartitions::default();
         let mut backoff = Backoff::RECEIVE;
         loop {
-            let ended = match self.join(&owned).await {
-                Ok(joined) => {
-                    backoff.succeeded();
-                    self.take_part(joined, &mut owned).await
-                }
+            let joined = self.join(&owned).await;
+            match &joined {
+                Ok(_) => backoff.succeeded(),
+                Err(_) => _ = backoff.failed(),
+            }
+            let ended = match joined {
+                Ok(joined) => self.take_part(joined, &mut owned).await,
                 Err(CallError::Refused(REBALANCE_IN_PROGRESS | MEMBER_ID_REQUIRED, _)) => MembershipEnd::Rebalance,
                 Err(CallError::Refused(UNKNOWN_MEMBER_ID, _)) => self.forgotten(),
                 Err(CallError::Refused(ILLEGAL_GENERATION, _)) => MembershipEnd::Lost,
@@ -111,7 +113,6 @@ impl Classic {
                 }
                 Err(error) => {
                     self.mailbox.fail(error);
-                    backoff.pause().await;
                     MembershipEnd::Rebalance
                 }
             };
@@ -123,6 +124,8 @@ impl Classic {
                     return self.lose(&mut owned).await;
                 }
             }
+            // A coordinator that refuses the member may refuse it again at once.
+            backoff.wait().await;
         }
     }
 

@@ -76,9 +76,13 @@ impl StartOffsets {
             Some(committed) => committed.read(partitions).await?,
             None => Positions::new(),
         };
-        let left_off = self.left_off.lock().clone();
-        for (partition, position) in left_off.into_iter().filter(|(partition, _)| partitions.contains(partition)) {
-            positions.entry(partition).or_insert(position);
+        {
+            let left_off = self.left_off.lock();
+            for partition in partitions {
+                if let Some(position) = left_off.get(partition) {
+                    positions.entry(*partition).or_insert(*position);
+                }
+            }
         }
         let unknown: Vec<u32> = partitions.iter().copied().filter(|one| !positions.contains_key(one)).collect();
         if !unknown.is_empty() {

@@ -73,7 +73,8 @@ impl ServerAssigned {
     pub async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::RECEIVE;
         loop {
-            let ended = self.take_part(&mut backoff).await;
+            let begun = Instant::now();
+            let ended = self.take_part().await;
             let is_fenced = self.is_fenced(&ended);
             if !is_fenced {
                 self.mailbox.fail(self.explain(ended));
@@ -90,14 +91,15 @@ impl ServerAssigned {
             if !is_fenced {
                 return;
             }
-            // A group may refuse it again at once.
+            // A group may let it in and refuse it again at once.
+            backoff.lasted(begun.elapsed());
             backoff.pause().await;
         }
     }
 
     /// Joins, and has what the server assigns. Returns why that ended.
-    async fn take_part(&self, backoff: &mut Backoff) -> CallError {
-        let mut state = AssignmentState::default();
+    async fn take_part(&self) -> CallError {
+        let (mut state, mut backoff) = (AssignmentState::default(), Backoff::RECEIVE);
         loop {
             let next = match self.beat(&mut state).await {
                 Ok(pause) => {

@@ -33,6 +33,9 @@ use crate::net::tcp::in_turn;
 const METADATA: i16 = 13;
 const INIT_PRODUCER_ID: i16 = 5;
 
+/// `REBOOTSTRAP_REQUIRED`.
+const REBOOTSTRAP_REQUIRED: i16 = 129;
+
 /// How often a node may ask for patience before a request fails.
 const MAX_ATTEMPTS: usize = 50;
 
@@ -173,7 +176,8 @@ impl Cluster {
         self.connector.open(address).await?.call(request, newest).await
     }
 
-    /// The nodes, and those of `topics` that exist.
+    /// The nodes, and those of `topics` that exist. A node that has lost its cluster sends the client back to the scenario's addresses, whose names
+    /// are resolved anew (KIP-1102).
     ///
     /// # Errors
     /// When no node answers, or one refuses.
@@ -183,7 +187,17 @@ impl Cluster {
         let topics =
             topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(name_of(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
-        let mut metadata = read(&self.ask(&request, METADATA).await?)?;
+        let mut response = self.ask(&request, METADATA).await?;
+        for _ in &self.addresses {
+            if response.error_code != REBOOTSTRAP_REQUIRED {
+                break;
+            }
+            self.known.lock().clear();
+            self.ask_another().await;
+            response = self.ask(&request, METADATA).await?;
+        }
+        CallError::check(response.error_code)?;
+        let mut metadata = read(&response)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
         self.recognise(&mut metadata.topics);
         Ok(metadata)

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::super::error::CallError;
-use super::control::ControlConnection;
+use super::control::{ControlConnection, MAX_THROTTLE};
 use super::msk_iam;
 use super::scram::{self, Hash};
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
@@ -45,6 +45,13 @@ impl Connector {
     /// The node at `address`, as what can be held up.
     pub fn node(&self, address: &str) -> Subject {
         Subject::new(&self.conditions, SubjectKind::Node, address)
+    }
+
+    /// Reports that a response of `node` asks the client to wait (KIP-219), and for how long: that may be longer than what is left of the run.
+    pub fn throttled(&self, node: &Subject, asked: Duration) {
+        let words = throttle_words(asked);
+        node.begin(ConditionKind::Throttled, &words);
+        self.conditions.reword(ConditionKind::Throttled, SubjectKind::Node, &words);
     }
 
     async fn open_now(&self, address: &str) -> Result<ControlConnection, CallError> {
@@ -101,6 +108,12 @@ impl Connector {
             _ => connection.sasl_authenticate(format!("\0{}\0{password}", sasl.username).into_bytes()).await.map(drop),
         }
     }
+}
+
+/// What the client does that is to wait for so long.
+pub fn throttle_words(asked: Duration) -> String {
+    let again = if asked > MAX_THROTTLE { format!("; it asks again after {MAX_THROTTLE:?}") } else { String::new() };
+    format!("a response asks the client to wait for {asked:?} (its quota){again}")
 }
 
 /// A server that asks for a certificate ends the connection after the handshake, with one of these alerts (RFC 8446, section 6.2).

@@ -387,7 +387,7 @@ impl Partition {
             return;
         }
         // A former leader that is about to look at it finds that it is led elsewhere, and hands it on.
-        if state.leader.as_ref().is_none_or(|former| former.remove(self)) {
+        if state.is_scheduled && state.leader.as_ref().is_none_or(|former| former.remove(self)) {
             state.is_scheduled = false;
         }
         state.leader = leader;

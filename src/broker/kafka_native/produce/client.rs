@@ -287,11 +287,23 @@ pub struct Node {
     pub address: Mutex<String>,
     /// Partitions that it leads, and that have something to send.
     pub ready: Arc<Leader>,
+    /// Whether the metadata names it no longer.
+    is_gone: AtomicBool,
 }
 
 impl Node {
     pub fn new(address: String) -> Self {
-        Node { address: Mutex::new(address), ready: Arc::default() }
+        Node { address: Mutex::new(address), ready: Arc::default(), is_gone: AtomicBool::new(false) }
+    }
+
+    /// The metadata names it no longer: its task ends when nothing is on its way.
+    pub fn retire(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.ready.wake();
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     /// The next batches to send, one of a partition at most. Those that are too old for it are added to `expired`.

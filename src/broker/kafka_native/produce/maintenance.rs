@@ -172,6 +172,15 @@ impl Client {
                 partition.set_leader(leader, self.limits.linger);
             }
         }
+        self.nodes.lock().retain(|id, (node, _)| {
+            let is_named = metadata.nodes.contains_key(id);
+            if !is_named {
+                node.retire();
+                // Topics of which this metadata does not tell may have partitions there.
+                self.refresh();
+            }
+            is_named
+        });
     }
 
     fn node(self: &Arc<Self>, id: i32, address: &str) -> Arc<Node> {

@@ -181,6 +181,11 @@ impl<T> ReadyQueue<T> {
         self.work.notified().await;
     }
 
+    /// Wakes the task that looks at the lists.
+    pub fn wake(&self) {
+        self.work.notify_one();
+    }
+
     /// Something of the entry can be sent.
     pub fn add(&self, entry: Arc<T>) {
         self.lists.lock().ready.push_back(entry);

@@ -26,13 +26,13 @@ use crate::load::PayloadPool;
 use crate::measure::{AckRecorder, ConditionKind, Subject};
 use crate::net::backoff::Backoff;
 
-/// Serves a node until the task is aborted.
+/// Serves a node until the metadata names it no longer, or the task is aborted.
 pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
     let recorder = client.acks.recorder();
     let mut backoff = Backoff::RECONNECT;
     let mut address = node.address.lock().clone();
     let mut held_up = client.connector.node(&address);
-    loop {
+    while !node.is_gone() {
         let newest = node.address.lock().clone();
         if address != newest {
             held_up = client.connector.node(&newest);
@@ -41,13 +41,19 @@ pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
         let error = match client.connector.open(&address).await {
             Ok(link) => {
                 held_up.end();
-                backoff.succeeded();
-                match Connection::start(&client, &node, &recorder, link) {
-                    Ok(connection) => match connection.serve(&held_up).await {
-                        None => continue,
-                        Some(error) => error,
-                    },
-                    Err(error) => error,
+                let opened = Instant::now();
+                let ended = match Connection::start(&client, &node, &held_up, &recorder, link) {
+                    Ok(connection) => connection.serve().await,
+                    Err(error) => Ended::Failed(error),
+                };
+                let has_lasted = backoff.lasted(opened.elapsed());
+                match ended {
+                    Ended::Idle if !has_lasted => {
+                        backoff.pause().await;
+                        continue;
+                    }
+                    Ended::Idle | Ended::Due => continue,
+                    Ended::Failed(error) => error,
                 }
             }
             Err(error) => error,
@@ -61,6 +67,16 @@ pub async fn serve(node: Arc<Node>, client: Arc<Client>) {
         node.hand_on();
         backoff.pause().await;
     }
+    node.hand_on();
+}
+
+/// Why a connection has ended.
+enum Ended {
+    /// Every request has its response, and its session is about to end, or the metadata does not name its node.
+    Due,
+    /// The node has closed it while no request was on its way, as after `connections.max.idle.ms`.
+    Idle,
+    Failed(CallError),
 }
 
 /// The first version that takes Zstandard.
@@ -79,6 +95,8 @@ const IDLE: Duration = Duration::from_secs(3600);
 pub struct Connection<'a> {
     client: &'a Arc<Client>,
     node: &'a Arc<Node>,
+    /// The node, as what a quota holds up.
+    held_up: &'a Subject,
     recorder: &'a AckRecorder,
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -119,6 +137,7 @@ impl<'a> Connection<'a> {
     pub fn start(
         client: &'a Arc<Client>,
         node: &'a Arc<Node>,
+        held_up: &'a Subject,
         recorder: &'a AckRecorder,
         opened: ControlConnection,
     ) -> Result<Self, CallError> {
@@ -140,6 +159,7 @@ impl<'a> Connection<'a> {
         Ok(Connection {
             client,
             node,
+            held_up,
             recorder,
             reader,
             writer,
@@ -154,36 +174,36 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Sends and receives until the connection ends, and returns why it did; `None`: every request has its response, and the session is
-    /// about to end. Topics without a response are asked for again. `node`: what a quota holds up.
-    pub async fn serve(mut self, node: &Subject) -> Option<CallError> {
-        let error = loop {
-            if self.is_expiring() && self.requests.oldest().is_none() {
-                break None;
+    /// Sends and receives until the connection ends, and returns why it did. Batches without a response are sent again.
+    async fn serve(mut self) -> Ended {
+        let ended = loop {
+            if (self.is_expiring() || self.node.is_gone()) && self.requests.oldest().is_none() {
+                break Ended::Due;
             }
-            if let Err(error) = self.turn().await {
-                break Some(error);
+            match self.turn().await {
+                Ok(()) => {}
+                Err(CallError::Lost(_)) if self.is_idle() => break Ended::Idle,
+                Err(error) => break Ended::Failed(error),
             }
-            if self.requests.throttled_until.is_some_and(|until| until > Instant::now()) {
-                node.begin(ConditionKind::Throttled, "a response asks the client to wait (its quota)");
-            } else {
-                node.end_only(ConditionKind::Throttled);
+            if self.requests.throttled_until.is_none_or(|until| until <= Instant::now()) {
+                self.held_up.end_only(ConditionKind::Throttled);
             }
         };
         self.end_full();
         if self.has_sent {
             self.client.traffic.connections.fetch_sub(1, Ordering::Relaxed);
         }
-        let Requests { writing, waiting, .. } = self.requests;
-        let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
-        for (_, request) in lost {
-            for (partition, batch) in request.batches {
-                if let Some(error) = &error {
-                    request::lost(self.client, self.recorder, &partition, batch, error);
-                }
-            }
+        if let Ended::Failed(error) = &ended {
+            let Requests { writing, waiting, .. } = self.requests;
+            let lost = waiting.into_iter().chain(writing).flat_map(|(_, request)| request.batches);
+            lost.for_each(|(partition, batch)| request::lost(self.client, self.recorder, &partition, batch, error));
         }
-        error
+        ended
+    }
+
+    /// Whether no request is on its way. Without acknowledgements, that is not known: a broker that refuses a batch closes the connection.
+    fn is_idle(&self) -> bool {
+        self.requests.oldest().is_none() && self.client.options.acks != RequiredAcks::None
     }
 
     fn is_expiring(&self) -> bool {
@@ -345,8 +365,9 @@ impl<'a> Connection<'a> {
     fn answered(&mut self, sent: Instant, request: ProduceRequest, (answers, throttled_ms): (Vec<Answer>, u64)) {
         self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
         if throttled_ms > 0 {
-            let throttled = Duration::from_millis(throttled_ms).min(MAX_THROTTLE);
-            self.requests.throttled_until = Some(Instant::now() + throttled);
+            let asked = Duration::from_millis(throttled_ms);
+            self.requests.throttled_until = Some(Instant::now() + asked.min(MAX_THROTTLE));
+            self.client.connector.throttled(self.held_up, asked);
         }
         let answers = request.batches.into_iter().zip(answers);
         request::record(

@@ -17,6 +17,7 @@ use super::super::consume::buffer::{Fetched, wait_until};
 use super::super::consume::fetcher::failure;
 use super::super::error::{CallError, UNKNOWN_TOPIC, describe, is_retriable};
 use super::super::group::membership::AssignmentMailbox;
+use super::super::net::connect::throttle_words;
 use super::super::net::control::{ControlConnection, MAX_THROTTLE};
 use super::answers::{Answer, Answers, GroupAnswers, Stretch, append};
 use super::member::ShareIdentity;
@@ -226,9 +227,9 @@ impl ShareLink {
                     }
                     // Until then, the broker does not read from this connection (KIP-219).
                     if throttled > 0 && !is_last {
-                        let pause = Duration::from_millis(throttled).min(MAX_THROTTLE);
-                        let words = "a response asks the consumer to wait (its quota)";
-                        of_node.during(ConditionKind::Throttled, words, sleep(pause)).await;
+                        let asked = Duration::from_millis(throttled);
+                        let pause = sleep(asked.min(MAX_THROTTLE));
+                        of_node.during(ConditionKind::Throttled, &throttle_words(asked), pause).await;
                     }
                 }
                 Ok(Exchange::Lost) => {

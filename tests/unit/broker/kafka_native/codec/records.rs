@@ -4,7 +4,7 @@ use super::*;
 use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, append_varint, varint_size};
 use crate::broker::kafka_native::codec::compression::{Compressor, PayloadChecksums};
 use crate::broker::kafka_native::tests::payloads;
-use crate::limits::TRACE_HEADER_BYTES;
+use crate::limits::{MAX_UNPACKED_KEPT_BYTES, TRACE_HEADER_BYTES};
 
 const ALL: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
@@ -40,6 +40,20 @@ fn write(records: &[Written], headers: &Headers, compression: Compression) -> Ve
 fn records() -> impl Strategy<Value = Vec<Written>> {
     let bytes = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200));
     proptest::collection::vec((bytes(), bytes(), any::<bool>(), 0..1_i64 << 41), 1..20)
+}
+
+/// One large batch does not hold its memory until the run ends, whether it can be read or not.
+#[test]
+fn memory_for_unpacking_shrinks_after_a_large_batch() {
+    let value = Some(vec![0; MAX_UNPACKED_KEPT_BYTES + 1]);
+    let bytes = write(&[(None, value, false, 0)], &Headers::new(&[]), Compression::Zstd);
+    let batch = next_batch(&mut &bytes[..]).unwrap().unwrap();
+    for batch in [batch, ReadBatch { record_count: 2, ..batch }] {
+        let (mut unpacked, mut taken) = (Vec::new(), 0);
+        let read = batch.for_each(&mut unpacked, |record| taken += record.value.unwrap_or_default().len());
+        assert_eq!((read.is_ok(), taken), (batch.record_count == 1, MAX_UNPACKED_KEPT_BYTES + 1));
+        assert!(unpacked.capacity() <= MAX_UNPACKED_KEPT_BYTES);
+    }
 }
 
 proptest! {

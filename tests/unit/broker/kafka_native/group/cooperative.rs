@@ -168,3 +168,15 @@ fn of_two_members_that_have_the_same_the_later_one_is_believed() {
     // The first one may read it still.
     assert_eq!(cooperative(&members, &topics)["b"]["t"], [2]);
 }
+
+/// Half of them move.
+#[test]
+fn many_partitions_are_balanced_one_after_the_other() {
+    const COUNT: usize = 100_000;
+    let members: Members =
+        [("first".to_owned(), owning("t", (0..COUNT as i32).collect())), ("second".to_owned(), Subscription::new("t"))]
+            .into();
+    let shares = balanced(&members, &[("t".to_owned(), COUNT)].into());
+    let counts: Vec<usize> = shares.values().map(|share| share["t"].len()).collect();
+    assert_eq!(counts, [COUNT / 2, COUNT / 2]);
+}
