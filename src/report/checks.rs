@@ -51,9 +51,9 @@ pub fn of_records(run: &str, records: &[&Record], strict: bool) -> Vec<Check> {
 }
 
 fn point(trials: &[&Record]) -> String {
-    trials.first().map_or_else(String::new, |first| {
-        settings(first.point.iter().map(|(key, value)| (key, plain(value))))
-    })
+    trials
+        .first()
+        .map_or_else(String::new, |first| settings(first.point.iter().map(|(key, value)| (key, plain(value)))))
 }
 
 /// The name of a run's point.
@@ -164,10 +164,8 @@ pub fn junit(checks: &[Check]) -> String {
         let (failed, skipped) = (number(checks, CheckOutcome::Failed), number(checks, CheckOutcome::NotKnown));
         format!("tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"", checks.len())
     };
-    let mut xml = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{SUITES}\" {}>\n",
-        numbers(checks)
-    );
+    let mut xml =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{SUITES}\" {}>\n", numbers(checks));
     for checks in checks.chunk_by(|one, other| one.group == other.group) {
         let group = escape(&checks[0].group);
         let _ = writeln!(xml, "  <testsuite name=\"{group}\" {}>", numbers(checks));

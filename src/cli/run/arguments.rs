@@ -189,9 +189,7 @@ pub(super) fn divide(trial: &mut Trial, share: Share) -> Result<(), String> {
 fn parse_own_address(text: &str) -> Result<SocketAddr, String> {
     let written = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     let found = written.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| {
-        "write HOST:PORT, as in localhost:9464, or :9464 for all addresses of this machine".to_owned()
-    })
+    found.ok_or_else(|| "write HOST:PORT, as in localhost:9464, or :9464 for all addresses of this machine".to_owned())
 }
 
 fn parse_run_id(text: &str) -> Result<String, String> {
