@@ -25,12 +25,8 @@ from pathlib import Path
 import measure
 from brokermark import REPOSITORY, Brokermark, BrokermarkConsumer
 from comparison import Comparison, Workload
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
 AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
 # brokermark's own client needs less than a core, and the broker needs the other.
 NATIVE_THREADS = {"run.threads": 1}

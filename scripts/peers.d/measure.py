@@ -10,6 +10,13 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
+
+# Where other tools are installed, as by `scripts/brokers`.
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
 
 
 class PeerError(Exception):

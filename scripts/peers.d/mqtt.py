@@ -21,12 +21,8 @@ from pathlib import Path
 import measure
 from brokermark import Brokermark
 from comparison import Comparison, Peer, Workload
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
 VERSION = "0.29.10"
 WINDOW = 500  # messages in flight over one connection
 CONNECTIONS = 100

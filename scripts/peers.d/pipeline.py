@@ -15,8 +15,7 @@ import measure
 import server
 from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
-from kafka import CACHE
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
 SERVERS = ["kafka", "redis", "mongodb"]
 WORKLOADS = {"parse": "pipeline-no-database", "databases": "pipeline-v2"}

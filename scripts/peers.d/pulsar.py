@@ -12,12 +12,8 @@ from pathlib import Path
 import measure
 from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
 SCENARIO = "configs/examples/pulsar-throughput.toml"
 IN_FLIGHT = 10_000
 POLL_SECONDS = 0.05

@@ -22,12 +22,8 @@ from pathlib import Path
 import measure
 from brokermark import Brokermark, BrokermarkConsumer
 from comparison import Comparison, Workload
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
 PROGRAM = Path(__file__).with_name("rabbitmq_publish.py")
 CONSUMER = Path(__file__).with_name("rabbitmq_consume.py")
 RUST = Path(__file__).with_name("rabbitmq-rust")

@@ -16,12 +16,8 @@ import measure
 import server
 from brokermark import Brokermark, BrokermarkConsumer
 from comparison import Comparison, Workload
-from measure import PeerError, Process
+from measure import CACHE, PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
 POM = Path(__file__).with_name("rabbitmq_queues_perf_test.xml")
 VERSION = "2.22.1"
 WORKLOADS = ("classic", "quorum", "consume")

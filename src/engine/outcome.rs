@@ -265,7 +265,7 @@ impl Ledger {
     }
 
     /// The account of a trial that goes on. Its books are not read at the same moment, so they cannot check each other:
-    /// what has no outcome is the rest.
+    /// messages without an outcome are the rest.
     fn so_far(sent: &[Sent], outcomes: &Interval) -> Self {
         let attempted = Attempted::sum(sent);
         let account = |attempted: u64, outcomes: Tally| {

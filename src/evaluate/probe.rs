@@ -190,7 +190,7 @@ fn lag(found: Option<&GroupRow>, row: &SeriesRow) -> Option<f64> {
     lag.map(|messages| messages as f64)
 }
 
-/// Whether the window became full in the course of seconds, before the measurement too: answers fell behind. A window that is too small for
+/// Whether the window became full in the course of seconds, those before the measurement included: answers fell behind. A window that is too small for
 /// the rate is full at once.
 fn filled_slowly(series: &[SeriesRow]) -> bool {
     let mut rows = series.iter();

@@ -8,7 +8,7 @@ use crate::evaluate::comparison::{
     Centre, Comparison, Count, CountComparison, Difference, FigureComparison, FigureKind, Outcome, PointComparison,
     Verdict,
 };
-use crate::record::readable::{duration, percent, plain, rate, settings};
+use crate::record::readable::{duration, percent, rate};
 use crate::record::{Limiter, Record};
 use crate::statistics::extent;
 
@@ -196,7 +196,7 @@ fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String
         (false, true) => format!("{b} is worse than {a}: {told}."),
         (true, true) => format!("{b} is better and worse than {a}: {told}."),
         (false, false) if figures.iter().all(|figure| figure.outcome == Outcome::NoDifferent) => {
-            format!("{b} is no different from {a} within {}.", percent(comparison.tolerance))
+            format!("{b} does not differ from {a} within {}.", percent(comparison.tolerance))
         }
         (false, false) => format!("No difference of {b} from {a} is certain."),
     }
@@ -235,7 +235,7 @@ pub fn differences(comparison: &Comparison) -> Vec<Finding> {
 
 /// The values of a compared point.
 pub fn point_name(point: &PointComparison) -> String {
-    settings(point.point.iter().map(|(key, value)| (key, plain(value))))
+    super::point(&point.point)
 }
 
 /// The trials of a point.

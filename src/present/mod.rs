@@ -17,9 +17,13 @@ pub mod thin;
 pub mod trial;
 pub mod verdict;
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use crate::record::Latency;
 pub use crate::record::readable::capital;
-use crate::record::readable::{count, duration};
+use crate::record::readable::{count, duration, plain, settings};
 
 /// What a piece of text is, which decides its colour and its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -181,6 +185,11 @@ impl Table {
 /// `1 trial`, `2 trials`.
 pub fn several(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{} {thing}s", count(number as u64)) }
+}
+
+/// The swept values of a point; empty without a sweep.
+pub fn point(values: &BTreeMap<String, Value>) -> String {
+    settings(values.iter().map(|(key, value)| (key, plain(value))))
 }
 
 /// With a small first letter.

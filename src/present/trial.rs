@@ -1,13 +1,13 @@
 //! One trial: its headline, and the tables of its latencies and of the parts of its schedule.
 
 use super::verdict::{cause, is_demonstration, limit, trust};
-use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, stated, uncapital};
-use crate::record::readable::{count, duration, plain, rate, settings};
+use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
+use crate::record::readable::{count, duration, rate};
 use crate::record::{Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status};
 
 /// What a reader is to find within seconds.
 pub fn summary(record: &Record) -> Summary {
-    let point = settings(record.point.iter().map(|(key, value)| (key, plain(value))));
+    let point = point(&record.point);
     let model = match record.load_model {
         LoadModel::Open => "open loop",
         LoadModel::Closed => "closed loop",

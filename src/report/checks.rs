@@ -8,9 +8,8 @@ use std::fmt::Write;
 use super::svg::escape;
 use crate::evaluate::comparison::{Comparison, CountComparison, FigureComparison, Outcome, PointComparison};
 use crate::present::comparison::{amount, both_sides, point_name};
-use crate::present::several;
 use crate::present::verdict::cause;
-use crate::record::readable::{plain, settings};
+use crate::present::{point, several};
 use crate::record::{Record, Status};
 
 /// The name of all checks together.
@@ -41,19 +40,14 @@ impl Check {
     }
 }
 
-/// The checks of a run's records: whether its trials ended and can be trusted, and its thresholds. With `strict`, a trial that is not valid fails;
-/// without, only one that has thresholds.
-pub fn of_records(run: &str, records: &[&Record], strict: bool) -> Vec<Check> {
+/// The checks of a run's records: whether its trials ended and can be trusted, and its thresholds. `must_be_valid`: whether a record that is not
+/// valid fails the run.
+pub fn of_records(run: &str, records: &[&Record], must_be_valid: &dyn Fn(&Record) -> bool) -> Vec<Check> {
     let same_point = |one: &&Record, other: &&Record| one.point_index == other.point_index;
     let mut records = records.to_vec();
     records.sort_by_key(|record| (record.point_index, record.trial));
-    records.chunk_by(same_point).flat_map(|trials| of_point(&group(run, &point(trials)), trials, strict)).collect()
-}
-
-fn point(trials: &[&Record]) -> String {
-    trials
-        .first()
-        .map_or_else(String::new, |first| settings(first.point.iter().map(|(key, value)| (key, plain(value)))))
+    let of_point = |trials: &[&Record]| of_point(&group(run, &point(&trials[0].point)), trials, must_be_valid);
+    records.chunk_by(same_point).flat_map(of_point).collect()
 }
 
 /// The name of a run's point.
@@ -61,10 +55,9 @@ fn group(run: &str, point: &str) -> String {
     if point.is_empty() { run.to_owned() } else { format!("{run}: {point}") }
 }
 
-fn of_point(group: &str, trials: &[&Record], strict: bool) -> Vec<Check> {
-    let Some(first) = trials.first() else { return Vec::new() };
+fn of_point(group: &str, trials: &[&Record], must_be_valid: &dyn Fn(&Record) -> bool) -> Vec<Check> {
     let has_ended = |record: &Record| record.status == Status::Completed;
-    let is_required = strict || (!first.thresholds.is_empty() && !first.environment.embedded);
+    let is_required = trials.iter().any(|record| must_be_valid(record));
     let otherwise = if is_required { CheckOutcome::Failed } else { CheckOutcome::NotKnown };
     let mut checks = vec![
         check(group, "completed", trials, CheckOutcome::Failed, |record| {
@@ -72,7 +65,7 @@ fn of_point(group: &str, trials: &[&Record], strict: bool) -> Vec<Check> {
         }),
         check(group, "valid", trials, otherwise, |record| record.verdict.kinds_against()),
     ];
-    for (index, threshold) in first.thresholds.iter().enumerate() {
+    for (index, threshold) in trials[0].thresholds.iter().enumerate() {
         let missed = |record: &Record| {
             let outcome = record.thresholds.get(index).filter(|outcome| !outcome.held)?;
             Some(outcome.explanation.clone())

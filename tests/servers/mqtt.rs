@@ -110,7 +110,8 @@ fn real_answers_do_not_wait_for_delayed_acknowledgements() {
     let window = "broker.mqtt.qos = 1\nproducers = { count = 1, batch = 10, in_flight = 20 }\nrun.messages = 2_000\n";
     let record = record_of(&format!("{}{window}", broker(&mosquitto())));
     let p50_ns = record.latency.service.unwrap().p50_ns;
-    assert!(p50_ns < 30_000_000, "half of the answers took {} ms or longer", p50_ns / 1_000_000);
+    // The shortest delay of Linux (`TCP_DELACK_MIN`).
+    assert!(p50_ns < 40_000_000, "half of the answers took {} ms or longer", p50_ns / 1_000_000);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub trait SendOne: Send + 'static {
 
     type Error: Into<ClientError> + Send;
 
-    /// Resolves when the broker has acknowledged the message, or refused it. What has no acknowledgement is a ready one.
+    /// Resolves when the broker has acknowledged the message, or refused it. Without acknowledgements, it is ready at once.
     type Receipt: Future<Output: Send> + Send + Unpin + 'static;
 
     /// Hands one message to the crate; resolves when the crate has taken it. It is never dropped before.

@@ -296,6 +296,7 @@ impl Opened {
 /// Acknowledges to the server's TCP at once what was read. By default (`set_tcp_nodelay false`), mosquitto has Nagle's algorithm (RFC 9293,
 /// section 3.7.4): it holds small packets back until those before them are acknowledged, which Linux does 40 ms later where nothing is
 /// sent meanwhile. The option (`TCP_QUICKACK`, tcp(7)) lasts until the next exchange. With TLS, a task at the other end reads.
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 pub fn acknowledge_at_once(transport: &Transport) {
     #[cfg(target_os = "linux")]
     if let Transport::Plain(stream) = transport {

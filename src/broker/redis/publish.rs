@@ -73,7 +73,7 @@ enum Awaited {
     Heartbeat,
 }
 
-/// What has no reply yet, in the order of its commands.
+/// Commands without a reply yet, in their order.
 #[derive(Default)]
 pub struct InFlight {
     awaited: VecDeque<Awaited>,

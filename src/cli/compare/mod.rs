@@ -125,7 +125,9 @@ fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> C
         for refusal in comparison.refusals() {
             notice!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
         }
-        return Compared::failed("such figures cannot be compared; --unequal compares them nevertheless");
+        return Compared::failed(
+            "such figures cannot be compared; `brokermark compare A B --unequal` compares them nevertheless",
+        );
     }
     let text = if options.json { as_json(&comparison) } else { text(a, b, &comparison, options.view) };
     let exit = match Exit::print(&text, out) {

@@ -29,7 +29,7 @@ use super::load_threads::LoadThreads;
 use super::report;
 use crate::engine::Interruption;
 use crate::record::{DirectoryError, Record, SinkRecord, Status, current_records, read_records, run_name};
-use crate::report::checks;
+use crate::report::checks::{self, Check};
 use crate::scenario::{Plan, ProducerMode, Scenario, WhenInvalid};
 
 /// Runs the scenario, or two in turn.
@@ -80,15 +80,28 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     });
     let (compared, checks) = compared.map_or((Exit::Success, Vec::new()), |compared| (compared.exit, compared.checks));
     let exit = worse(exit, comparison_exit(compared, against));
-    if !arguments.check_files.are_wanted() {
-        return Ok(exit);
+    match arguments.check_files.are_wanted() {
+        true => write_checks(arguments, &plans, &directories, checks, exit),
+        false => Ok(exit),
     }
+}
+
+/// Writes the checks of each side's records, and those of the comparison, for a build server.
+fn write_checks(
+    arguments: &RunArguments,
+    plans: &[Plan],
+    directories: &[PathBuf],
+    compared: Vec<Check>,
+    exit: Exit,
+) -> Result<Exit, Exit> {
     let mut all = Vec::new();
-    for directory in &directories {
+    for (plan, directory) in plans.iter().zip(directories) {
         let records = read_records(directory).map_err(Exit::failure)?.records;
-        all.extend(checks::of_records(&run_name(directory), &current_records(&records), arguments.strict));
+        let fails = plan.trials.iter().any(|trial| trial.scenario.when_invalid == WhenInvalid::Fail);
+        let must_be_valid = |record: &Record| arguments.strict || (fails && cannot_be_trusted(record));
+        all.extend(checks::of_records(&run_name(directory), &current_records(&records), &must_be_valid));
     }
-    all.extend(checks);
+    all.extend(compared);
     Ok(arguments.check_files.write(&all, exit))
 }
 

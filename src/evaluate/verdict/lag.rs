@@ -93,7 +93,7 @@ fn group_row(row: &SeriesRow, group: u32) -> Option<&GroupRow> {
     row.groups.iter().find(|of| of.group == group)
 }
 
-/// A group that is not among the worst is no further behind than these.
+/// A group that is not among the worst is at most as far behind as these.
 fn lag(row: &SeriesRow, group: u32) -> Option<i64> {
     let least_listed = || row.groups.iter().filter_map(|of| of.consumer_lag).min();
     group_row(row, group).map_or_else(least_listed, |of| of.consumer_lag)

@@ -17,11 +17,12 @@ use super::Malformed;
 pub use crate::broker::compression::Compression;
 use crate::load::{PayloadPlace, PayloadPool};
 
-/// Most bytes that are unpacked of a batch. A topic's `max.message.bytes`, by default 1 MiB, limits what a batch has compressed: it may have 64 times
-/// as much, at least as much as the largest `batch_bytes`, and at most 256 MiB.
+/// Unpacked bytes of a batch for each compressed one. A topic's `max.message.bytes`, by default 1 MiB, limits the compressed ones.
 const MAX_RATIO: usize = 64;
-const LEAST_LIMIT: usize = 64 << 20;
-const MOST_LIMIT: usize = 256 << 20;
+/// So many unpacked bytes are always accepted: the largest `batch_bytes`.
+const MIN_LIMIT: usize = 64 << 20;
+/// More unpacked bytes are never accepted.
+const MAX_LIMIT: usize = 256 << 20;
 
 /// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
 const MAX_WINDOW_LOG: u32 = 23;
@@ -47,53 +48,58 @@ impl Compression {
     /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
     ///
     /// # Errors
-    /// When it is not compressed like this, or holds far more than a batch has.
+    /// When it is not compressed like this, or unpacks to more than the limits above.
     pub fn decompress(self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
-        let most = content.len().saturating_mul(MAX_RATIO).clamp(LEAST_LIMIT, MOST_LIMIT);
+        let limit = content.len().saturating_mul(MAX_RATIO).clamp(MIN_LIMIT, MAX_LIMIT);
         match self {
             Compression::None => out.extend_from_slice(content),
-            Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(content), most, out)?,
-            Compression::Snappy => read_snappy(content, most, out)?,
-            Compression::Lz4 => read_all(FrameDecoder::new(content), most, out)?,
+            Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(content), limit, out)?,
+            Compression::Snappy => read_snappy(content, limit, out)?,
+            Compression::Lz4 => read_all(FrameDecoder::new(content), limit, out)?,
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| BROKEN)?;
-                read_all(decoder, most, out)?;
+                read_all(decoder, limit, out)?;
             }
         }
         Ok(())
     }
 }
 
-fn read_all(from: impl Read, most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    from.take(most as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
-    if out.len() > most { Err(TOO_LARGE) } else { Ok(()) }
+fn read_all(from: impl Read, limit: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    from.take(limit as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
+    if out.len() > limit { Err(TOO_LARGE) } else { Ok(()) }
 }
 
 /// Clients that do not use xerial's library write one block without a length before it.
-fn read_snappy(content: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_snappy(content: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut decoder = snap::raw::Decoder::new();
     let Some(mut blocks) = content.strip_prefix(&XERIAL[..8]).and_then(|rest| rest.get(8..)) else {
-        return read_block(&mut decoder, content, most, out);
+        return read_block(&mut decoder, content, limit, out);
     };
     while !blocks.is_empty() {
         let (length, rest) = blocks.split_first_chunk::<4>().ok_or(BROKEN)?;
         let block = rest.get(..u32::from_be_bytes(*length) as usize).ok_or(BROKEN)?;
-        read_block(&mut decoder, block, most, out)?;
+        read_block(&mut decoder, block, limit, out)?;
         blocks = &rest[block.len()..];
     }
     Ok(())
 }
 
-fn read_block(decoder: &mut snap::raw::Decoder, block: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_block(
+    decoder: &mut snap::raw::Decoder,
+    block: &[u8],
+    limit: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Malformed> {
     let length = snap::raw::decompress_len(block).map_err(|_| BROKEN)?;
     let begin = out.len();
     // Three bytes copy 64 at most.
     if length > block.len().saturating_mul(64) {
         return Err(BROKEN);
     }
-    if begin + length > most {
+    if begin + length > limit {
         return Err(TOO_LARGE);
     }
     out.resize(begin + length, 0);
@@ -189,7 +195,7 @@ impl PayloadChecksums {
         PayloadChecksums { size, of_payloads, shift: shift_by(size) }
     }
 
-    /// The checksum of what has the checksum `before` with the payload behind it.
+    /// The checksum of bytes whose checksum is `before`, with the payload behind them.
     #[inline]
     pub fn append(&self, before: u32, place: PayloadPlace, payloads: &PayloadPool) -> u32 {
         if self.size > 0 && place.begin().is_multiple_of(self.size) {
@@ -206,7 +212,7 @@ impl PayloadChecksums {
     }
 }
 
-/// The checksum of what has the checksum `before` with `bytes` behind it.
+/// The checksum of bytes whose checksum is `before`, with `bytes` behind them.
 #[inline]
 pub fn append_checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));

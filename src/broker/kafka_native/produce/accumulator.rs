@@ -162,7 +162,7 @@ impl Partition {
         self.held_up.get_or_init(subject).begin(kind, words);
     }
 
-    /// What has held its messages up, if something ever has.
+    /// The reason for which its messages were held up, if there was one.
     #[inline]
     pub fn held_up(&self) -> Option<&Subject> {
         self.held_up.get()

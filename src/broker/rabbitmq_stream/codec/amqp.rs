@@ -118,7 +118,7 @@ fn encode_bytes(narrow_code: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// Writes what has a size and a count. The narrow head is written first, and what turns out not to fit moves back: that is
+/// Writes a value with a size and a count. The narrow head is written first, and what turns out not to fit moves back: that is
 /// less work than to go through the value twice.
 fn encode_compound(
     narrow_code: u8,

@@ -173,6 +173,9 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
         ("--metrics", arguments.metrics.is_some()),
         ("--ceiling", arguments.ceiling),
         ("--against", arguments.against.is_wanted()),
+        ("--baseline", arguments.against.baseline.is_some()),
+        ("--junit", arguments.check_files.junit.is_some()),
+        ("--markdown", arguments.check_files.markdown.is_some()),
         ("--start-at", arguments.share.start_at.is_some()),
     ];
     given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))

@@ -26,7 +26,7 @@ fn what_a_block_of_snappy_announces_takes_no_memory() {
 /// Zeros are packed into a thousandth and less.
 #[test]
 fn a_batch_that_unpacks_to_far_more_than_its_size_is_refused() {
-    let content = vec![0; LEAST_LIMIT + 1];
+    let content = vec![0; MIN_LIMIT + 1];
     for compression in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
         let pack = |content: &[u8]| {
             let mut packed = Vec::new();
@@ -35,7 +35,7 @@ fn a_batch_that_unpacks_to_far_more_than_its_size_is_refused() {
         };
         let mut out = Vec::new();
         assert_eq!(compression.decompress(&pack(&content), &mut out), Err(TOO_LARGE), "{compression:?}");
-        assert!(out.len() <= LEAST_LIMIT + 1);
+        assert!(out.len() <= MIN_LIMIT + 1);
         assert_eq!(compression.decompress(&pack(&content[1..]), &mut out), Ok(()), "{compression:?}");
     }
 }
