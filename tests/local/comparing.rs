@@ -201,6 +201,22 @@ fn the_script_that_guards_a_release_fails_for_what_is_worse() {
 }
 
 #[test]
+fn a_build_server_sees_as_failed_what_fails_the_run() {
+    // Too short to be valid.
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nrun.messages = 200\nload.rate = \"1k/s\"\nthresholds.require = [\"failed = 0\"]",
+    );
+    let file = bench.path().join("checks.xml");
+    for (when_invalid, code, found) in [("fail", 3, "failure"), ("ignore", 0, "skipped")] {
+        let setting = format!("thresholds.when_invalid={when_invalid}");
+        bench.run(&["--set", &setting, "--junit", file.to_str().unwrap()]).expect(code);
+        let xml = std::fs::read_to_string(&file).unwrap();
+        assert!(xml.contains(&format!("name=\"valid\"><{found} message=")), "{xml}");
+        assert!(xml.contains("name=\"failed = 0\"><system-out>"), "{xml}");
+    }
+}
+
+#[test]
 fn a_side_whose_trials_stall_is_a_regression() {
     let bench = verified();
     let of_b = [
