@@ -106,12 +106,9 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
             let text = format!("the broker does not tell where an acknowledged message is{copies}{settings}");
             return doubtful("durability", text, remedies::durability(scenario));
         }
-        DurabilityLevel::Nowhere => "nothing: it is not kept",
-        DurabilityLevel::Memory => "it is in the broker's memory",
-        DurabilityLevel::PageCache => "it is in the operating system's memory",
-        DurabilityLevel::Disk => "it is on disk",
+        level => level.place(),
     };
-    good("durability", format!("an acknowledged message means {place}{copies}{settings}"))
+    good("durability", format!("an acknowledged message is {place}{copies}{settings}"))
 }
 
 fn in_brackets(settings: String) -> String {

@@ -16,10 +16,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 pub use self::arguments::RunArguments;
 use self::interrupt::SignalThread;
 use self::metrics::SharedFigures;
-use self::progress::Progress;
+use self::progress::{Progress, Turn};
 use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
@@ -28,6 +30,7 @@ use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::report;
 use crate::engine::Interruption;
+use crate::notices::notice;
 use crate::record::{DirectoryError, Record, SinkRecord, Status, current_records, read_records, run_name};
 use crate::report::checks;
 use crate::scenario::{Plan, ProducerMode, Scenario, WhenInvalid};
@@ -52,6 +55,10 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     if let Some(baseline) = &arguments.against.baseline {
         read_set(baseline).map_err(|error| Exit::usage(format!("error: `--baseline`: {error}")))?;
     }
+    let mut documents = plans.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.document);
+    if let Some(note) = documents.find_map(unchosen_content).filter(|_| !arguments.quiet) {
+        notice!("note: {note}");
+    }
     let figures = displays(arguments)?;
     let opened: Result<Vec<Session<'_>>, DirectoryError> =
         plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side, figures.clone())).collect();
@@ -65,6 +72,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
     let Ended { mut exit, against } = run_all(sessions, arguments.quiet, &mut threads, out)?;
     drop(threads);
+    if !directories.iter().all(|directory| directory.exists()) {
+        return Ok(worse(exit, against));
+    }
     if arguments.report {
         exit = worse(exit, report::write_page(&directories, arguments.against.tolerance));
     }
@@ -103,6 +113,30 @@ impl Ended {
         let sum = if side == 0 { &mut self.exit } else { &mut self.against };
         *sum = worse(*sum, exit);
     }
+}
+
+/// Where a trial compresses messages whose content was not chosen: how much they compress is an accident then.
+fn unchosen_content(document: &Value) -> Option<&'static str> {
+    let payload = &document["payload"];
+    match payload["kind"].as_str().unwrap_or("zeros") {
+        _ if !compresses(&document["broker"]) => None,
+        "random" if payload["compressibility"].is_null() => Some(
+            "`random` payloads do not compress. How compressible are yours? Set `payload.compressibility`, or `payload.file`",
+        ),
+        "zeros" => Some(
+            "payloads of zeros compress to nearly nothing. How compressible are yours? Set `payload.kind = \"random\"` with `payload.compressibility`, or `payload.file`",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether a key of a broker's table, whatever its name before the last dot, asks for a compression.
+fn compresses(broker: &Value) -> bool {
+    let Some(table) = broker.as_object() else { return false };
+    table.iter().any(|(key, value)| match value.as_str() {
+        Some(codec) => key.starts_with("compression") && codec != "none",
+        None => compresses(value),
+    })
 }
 
 /// Checks that there is a terminal for the screen, and begins to serve metrics, where they are asked for.
@@ -168,6 +202,10 @@ fn run_all(
         1 => (0..trials).map(|position| (0, position)).collect(),
         _ => arguments::order(sessions[0].plan),
     };
+    let plans: Vec<&Plan> = sessions.iter().map(|session| session.plan).collect();
+    for ((side, position), turn) in order.iter().zip(Turn::all(&plans, &order)) {
+        sessions[*side].turns[*position] = turn;
+    }
     // Records of earlier sessions count for the exit code as well.
     let mut ended = Ended { exit: Exit::Success, against: Exit::Success };
     for (side, session) in sessions.iter().enumerate() {
@@ -192,6 +230,9 @@ fn run_all(
         ended.add(side, exit);
     }
     for session in &sessions {
+        if session.discard() {
+            continue;
+        }
         session.keep_metrics();
         if !quiet {
             session.conclude(out);
@@ -286,5 +327,25 @@ fn comparison_exit(compared: Exit, against: Exit) -> Exit {
     match (compared, against) {
         (Exit::ThresholdMissed, Exit::Failure) => Exit::ThresholdMissed,
         _ => worse(compared, against),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_content_of_what_is_compressed_is_to_be_chosen() {
+        let note = |codec: &str, payload: Value| {
+            unchosen_content(&json!({ "broker": { "kafka": { "compression": codec } }, "payload": payload }))
+        };
+        assert!(note("lz4", json!({})).unwrap().contains("zeros"));
+        assert!(note("lz4", json!({ "kind": "random" })).unwrap().contains("do not compress"));
+        assert_eq!(note("lz4", json!({ "kind": "random", "compressibility": 0.5 })), None);
+        assert_eq!(note("lz4", json!({ "kind": "lines", "file": "x" })), None);
+        assert_eq!(note("none", json!({})), None);
+        let property = json!({ "broker": { "properties": { "compression.type": "zstd" } }, "payload": {} });
+        assert!(unchosen_content(&property).is_some());
     }
 }

@@ -208,6 +208,15 @@ impl Record {
         self.scenario.get("broker")?.get("kind")?.as_str()
     }
 
+    /// The part of the machine's CPU that programs took beside brokermark and the watched processes of the broker: 0 to 1.
+    pub fn cpu_share_of_others(&self) -> Option<f64> {
+        let cores = self.environment.cores.max(1) as f64;
+        // Of processes on another machine, the number of cores is not known.
+        let broker = self.broker_usage.as_ref().filter(|usage| usage.cores_of_machine.is_some());
+        let known = self.client.cores_used + broker.and_then(|usage| usage.cores_used).unwrap_or(0.0);
+        Some((self.host_load?.system_cpu_busy - known / cores).max(0.0))
+    }
+
     /// The broker that the scenario names: its kind, the client where the kind has several, and its addresses.
     pub fn broker_asked_for(&self) -> Option<(String, Option<String>, Vec<String>)> {
         let broker = ScenarioTables::from_record(&self.scenario, &BTreeMap::new()).broker?;
