@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Fact, known, several};
 use crate::record::readable::{bytes, count, duration, percent, plain};
-use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Record, SinkRecord};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, PayloadSchema, Record, SinkRecord};
 
 /// Different texts of one fact that are told.
 const MAX_TEXTS: usize = 4;
@@ -157,8 +157,15 @@ fn payload(record: &Record) -> Option<String> {
     (acknowledged > 0).then(|| {
         let mean = record.counts.payload_bytes_acknowledged as f64 / acknowledged as f64;
         let kind = record.scenario["payload"]["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
-        format!("{} a message on average{kind}", bytes(mean))
+        let schema = record.payload_schema.as_ref().map(schema).unwrap_or_default();
+        format!("{} a message on average{kind}{schema}", bytes(mean))
     })
+}
+
+fn schema(schema: &PayloadSchema) -> String {
+    let subject = schema.subject.as_ref().map(|subject| format!(", subject {subject}")).unwrap_or_default();
+    let version = schema.version.map(|version| format!(" version {version}")).unwrap_or_default();
+    format!(" ({}{subject}{version}, id {})", schema.schema_type.name(), schema.id)
 }
 
 fn host(record: &Record) -> String {
