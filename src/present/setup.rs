@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Fact, account, known, several};
 use crate::broker::{Durability, DurabilityLevel};
 use crate::record::readable::{bytes, count, duration, percent, plain};
-use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Record, SinkRecord};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, PayloadSchema, Record, SinkRecord};
 
 /// Different texts of one fact that are told.
 const MAX_TEXTS: usize = 4;
@@ -37,6 +37,7 @@ pub fn setup(records: &[&Record]) -> Vec<Fact> {
     known([
         all("broker", &|record| Some(broker(record))),
         all("durability", &durability),
+        all("schema", &|record| record.payload_schema.as_ref().map(schema)),
         all("databases", &databases),
         all("host", &|record| Some(host(record))),
         all("build", &|record| Some(record.environment.build())),
@@ -237,6 +238,12 @@ fn addresses(broker: &Value) -> Vec<String> {
 fn databases(record: &Record) -> Option<String> {
     let sinks = &record.pipeline.as_ref()?.sinks;
     Some(sinks.iter().map(SinkRecord::durability).collect::<Vec<_>>().join("; "))
+}
+
+fn schema(schema: &PayloadSchema) -> String {
+    let subject = schema.subject.as_ref().map(|subject| format!(", subject {subject}")).unwrap_or_default();
+    let version = schema.version.map(|version| format!(" version {version}")).unwrap_or_default();
+    format!("{}{subject}{version}, id {}", schema.schema_type.name(), schema.id)
 }
 
 fn host(record: &Record) -> String {

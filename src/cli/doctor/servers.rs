@@ -138,6 +138,7 @@ fn error_finding(scenario: &Scenario, error: &EngineError) -> Finding {
             let remedy = remedies::topics(scenario, &text);
             bad("permissions", text, remedy)
         }
+        EngineError::Schema(_) => bad("schema registry", text, "brokermark doctor asks it again"),
         EngineError::Load(_) => bad("payload", text, "brokermark check prints what is sent"),
         _ => bad("broker", text, format!("brokermark new {} writes a scenario to compare with", scenario.broker.kind)),
     }

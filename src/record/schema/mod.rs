@@ -44,6 +44,7 @@ pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verd
 
 use crate::measure::FailureClass;
 use crate::scenario::{ScenarioTables, Timing};
+pub use crate::schemas::PayloadSchema;
 
 /// The value of [`Record::schema`] that this build writes and reads.
 pub const SCHEMA: &str = "brokermark.record/1";
@@ -128,6 +129,9 @@ pub struct Record {
     /// Sizes of the payloads; left out in records of older builds, and where the trial failed before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_sizes: Option<PayloadSizes>,
+    /// Schema of the payloads; left out where they have none, and where the trial failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_schema: Option<PayloadSchema>,
     /// The transactions in which messages were sent; left out where they were sent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
