@@ -21,6 +21,7 @@
 //! - [`limits`]: limits that several modules share. [`secrets`]: which keys are secret, and how they are masked.
 //! - `printable`: text of others, without what a terminal obeys. `notices`: what is told to people on standard error.
 //! - [`net`]: addresses, TLS, backoff, sockets, and a publishing session that is generic over a protocol.
+//! - [`schemas`]: messages that have a schema, and the registries of schemas.
 //! - [`measure`]: the clock, the recorders of each message, and the state of the machine.
 //! - [`scenario`]: turns a TOML file into a checked, typed [`scenario::Plan`].
 //! - [`load`]: intended times, keys and payloads, as pure functions of a seed and a clock.
@@ -64,5 +65,6 @@ mod ranks;
 pub mod record;
 mod report;
 pub mod scenario;
+pub mod schemas;
 pub mod secrets;
 mod statistics;

@@ -69,6 +69,19 @@ pub enum DurabilityLevel {
     Disk,
 }
 
+impl DurabilityLevel {
+    /// The place in words.
+    pub fn place(self) -> &'static str {
+        match self {
+            DurabilityLevel::Unknown => "the broker does not tell where",
+            DurabilityLevel::Nowhere => "not kept anywhere",
+            DurabilityLevel::Memory => "in the broker's memory",
+            DurabilityLevel::PageCache => "in the operating system's memory",
+            DurabilityLevel::Disk => "on disk",
+        }
+    }
+}
+
 impl Durability {
     /// With these settings.
     pub fn new<'a>(

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::record::sample;
 
-    const VIEW: View = View { width: 120, colour: false, charts: false };
+    const VIEW: View = View { width: 120, colour: false, charts: false, details: false };
 
     fn run(base: &Path, name: &str, records: &[Record]) {
         std::fs::create_dir(base.join(name)).unwrap();

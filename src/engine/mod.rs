@@ -127,6 +127,8 @@ pub enum EngineError {
     /// The scenario asks for what brokermark itself does not do.
     #[error("{0}")]
     Refused(String),
+    #[error("the id of the payload's schema is unknown: {0}")]
+    Schema(String),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
     #[error("rank {rank}: {reason}")]

@@ -15,6 +15,7 @@ use crate::measure::{
 };
 use crate::pipeline;
 use crate::scenario::Part;
+use crate::schemas::PayloadSchema;
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,7 @@ impl Outcome {
             topics: trial.topics.clone(),
             messages_before: trial.messages_before,
             payload_sizes: PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() },
+            payload_schema: trial.payload_schema.clone(),
             durability: trial.durability.clone(),
             ledger: Ledger::so_far(&sent, &totals.outcomes),
             sent,
@@ -107,6 +109,8 @@ pub struct Outcome {
     /// Messages that the topics had been written to before the trial; `None` where they are new or the broker does not tell.
     pub messages_before: Option<u64>,
     pub payload_sizes: PayloadSizes,
+    /// `None`: payloads have no schema.
+    pub payload_schema: Option<PayloadSchema>,
     /// What an acknowledgement meant.
     pub durability: Durability,
     pub ledger: Ledger,

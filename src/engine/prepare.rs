@@ -1,6 +1,7 @@
 //! The first phase: builds payloads and recorders, connects, creates the topics, and asks what an acknowledgement means. What comes of it is what
 //! every other phase knows: the scenario, the topics, and where outcomes and arrivals are recorded.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,10 @@ use crate::measure::host::WallClock;
 use crate::measure::{
     Acks, Arrivals, Clock, Conditions, PartitionNames, SubjectKind, TRACE_HEADER_BYTES, Verification,
 };
-use crate::scenario::{Contradiction, Load, Placement, ProducerMode, Scenario};
+use crate::scenario::{
+    Content, Contradiction, Load, Payload, Placement, ProducerMode, Scenario, SchemaContent, SchemaId,
+};
+use crate::schemas::PayloadSchema;
 
 /// How many producers or consumers are made at the same time.
 pub(super) const AT_ONCE: usize = 256;
@@ -40,6 +44,7 @@ pub(super) struct TrialContext<'a> {
     pub conditions: Conditions,
     pub arrivals: Option<Arrivals>,
     pub payloads: Arc<PayloadPool>,
+    pub payload_schema: Option<PayloadSchema>,
 }
 
 impl TrialContext<'_> {
@@ -117,7 +122,10 @@ pub(super) async fn prepare<'a, B: Broker>(
     let started_at = UNIX_EPOCH + Duration::from_nanos(identity.now_unix_ns());
     // A trace header beside the payload has a checksum of the whole payload.
     let overlaid = if scenario.payload.fits_trace_header() { TRACE_HEADER_BYTES } else { 0 };
-    let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
+    let registering = payload_of(&scenario.payload);
+    let (payload, payload_schema) =
+        interruption.phase().unless_over(registering).await.ok_or(EngineError::Interrupted)??;
+    let payloads = Arc::new(PayloadPool::build(&payload, overlaid)?);
     let (acks, arrivals) = records_of(scenario, identity);
     let wall_clock = WallClock::now();
     let of_broker = EngineError::from_broker::<B>;
@@ -163,11 +171,28 @@ pub(super) async fn prepare<'a, B: Broker>(
             conditions: conditions.clone(),
             arrivals,
             payloads,
+            payload_schema,
         },
         broker,
         created,
         contradiction,
     })
+}
+
+/// The payload with the id of its schema, which a registry may know.
+async fn payload_of(payload: &Payload) -> Result<(Cow<'_, Payload>, Option<PayloadSchema>), EngineError> {
+    let Content::Schema(content) = &payload.content else { return Ok((Cow::Borrowed(payload), None)) };
+    let registry = match &content.id {
+        SchemaId::Known(id) => {
+            let schema_type = content.codec.schema_type;
+            let schema = PayloadSchema { schema_type, id: *id, subject: None, version: None };
+            return Ok((Cow::Borrowed(payload), Some(schema)));
+        }
+        SchemaId::Asked(registry) => registry,
+    };
+    let schema = registry.find(&content.codec).await.map_err(EngineError::Schema)?;
+    let content = Content::Schema(SchemaContent { id: SchemaId::Known(schema.id), ..content.clone() });
+    Ok((Cow::Owned(Payload { content, ..payload.clone() }), Some(schema)))
 }
 
 /// The trial's topics, once they exist. What this process has created is in `creation`, also after an error.

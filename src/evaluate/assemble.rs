@@ -93,6 +93,7 @@ fn topics_and_payloads(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.found_topics = found_topics(trial, outcome);
     record.topics = outcome.topics.iter().take(MAX_TOPIC_NAMES).map(|topic| topic.name.clone()).collect();
     record.messages_before = outcome.messages_before;
+    record.payload_schema = outcome.payload_schema.clone();
     record.payload_sizes = Some(PayloadSizes {
         mean_bytes: outcome.payload_sizes.mean,
         smallest_bytes: outcome.payload_sizes.smallest as u64,

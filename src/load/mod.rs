@@ -42,4 +42,12 @@ pub enum LoadError {
     PoolTooLarge { bytes: u128, limit: usize },
     #[error("payload sizes cannot be drawn: {reason}; correct `payload.size`")]
     Size { reason: String },
+    #[error("payloads cannot be made by the schema: {reason}; `brokermark check` reads schema and records again")]
+    Schema { reason: String },
+}
+
+impl From<String> for LoadError {
+    fn from(reason: String) -> Self {
+        LoadError::Schema { reason }
+    }
 }

@@ -4,6 +4,7 @@
 //!   random bytes as MessagePack writes them, which is what a client that serialises its messages puts on the wire.
 //! - The lines of a file; the log lines of the Aliyun log service's producer benchmark, as one JSON object each, for brokers without fields; and
 //!   templates, of which chance is drawn once for each payload of the pool, while counter and time stay live.
+//! - Records encoded by a schema, from a file or generated.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -19,7 +20,8 @@ use super::LoadError;
 use super::random::{Generator, Purpose, generator};
 use crate::limits::MAX_POOL_BYTES;
 use crate::scenario::template::Part;
-use crate::scenario::{Content, Payload, Size};
+use crate::scenario::{Content, Payload, SchemaContent, SchemaId, Size};
+use crate::schemas;
 
 /// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.
 pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
@@ -33,6 +35,7 @@ pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
         Content::Vector { dimension } => vectors(*dimension, count, seed),
         Content::MessagePack { size } => message_pack(size, count, seed),
         Content::Log { range } => logs(*range, count, seed),
+        Content::Schema(content) => records(content, count, seed),
     }
 }
 
@@ -199,6 +202,32 @@ fn lines(file: &Path, count: usize) -> Result<Draft, LoadError> {
     }
     if draft.ranges.is_empty() {
         return Err(LoadError::NoLines { file: file.to_owned() });
+    }
+    Ok(draft)
+}
+
+/// The first `count` records of a file, or as many generated ones, each behind the head that names the schema.
+fn records(content: &SchemaContent, count: usize, seed: u64) -> Result<Draft, LoadError> {
+    let SchemaContent { codec, records, id } = content;
+    let SchemaId::Known(id) = id else {
+        return Err(LoadError::Schema { reason: "its id is not known".to_owned() });
+    };
+    let head = schemas::head(*id);
+    let mut draft = Draft::default();
+    let mut push = |record: &[u8]| {
+        draft.push(|bytes| {
+            bytes.extend_from_slice(&head);
+            bytes.extend_from_slice(record);
+        })
+    };
+    match records {
+        Some(file) => codec.encode_lines(file, count, push)?,
+        None => {
+            let mut generator = generator(seed, Purpose::Content, 0);
+            for _ in 0..count {
+                push(&codec.generate(&mut generator).map_err(LoadError::from)?)?;
+            }
+        }
     }
     Ok(draft)
 }

@@ -1,42 +1,25 @@
-//! The account of a trial's messages: what became of them, who sent and received how many, where they stopped, and what was verified.
+//! The account of a trial's messages: what became of them, who sent and received how many, where they stopped.
 
 use std::collections::BTreeSet;
 
+use super::verified::verified;
 use super::{Fact, above_zero, duration_or_dash, known};
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
     Backlog, BacklogPhase, Condition, ConsumerAnswers, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain,
-    GroupTask, GroupVerification, IdleConnections, MergedShare, Outage, Record, Transactions, Verification, Wire,
-    WorkDistribution,
+    IdleConnections, MergedShare, Outage, Record, Transactions, Verification, Wire,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
 const EVEN_SHARES: f64 = 0.99;
 
-/// A shorter time to catch up is not shown: messages in flight when the load ends take about as long.
-const SHOWN_CATCH_UP_NS: u64 = 1_000_000_000;
-
 /// Outages and shares that a terminal shows.
 const MAX_OUTAGES: usize = 5;
 const MAX_SHARES: usize = 8;
 
-/// What verification can find, and what it means.
-const FOUND: [(&str, &str); 11] = [
-    ("lost", "acknowledged and never received, though the group read past them"),
-    ("unread", "not received when the wait for consumers ended; the broker may have them"),
-    ("removed", "gone by the broker's own rules before the group read them"),
-    ("undecided", "not known, because the verifier's memory was exceeded"),
-    ("not acknowledged but stored", "received, though they had failed or had no outcome"),
-    ("duplicated", "received again, and the broker did not announce it"),
-    ("redelivered", "received again, as the broker announced"),
-    ("reordered", "received after a later message of the same producer and partition"),
-    ("corrupt", "the payload is not what was sent"),
-    ("foreign", "not of this trial: another run or program writes to these topics"),
-    ("without a check of their order", "the memory for it was exceeded"),
-];
-
 /// The load: what was sent and carried, by whom, and where it stopped.
-pub fn load(record: &Record) -> Vec<Fact> {
+/// `in_detail`: also rates and bytes that repeat what others tell.
+pub fn load(record: &Record, in_detail: bool) -> Vec<Fact> {
     let share = record.share.as_ref().map(|share| Fact::new("share", format!("{} of {}", share.number, share.count)));
     let transactions = record.transactions.as_ref().map(|Transactions { committed, aborted, .. }| {
         Fact::new("transactions", format!("{} committed, {} aborted", count(*committed), count(*aborted)))
@@ -45,10 +28,10 @@ pub fn load(record: &Record) -> Vec<Fact> {
         Some(Fact::list("messages", messages(&record.counts))),
         share,
         Some(Fact { most: MAX_SHARES + 1, ..Fact::list("shares", shares(record)) }),
-        Some(Fact::list("throughput", throughput(record))),
-        record.wire.as_ref().map(|wire| Fact::new("wire", crossed(wire))),
+        Some(Fact::list("throughput", throughput(record, in_detail))),
+        record.wire.as_ref().map(|wire| Fact::new("wire", crossed(wire, in_detail))),
         record.idle_connections.as_ref().map(|idle| Fact::list("idle connections", idle_connections(idle))),
-        consumed(record),
+        consumed(record).filter(|_| in_detail || record.verification.is_none()),
         record.consumer_answers.as_ref().map(|answers| Fact::new("answers", answered(answers))),
         Some(Fact::new("partitions", partitions(record))),
         Some(Fact::list("consumers", consumers(record))),
@@ -99,6 +82,9 @@ fn messages(counts: &Counts) -> Vec<String> {
     if counts.unsent > 0 {
         account += &format!("; {} were due and never sent", count(counts.unsent));
     }
+    if counts.warm_up.attempted > 0 {
+        account += &format!("; before these, {} of the warm-up", count(counts.warm_up.attempted));
+    }
     let mut sentences = vec![account];
     if counts.unresolved > 0 {
         let meaning =
@@ -114,15 +100,12 @@ fn messages(counts: &Counts) -> Vec<String> {
 /// The shares that a record was merged from.
 fn shares(record: &Record) -> Vec<String> {
     let Some(first) = record.shares.first() else { return Vec::new() };
-    let machine =
-        |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
-    let machines = record.shares.iter().map(machine).collect::<BTreeSet<_>>().len();
     let begun = apart_ns(record).map(|apart| format!(", first messages due within {}", duration(apart)));
     let all = record.shares.len();
     let counted = format!(
         "{all} of {}, on {}{}",
         first.share.count,
-        super::several(machines, "machine"),
+        super::several(machines(record), "machine"),
         begun.unwrap_or_default()
     );
     let one = |of: &MergedShare| {
@@ -139,6 +122,13 @@ fn shares(record: &Record) -> Vec<String> {
     std::iter::once(counted).chain(record.shares.iter().map(one)).collect()
 }
 
+/// The machines that the shares ran on; 0 where the record is of one process.
+pub fn machines(record: &Record) -> usize {
+    let machine =
+        |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
+    record.shares.iter().map(machine).collect::<BTreeSet<_>>().len()
+}
+
 /// Nanoseconds from the earliest time at which a share's first message was due to the latest; `None` where no time was set.
 fn apart_ns(record: &Record) -> Option<f64> {
     let begins = record.shares.iter().map(|of| of.start.as_ref().map(|start| start.began_at.as_nanosecond()));
@@ -146,23 +136,25 @@ fn apart_ns(record: &Record) -> Option<f64> {
     Some((begins.iter().max()? - begins.iter().min()?) as f64)
 }
 
-fn throughput(record: &Record) -> Vec<String> {
+fn throughput(record: &Record, in_detail: bool) -> Vec<String> {
     let throughput = &record.throughput;
     let mut carried = format!(
-        "{} messages/s, {}/s of payload, in a window of {}",
+        "{} messages/s, {}/s of payload",
         rate(throughput.messages_per_second),
-        bytes(throughput.payload_bytes_per_second),
-        duration(throughput.window_ns as f64)
+        bytes(throughput.payload_bytes_per_second)
     );
     if let Some(target) = throughput.target_per_second {
-        carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
+        if in_detail {
+            carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
+        }
+        if throughput.messages_per_second > target && throughput.warm_up_messages > 0 {
+            carried += &format!(
+                "; {} messages of the warm-up were answered in the window",
+                count(throughput.warm_up_messages)
+            );
+        }
     }
-    let more = throughput.target_per_second.is_some_and(|target| throughput.messages_per_second > target);
-    if more && throughput.warm_up_messages > 0 {
-        carried +=
-            &format!("; {} messages of the warm-up were answered in the window", count(throughput.warm_up_messages));
-    }
-    if let Some(whole) = &throughput.until_last_acknowledgement {
+    if let Some(whole) = throughput.until_last_acknowledgement.as_ref().filter(|_| in_detail) {
         carried += &format!(
             "; {}/s over the {} until the last acknowledgement",
             rate(whole.messages_per_second),
@@ -199,16 +191,16 @@ fn answered(answers: &ConsumerAnswers) -> String {
     parts.join(", ")
 }
 
-/// What crossed the wire. Where nothing was compressed, raw and sent bytes differ by the encoding alone, which makes them more: then
-/// neither a ratio nor what a core encodes says anything.
-fn crossed(wire: &Wire) -> String {
-    let mut parts =
-        vec![format!("{}/s raw, {}/s sent", bytes(wire.raw_bytes_per_second), bytes(wire.sent_bytes_per_second))];
+/// What crossed the wire. Where nothing was compressed, raw and sent bytes differ by the encoding alone.
+fn crossed(wire: &Wire, in_detail: bool) -> String {
+    let mut parts = vec![format!("{}/s sent", bytes(wire.sent_bytes_per_second))];
     if let Some(ratio) = wire.compression_ratio.filter(|ratio| *ratio > 1.0) {
-        parts.push(format!("compressed {ratio:.2} times"));
-        parts.extend(wire.raw_bytes_per_cpu_second.map(|raw| format!("{} raw for each second of CPU", bytes(raw))));
+        parts.push(format!("compressed {ratio:.2} times from {}/s", bytes(wire.raw_bytes_per_second)));
     }
-    parts.push(format!("{} requests", count(wire.requests)));
+    if in_detail {
+        parts.extend(wire.raw_bytes_per_cpu_second.map(|raw| format!("{} raw for each second of CPU", bytes(raw))));
+        parts.push(format!("{} requests", count(wire.requests)));
+    }
     parts.extend(above_zero(&[(wire.retried, "sent again"), (wire.quota_refusals, "refused for a quota")]));
     if wire.throttled_fetches > 0 {
         let (throttled, fetches) = (count(wire.throttled_fetches), count(wire.fetches));
@@ -319,22 +311,6 @@ fn producers(name: &str, phase: &BacklogPhase) -> String {
     )
 }
 
-/// What a group was told to do, in brackets.
-fn task(task: &GroupTask) -> String {
-    let work = task.work_mean_ns.map(|mean_ns| {
-        let law = match task.work_distribution {
-            None | Some(WorkDistribution::Fixed) => "",
-            Some(WorkDistribution::Exponential) => "exponential ",
-            Some(WorkDistribution::Lognormal) => "lognormal ",
-            Some(WorkDistribution::Pareto) => "Pareto ",
-        };
-        format!("{} of {law}work on each", duration(mean_ns as f64))
-    });
-    let limit = task.rate_limit_per_second.map(|limit| format!("at most {}/s", rate(limit)));
-    let start = task.start_after_ns.map(|after_ns| format!("from {} on", duration(after_ns as f64)));
-    format!("({}) ", [work, limit, start].into_iter().flatten().collect::<Vec<_>>().join(", "))
-}
-
 /// How connections without messages were opened, and what became of them.
 fn idle_connections(idle: &IdleConnections) -> Vec<String> {
     let memory = idle.memory_bytes_each.map(|each| format!("; {} of memory each", bytes(each as f64)));
@@ -373,73 +349,4 @@ pub fn errors(errors: &[ErrorCount]) -> Vec<String> {
         )
     };
     errors.iter().map(sentence).collect()
-}
-
-/// A sentence for each group, and what the words mean that are in them.
-fn verified(found: &Verification) -> Vec<String> {
-    // Older records have the sums of all groups alone.
-    let sum = GroupVerification {
-        received: found.received,
-        lost: found.lost,
-        unread: found.unread,
-        removed: found.removed,
-        undecided: found.undecided,
-        not_acknowledged_but_stored: found.not_acknowledged_but_stored,
-        duplicated: found.duplicated,
-        redelivered: found.redelivered,
-        reordered: found.reordered,
-        corrupt: found.corrupt,
-        ..GroupVerification::default()
-    };
-    let groups = if found.groups.is_empty() { std::slice::from_ref(&sum) } else { &found.groups };
-    let sentence = |group: &GroupVerification| {
-        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
-        format!("{name}{}{}", group.task.as_ref().map(task).unwrap_or_default(), verified_by(group, found))
-    };
-    let mut sentences: Vec<String> = groups.iter().map(sentence).collect();
-    let elsewhere = [found.foreign, found.order_unchecked];
-    let told = above_zero(&[(elsewhere[0], FOUND[9].0), (elsewhere[1], FOUND[10].0)]);
-    if !told.is_empty() {
-        sentences.push(told.join(", "));
-    }
-    let numbers = numbers(&sum).into_iter().chain(elsewhere);
-    let explained = FOUND.iter().zip(numbers).filter(|(_, number)| *number > 0);
-    sentences.extend(explained.map(|((word, meaning), _)| format!("{word}: {meaning}")));
-    sentences
-}
-
-/// What can be found in a group, in the order of [`FOUND`].
-fn numbers(group: &GroupVerification) -> [u64; 9] {
-    [
-        group.lost,
-        group.unread,
-        group.removed,
-        group.undecided,
-        group.not_acknowledged_but_stored,
-        group.duplicated,
-        group.redelivered,
-        group.reordered,
-        group.corrupt,
-    ]
-}
-
-fn verified_by(group: &GroupVerification, found: &Verification) -> String {
-    let named: Vec<(u64, &str)> = numbers(group).into_iter().zip(FOUND.map(|(name, _)| name)).collect();
-    let listed = above_zero(&named);
-    let mut text = match (listed.is_empty(), found.unordered) {
-        (true, 0) => "each exactly once, in order and whole".to_owned(),
-        (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
-        (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
-    };
-    if let (Some(consumer_lag), Some(catch_up_ns)) = (group.consumer_lag_at_load_end, group.catch_up_ns)
-        && consumer_lag > 0
-        && catch_up_ns >= SHOWN_CATCH_UP_NS
-    {
-        let caught_up = duration(catch_up_ns as f64);
-        text += &format!("; {} behind when the load ended, caught up after {caught_up}", count(consumer_lag));
-    }
-    if found.saturated {
-        text += "; memory exceeded, so these are lower bounds";
-    }
-    format!("{} received: {text}", count(group.received))
 }

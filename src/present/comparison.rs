@@ -1,5 +1,6 @@
 //! Two runs: what changed, what did not, and what is not certain.
 
+use super::setup::ran;
 use super::verdict::{limit_of_all, limiter_name, reason_title};
 use super::{
     Align, Answer, Column, Fact, Finding, LIMIT, Summary, TRUST, Table, Tone, by_frequency, capital, several, uncapital,
@@ -34,6 +35,7 @@ pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
     Summary {
         name: format!("A: {}", side(a.name, comparison, |difference| &difference.a)),
         context: vec![format!("B: {}", side(b.name, comparison, |difference| &difference.b))],
+        ran: ran(&[a.records.as_slice(), &b.records].concat()),
         sentence: sentence(comparison),
         answers: vec![worse(comparison, untrusted), trust(comparison, untrusted, a, b), limit(a, b)],
     }
@@ -47,9 +49,13 @@ fn worse(comparison: &Comparison, untrusted: usize) -> Answer {
         (Verdict::Regression, worse) => (Tone::Bad, format!("Worse in {}", worse_figures(comparison, worse))),
         _ if untrusted > 0 && untrusted == comparison.points.len() => (Tone::Bad, "Not known".to_owned()),
         (Verdict::NotKnown, _) => (Tone::Bad, "Not known".to_owned()),
+        // The headline may tell of a change within it.
+        (Verdict::NoRegressionFound, _) if number(Outcome::Worse) > 0 => {
+            (Tone::Good, format!("No regression beyond {}", percent(comparison.tolerance)))
+        }
         (Verdict::NoRegressionFound, _) => (Tone::Good, "No regression found".to_owned()),
     };
-    let numbers = format!(
+    let evidence = format!(
         "{}: {} better, {} worse, {} no different within {}, {} not certain.",
         several(figures.len(), "figure"),
         number(Outcome::Better),
@@ -58,12 +64,6 @@ fn worse(comparison: &Comparison, untrusted: usize) -> Answer {
         percent(comparison.tolerance),
         number(Outcome::CannotTell)
     );
-    let evidence = match comparison.points.as_slice() {
-        [point] if (1..=MAX_TOLD).contains(&point.figures.len()) => {
-            capital(&listed(point.figures.iter(), comparison.tolerance)) + "."
-        }
-        _ => numbers,
-    };
     // What went wrong more often in B, a sentence each.
     let counts = comparison.points.iter().flat_map(|point| &point.counts).filter(|count| count.regression);
     let counts =
@@ -168,7 +168,7 @@ fn sides(comparison: &Comparison) -> [String; 2] {
     }
 }
 
-/// Which side is better and in what, or that none is.
+/// What went wrong more often in B, or what changed.
 fn sentence(comparison: &Comparison) -> String {
     if let Some(worse) = comparison.points.iter().flat_map(|point| &point.counts).find(|count| count.regression) {
         return format!("B is worse than A: {}, {}.", worse.count, both_sides(worse));
@@ -185,35 +185,52 @@ fn sentence(comparison: &Comparison) -> String {
     )
 }
 
+/// What changed in the first figures with its interval, then what is not known of the others: "B has 4.4 % higher response p50 than A (1.6 to
+/// 6.9 %); response p99: cannot tell, 99 more trials a side would suffice."
 fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String {
     let [a, b] = sides(comparison);
-    let figures = &point.figures[..point.figures.len().min(MAX_TOLD)];
-    let any = |outcome: Outcome| figures.iter().any(|figure| figure.outcome == outcome);
-    let changed = figures.iter().filter(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
-    let told = listed(changed, comparison.tolerance);
-    match (any(Outcome::Better), any(Outcome::Worse)) {
-        (true, false) => format!("{b} is better than {a}: {told}."),
-        (false, true) => format!("{b} is worse than {a}: {told}."),
-        (true, true) => format!("{b} is better and worse than {a}: {told}."),
-        (false, false) if figures.iter().all(|figure| figure.outcome == Outcome::NoDifferent) => {
-            format!("{b} does not differ from {a} within {}.", percent(comparison.tolerance))
-        }
-        (false, false) => format!("No difference of {b} from {a} is certain."),
+    let invalid =
+        [(&a, &point.trials_of_a), (&b, &point.trials_of_b)].into_iter().find(|(_, trials)| trials.valid == 0);
+    if let Some((side, _)) = invalid {
+        return format!("B cannot be compared with A: no trial of {side} is valid.");
     }
+    let figures = &point.figures[..point.figures.len().min(MAX_TOLD)];
+    let (changed, others): (Vec<&FigureComparison>, Vec<&FigureComparison>) =
+        figures.iter().partition(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
+    let changes: Vec<String> = changed.iter().map(|figure| change(figure)).collect();
+    let lead = match changes.as_slice() {
+        [] if others.iter().all(|figure| figure.outcome == Outcome::NoDifferent) => {
+            return format!("{b} does not differ from {a} within {}.", percent(comparison.tolerance));
+        }
+        [] => format!("No difference of {b} from {a} is certain"),
+        changes => format!("{b} has {} than {a}", changes.join(" and ")),
+    };
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for figure in others {
+        let conclusion = figure.conclusion(comparison.tolerance);
+        match told.iter_mut().find(|(text, _)| *text == conclusion) {
+            Some((_, names)) => names.push(figure.figure.to_string()),
+            None => told.push((conclusion, vec![figure.figure.to_string()])),
+        }
+    }
+    let told = told.into_iter().map(|(text, names)| format!("{}: {text}", names.join(" and ")));
+    std::iter::once(lead).chain(told).collect::<Vec<_>>().join("; ") + "."
 }
 
-/// What became of each figure, in a line.
-fn listed<'a>(figures: impl Iterator<Item = &'a FigureComparison>, tolerance: f64) -> String {
-    let told = |figure: &FigureComparison| {
-        let change = percent((figure.ratio - 1.0).abs());
-        let direction = if figure.ratio > 1.0 { "higher" } else { "lower" };
-        match figure.outcome {
-            Outcome::Better | Outcome::Worse => format!("{} {change} {direction}", figure.figure),
-            Outcome::NoDifferent => format!("{} no different within {}", figure.figure, percent(tolerance)),
-            Outcome::CannotTell => format!("{} not certain", figure.figure),
-        }
+/// "4.4 % (1.6 to 6.9 %) higher response p50".
+fn change(figure: &FigureComparison) -> String {
+    let share = |ratio: f64| percent((ratio - 1.0).abs());
+    let interval = figure.ratio_low.zip(figure.ratio_high).map(|(low, high)| {
+        let (least, most) = if figure.ratio > 1.0 { (low, high) } else { (high, low) };
+        format!(" ({} to {})", share(least).trim_end_matches(" %"), share(most))
+    });
+    let direction = match (figure.ratio > 1.0, figure.figure.larger_is_better()) {
+        (true, true) => "more",
+        (false, true) => "fewer",
+        (true, false) => "higher",
+        (false, false) => "lower",
     };
-    figures.map(told).collect::<Vec<_>>().join("; ")
+    format!("{}{} {direction} {}", share(figure.ratio), interval.unwrap_or_default(), figure.figure)
 }
 
 /// A value of a figure, as people read it.
@@ -306,7 +323,6 @@ pub fn figures_table(point: &PointComparison, tolerance: f64) -> Table {
         column("B's interval", 1, &|figure| interval(figure, &figure.b)),
         column("B / A", Column::KEEP, &|figure| format!("{:.3}", figure.ratio)),
         column("95 % interval", 8, &ratio_interval),
-        column("p", 3, &|figure| format!("{:.4}", figure.adjusted_p)),
         Column::toned("conclusion", Align::Left, Column::KEEP, conclusions),
     ];
     Table { columns, ..Table::default() }
@@ -315,8 +331,8 @@ pub fn figures_table(point: &PointComparison, tolerance: f64) -> Table {
 /// How the figures were compared.
 pub fn legend(comparison: &Comparison) -> Vec<String> {
     let mut legend = vec![
-        "B / A: Hodges–Lehmann estimate of the ratio with its interval. p: by permutation, adjusted for all points (Holm). \
-         Changed: p under 0.05, and the whole interval lies beyond the middle half of A's own trials."
+        "B / A: Hodges–Lehmann estimate of the ratio with its interval. Changed: chance explains it in less than 1 case of 20 (by \
+         permutation, adjusted for all points), and the whole interval lies beyond the middle half of A's own trials."
             .to_owned(),
     ];
     if comparison.least_change.is_some() {

@@ -2,7 +2,7 @@
 //! render these values and word nothing themselves.
 //!
 //! - `verdict`: can it be trusted, what limited it, and each finding. `trial`: one trial's headline and latencies. `account`: what became
-//!   of its messages. `pipeline`: what a pipeline did. `setup`: what is needed to repeat it.
+//!   of its messages. `verified`: what consumers found. `pipeline`: what a pipeline did. `setup`: what is needed to repeat it.
 //! - `points`: trials grouped by point, and how points lie to each other. `sweep`: their headline and tables.
 //! - `search`: the probes of a search and its answer. `comparison`: two runs. `thin`: a series as a screen can show it.
 
@@ -16,6 +16,7 @@ pub mod sweep;
 pub mod thin;
 pub mod trial;
 pub mod verdict;
+pub mod verified;
 
 use std::collections::BTreeMap;
 
@@ -52,8 +53,10 @@ impl Tone {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     pub name: String,
-    /// What tells it from other runs of that name: point, broker, time.
+    /// What tells it from other runs of that name: point, trial, time.
     pub context: Vec<String>,
+    /// What was run: broker, acknowledgements, messages, clients, length.
+    pub ran: Vec<String>,
     /// The result in plain words.
     pub sentence: String,
     pub answers: Vec<Answer>,

@@ -1,6 +1,7 @@
 //! A search: its answer, and its probes as rows.
 
-use super::trial::{begun, broker_kind};
+use super::setup::ran;
+use super::trial::begun;
 use super::verdict::limiter_name;
 use super::{Align, Answer, Column, Fact, LIMIT, Summary, TRUST, Table, Tone, capital, duration_or_dash, known};
 use crate::record::readable::{count, duration, rate};
@@ -13,10 +14,8 @@ pub fn summary(search: &SearchRecord, records: &[&Record]) -> Summary {
     let first = records.first();
     Summary {
         name: search.scenario_name.clone(),
-        context: [first.and_then(|first| broker_kind(first)), first.map(|first| begun(first))]
-            .into_iter()
-            .flatten()
-            .collect(),
+        context: first.map(|first| begun(first)).into_iter().collect(),
+        ran: ran(records),
         sentence: sentence(search),
         answers: std::iter::once(verdict(search)).chain(limit(search, records)).collect(),
     }

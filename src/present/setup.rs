@@ -1,19 +1,20 @@
-//! What is needed to repeat a run and to compare it: client and machine, broker, durability, load, versions.
+//! What was run, in short; and what is needed to repeat it and to compare it: client and machine, broker, durability, versions.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Fact, known, several};
+use super::{Fact, account, known, several};
+use crate::broker::{Durability, DurabilityLevel};
 use crate::record::readable::{bytes, count, duration, percent, plain};
-use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, Record, SinkRecord};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, PayloadSchema, Record, SinkRecord};
 
 /// Different texts of one fact that are told.
 const MAX_TEXTS: usize = 4;
 
 /// How a trial's client and machine fared; then [`setup`].
 pub fn trial_setup(record: &Record) -> Vec<Fact> {
-    let load = record.host_load.as_ref().map(|load| machine(load, &record.client, record.environment.cores));
+    let load = record.host_load.as_ref().map(|load| machine(load, record));
     let mut facts = known([
         Fact::new("client", client(&record.client)),
         Fact::new("machine", load.unwrap_or_default()),
@@ -36,9 +37,8 @@ pub fn setup(records: &[&Record]) -> Vec<Fact> {
     known([
         all("broker", &|record| Some(broker(record))),
         all("durability", &durability),
+        all("schema", &|record| record.payload_schema.as_ref().map(schema)),
         all("databases", &databases),
-        all("load", &|record| Some(load(record))),
-        all("payload", &payload),
         all("host", &|record| Some(host(record))),
         all("build", &|record| Some(record.environment.build())),
         first("run", &|record| {
@@ -66,8 +66,8 @@ fn client(client: &Client) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn machine(load: &HostLoad, client: &Client, cores: usize) -> String {
-    let others = (load.system_cpu_busy - client.cores_used / cores.max(1) as f64).max(0.0);
+fn machine(load: &HostLoad, record: &Record) -> String {
+    let others = record.cpu_share_of_others().unwrap_or_default();
     let mut parts = vec![
         format!("{} busy ({} with other programs)", percent(load.system_cpu_busy), percent(others)),
         format!("{} withheld by the hypervisor", percent(load.steal)),
@@ -80,7 +80,7 @@ fn machine(load: &HostLoad, client: &Client, cores: usize) -> String {
     ];
     let known = waited.into_iter().filter_map(|(share, what)| Some((share.filter(|share| *share > 0.0)?, what)));
     parts.extend(known.map(|(share, what)| format!("{} {what}", percent(share))));
-    parts.extend(client.pauses.map(|pauses| {
+    parts.extend(record.client.pauses.map(|pauses| {
         let [p99, max] = [pauses.p99_ns, pauses.max_ns].map(|ns| duration(ns as f64));
         format!("1 in 100 wake-ups {p99} late or later, none over {max}")
     }));
@@ -108,6 +108,108 @@ fn broker_usage(usage: &BrokerUsage) -> Vec<String> {
         format!("{}: {} samples failed, the first one: {why}", source.name, count(source.failures))
     });
     std::iter::once(all).chain(failures).collect()
+}
+
+/// What was run, in phrases: those that are true of all trials.
+pub fn ran(records: &[&Record]) -> Vec<String> {
+    let phrases: [fn(&Record) -> Option<String>; 6] = [place, acknowledged, topics, messages, clients, length];
+    let of_all = |phrase: &fn(&Record) -> Option<String>| {
+        let texts: BTreeSet<Option<String>> = records.iter().map(|record| phrase(record)).collect();
+        if texts.len() == 1 { texts.into_iter().next().flatten() } else { None }
+    };
+    phrases.iter().filter_map(of_all).collect()
+}
+
+/// The broker with its version, and whether it had the machine to itself.
+fn place(record: &Record) -> Option<String> {
+    let kind = record.broker_kind()?;
+    if record.is_without_broker() {
+        return Some("null broker, inside brokermark".to_owned());
+    }
+    let broker = record.environment.broker.as_deref().unwrap_or(kind);
+    if record.environment.embedded {
+        return Some(format!("{broker}, inside brokermark"));
+    }
+    let addresses = addresses(&record.scenario["broker"]);
+    let hosts = addresses.iter().map(|address| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host));
+    let is_here = |host: &str| {
+        host == "localhost"
+            || host == "[::1]"
+            || host.starts_with("127.")
+            || host == record.environment.hostname.as_deref().unwrap_or("localhost")
+    };
+    let at = match addresses.as_slice() {
+        [] => String::new(),
+        _ if hosts.into_iter().all(is_here) => " on the same machine".to_owned(),
+        [only] => format!(" at {only}"),
+        [first, others @ ..] => format!(" at {first} and {} more", others.len()),
+    };
+    let machines = match account::machines(record) {
+        0 | 1 => String::new(),
+        machines => format!(", loaded from {machines} machines"),
+    };
+    Some(format!("{broker}{at}{machines}"))
+}
+
+/// What an acknowledgement meant.
+fn acknowledged(record: &Record) -> Option<String> {
+    record.durability.source.as_ref()?;
+    let Durability { level, copies, settings, .. } = &record.durability;
+    let is_kept = matches!(level, DurabilityLevel::Memory | DurabilityLevel::PageCache | DurabilityLevel::Disk);
+    let nodes = copies.filter(|_| is_kept).map(|copies| format!(", on {}", several(copies as usize, "node")));
+    let place = format!("{}{}", level.place(), nodes.unwrap_or_default());
+    Some(match settings.get("acks") {
+        Some(acks) => format!("acks = {acks}: {place}"),
+        None => format!("acknowledged: {place}"),
+    })
+}
+
+fn topics(record: &Record) -> Option<String> {
+    let topology = record.tables().topology;
+    let topics = several(topology.topics, "topic");
+    Some(match topology.partitions {
+        _ if topology.existing => several(topology.topics, "existing topic"),
+        1 => topics,
+        partitions if topology.topics == 1 => several(partitions as usize, "partition"),
+        partitions => format!("{topics} of {partitions} partitions"),
+    })
+}
+
+fn messages(record: &Record) -> Option<String> {
+    let sizes = record.payload_sizes?;
+    let [mean, smallest, largest] =
+        [sizes.mean_bytes, sizes.smallest_bytes as f64, sizes.largest_bytes as f64].map(bytes);
+    let kind = record.scenario["payload"]["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
+    let sizes = if smallest == largest { mean } else { format!("{smallest} to {largest} ({mean} on average)") };
+    Some(format!("messages of {sizes}{kind}"))
+}
+
+fn clients(record: &Record) -> Option<String> {
+    let tables = record.tables();
+    let window = match tables.producers.in_flight {
+        0 => String::new(),
+        window => format!(" ({} in flight each)", count(window as u64)),
+    };
+    let consumers = tables.consumers.map(|consumers| {
+        let own = consumers.group.as_ref().map(Vec::len);
+        let (groups, members) = (consumers.groups.or(own).unwrap_or(1), consumers.members.unwrap_or(1));
+        match groups {
+            1 => format!(", {}", several(members, "consumer")),
+            groups => format!(", {groups} groups of {}", several(members, "consumer")),
+        }
+    });
+    Some(format!("{}{window}{}", several(tables.producers.count, "producer"), consumers.unwrap_or_default()))
+}
+
+/// Its load model, and for how long it was measured.
+fn length(record: &Record) -> Option<String> {
+    let model = match record.load_model {
+        LoadModel::Open => "open loop",
+        LoadModel::Closed => "closed loop",
+    };
+    let warm_up = record.tables().run.limits.warm_up.as_nanos() as f64;
+    let warm_up = if warm_up > 0.0 { format!(" after {} of warm-up", duration(warm_up)) } else { String::new() };
+    Some(format!("{model} for {}{warm_up}", duration(record.throughput.window_ns as f64)))
 }
 
 fn broker(record: &Record) -> String {
@@ -138,27 +240,10 @@ fn databases(record: &Record) -> Option<String> {
     Some(sinks.iter().map(SinkRecord::durability).collect::<Vec<_>>().join("; "))
 }
 
-fn load(record: &Record) -> String {
-    let model = match record.load_model {
-        LoadModel::Open => "open loop: a schedule decides when to send",
-        LoadModel::Closed => "closed loop: acknowledgements decide when to send",
-    };
-    let producers = record.tables().producers;
-    let window = match producers.in_flight {
-        0 => String::new(),
-        window => format!(", {window} in flight each"),
-    };
-    let producers = format!(", {}", several(producers.count, "producer"));
-    format!("{model}{producers}{window}; measured for {}", duration(record.throughput.window_ns as f64))
-}
-
-fn payload(record: &Record) -> Option<String> {
-    let acknowledged = record.counts.acknowledged;
-    (acknowledged > 0).then(|| {
-        let mean = record.counts.payload_bytes_acknowledged as f64 / acknowledged as f64;
-        let kind = record.scenario["payload"]["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
-        format!("{} a message on average{kind}", bytes(mean))
-    })
+fn schema(schema: &PayloadSchema) -> String {
+    let subject = schema.subject.as_ref().map(|subject| format!(", subject {subject}")).unwrap_or_default();
+    let version = schema.version.map(|version| format!(" version {version}")).unwrap_or_default();
+    format!("{}{subject}{version}, id {}", schema.schema_type.name(), schema.id)
 }
 
 fn host(record: &Record) -> String {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::points::{self, Axes, Point, Spread, by_point};
-use super::trial::{begun, broker_kind};
+use super::setup::ran;
+use super::trial::begun;
 use super::{Align, Column, Finding, Summary, Table, Tone, or_dash, several, stated, verdict};
 use crate::record::readable::{bytes, count, duration, percent, plain, rate, settings};
 use crate::record::{Latency, Record, Status};
@@ -19,10 +20,11 @@ const MIN_FOR_QUARTILES: usize = 5;
 pub fn summary(records: &[&Record]) -> Summary {
     let first = records.first();
     let points = several(by_point(records).len(), "point");
-    let context = [first.and_then(|first| broker_kind(first)), Some(points), first.map(|first| begun(first))];
+    let context = [Some(points), first.map(|first| begun(first))];
     Summary {
         name: first.map_or_else(String::new, |first| first.scenario_name.clone()),
         context: context.into_iter().flatten().collect(),
+        ran: ran(records),
         sentence: sentence(records),
         answers: vec![
             verdict::trust_of_all(records, |record| {

@@ -1,41 +1,53 @@
 //! One trial: its headline, and the tables of its latencies and of the parts of its schedule.
 
+use super::setup::ran;
 use super::verdict::{cause, is_demonstration, limit, trust};
+use super::verified::SHOWN_CATCH_UP_NS;
 use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
 use crate::record::readable::{count, duration, rate};
-use crate::record::{Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status};
+use crate::record::{
+    GroupVerification, Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
+};
+use crate::scenario::{ScheduleTable, units};
 
 /// What a reader is to find within seconds.
 pub fn summary(record: &Record) -> Summary {
     let point = point(&record.point);
-    let model = match record.load_model {
-        LoadModel::Open => "open loop",
-        LoadModel::Closed => "closed loop",
-    };
-    let context = [
-        (!point.is_empty()).then_some(point),
-        Some(format!("trial {}", record.trial)),
-        broker_kind(record),
-        Some(model.to_owned()),
-        Some(begun(record)),
-    ];
+    let context = [(!point.is_empty()).then_some(point), Some(format!("trial {}", record.trial)), Some(begun(record))];
     Summary {
         name: record.scenario_name.clone(),
         context: context.into_iter().flatten().collect(),
+        ran: ran(&[record]),
         sentence: sentence(record),
         answers: std::iter::once(trust(record)).chain(limit(record)).collect(),
     }
 }
 
-/// The kind of broker, where the scenario is not named after it. Its version is among the conditions; some brokers' names are long.
-pub fn broker_kind(record: &Record) -> Option<String> {
-    let kind = record.broker_kind().filter(|kind| *kind != record.scenario_name)?;
-    Some(if kind == "null" { "null broker" } else { kind }.to_owned())
-}
-
 /// When it began, to the minute.
 pub fn begun(record: &Record) -> String {
     record.started_at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// One trial among several: "trial 3, payload.size = 1KiB: 49,994 messages/s, response p50 1.29 ms, p99 3.06 ms, valid".
+pub fn line(record: &Record) -> String {
+    let point = settings(record.point.iter().map(|(key, value)| (key, plain(value))));
+    let name = [format!("trial {}", record.trial), point].into_iter().filter(|part| !part.is_empty());
+    let latency = record.headline_latency().map(|latency| {
+        let [p50, p99] = [(0.5, Some(latency.p50_ns)), (0.99, latency.p99_ns)].map(|(at, ns)| stated(latency, at, ns));
+        format!(", {} p50 {p50}, p99 {p99}", record.headline)
+    });
+    let verdict = match record.verdict.kinds_against() {
+        Some(kinds) if !is_demonstration(record) => format!("not valid: {kinds}"),
+        Some(_) => "a demonstration".to_owned(),
+        None if record.missed_a_threshold() => "valid, but a threshold was missed".to_owned(),
+        None => "valid".to_owned(),
+    };
+    format!(
+        "{}: {} messages/s{}, {verdict}",
+        name.collect::<Vec<_>>().join(", "),
+        rate(record.throughput.messages_per_second),
+        latency.unwrap_or_default()
+    )
 }
 
 /// "Held 20,000 messages/s; p99 3.60 ms; nothing lost."
@@ -48,7 +60,7 @@ pub fn sentence(record: &Record) -> String {
         Some(pipeline) if pipeline.consumed > 0 => vec![worked_off(pipeline)],
         _ => [Some(carried(record)), tail(record)].into_iter().flatten().collect(),
     };
-    let text = [carried.join("; "), missing(record)].join("; ");
+    let text = [vec![carried.join("; "), missing(record)], behind(record)].concat().join("; ");
     if is_demonstration(record) { format!("No real broker: {}.", uncapital(&text)) } else { format!("{text}.") }
 }
 
@@ -73,6 +85,15 @@ fn carried(record: &Record) -> String {
     let throughput = &record.throughput;
     let carried = rate(throughput.messages_per_second);
     let is_late = record.verdict.reasons.iter().any(|reason| reason.kind == ReasonKind::RateMissed);
+    // Of a rate that changes, a mean says little.
+    let (wanted, course) = (throughput.target_per_second.unwrap_or_default(), course(record));
+    if let Some(course) = course {
+        return if is_late || throughput.messages_per_second < wanted * 0.95 {
+            format!("Did not follow {course} messages/s: {carried} of {} on average", rate(wanted))
+        } else {
+            format!("Followed {course} messages/s")
+        };
+    }
     match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
         Some(wanted) if is_late && throughput.messages_per_second >= wanted * 0.99 => {
             format!("Carried {carried} messages/s as wanted, but late")
@@ -84,6 +105,44 @@ fn carried(record: &Record) -> String {
         Some(_) => format!("Held {carried} messages/s"),
         None => format!("Carried {carried} messages/s"),
     }
+}
+
+/// The rates of a ramp at both ends of what was measured, or those of steps.
+fn course(record: &Record) -> Option<String> {
+    let tables = record.tables();
+    match tables.load.schedule? {
+        ScheduleTable::Ramp { from, to, over } => {
+            let (units::Rate::MessagesPerSecond(from), units::Rate::MessagesPerSecond(to)) = (from.0, to.0) else {
+                return None;
+            };
+            let at = |ns: f64| rate(from + (to - from) * (ns / over.as_nanos() as f64).min(1.0));
+            let begin_ns = tables.run.limits.warm_up.as_nanos() as f64;
+            Some(format!("{} → {}", at(begin_ns), at(begin_ns + record.throughput.window_ns as f64)))
+        }
+        ScheduleTable::Steps { .. } => {
+            let rates: Vec<String> = record.parts.iter().map(|part| rate(part.target_per_second)).collect();
+            match rates.as_slice() {
+                [] | [_] => None,
+                [first, .., last] if rates.len() > MAX_STEPS => Some(format!("{first} … {last}")),
+                few => Some(few.join(" → ")),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Steps that a sentence names.
+const MAX_STEPS: usize = 4;
+
+/// Groups that received the last messages long after the load, which a sentence on the whole trial must not hide.
+fn behind(record: &Record) -> Vec<String> {
+    let groups = record.verification.as_ref().map(|found| found.groups.as_slice()).unwrap_or_default();
+    let late = |group: &GroupVerification| {
+        let behind = duration(group.catch_up_ns.filter(|ns| *ns >= SHOWN_CATCH_UP_NS)? as f64);
+        let name = if groups.len() > 1 { format!("group {}", group.group) } else { "consumers".to_owned() };
+        group.consumer_lag_at_load_end.filter(|lag| *lag > 0).map(|_| format!("{name} ended {behind} behind"))
+    };
+    groups.iter().filter_map(late).collect()
 }
 
 fn tail(record: &Record) -> Option<String> {
@@ -163,9 +222,15 @@ pub fn latency_table(record: &Record) -> Option<Table> {
 /// The width of a table's first column, so that the figures of several tables stand below each other.
 const FIRST_COLUMN: usize = 15;
 
+/// The highest percentile of the table, and why a dash stands there.
+const LAST_QUANTILE: f64 = 0.9999;
+const TOO_FEW: &str =
+    "–: fewer than ten independent messages are slower (those acknowledged together count as one): measure for longer";
+
 /// What the words and signs of [`latency_table`] mean.
 pub fn latency_words(record: &Record) -> Vec<&'static str> {
     let all: Vec<&Latency> = latencies(record).into_iter().map(|(_, latency)| latency).collect();
+    let is_unknown = |latency: &&Latency| !latency.lag_grew && !latency.supports(LAST_QUANTILE);
     let is_of_few =
         |latency: &&Latency| latency.high_percentiles().any(|(quantile, _)| latency.is_of_few_events(quantile));
     let headline = match record.headline {
@@ -178,6 +243,7 @@ pub fn latency_words(record: &Record) -> Vec<&'static str> {
         }
     };
     let said = [
+        (all.iter().any(is_unknown), TOO_FEW),
         (all.iter().any(is_of_few), super::FEW_EVENTS),
         (true, headline),
         (
@@ -233,6 +299,23 @@ mod tests {
         let differ = [("redis", 1000.0), ("mongodb", 900.0)];
         assert_eq!(pipeline(&differ), "The pipeline wrote 1,000 rows/s to redis, 900 rows/s to mongodb");
         assert_eq!(pipeline(&[]), "The pipeline consumed 12.0 messages/s");
+    }
+
+    #[test]
+    fn a_ramp_is_told_by_its_ends_and_a_group_by_how_far_it_is_behind() {
+        let mut record = sample::record();
+        record.scenario["load"] =
+            serde_json::json!({ "schedule": { "kind": "ramp", "from": "10k/s", "to": "70k/s", "over": "12s" } });
+        assert!(sentence(&record).starts_with("Followed 20,000 → 70,000 messages/s; p99 "), "{}", sentence(&record));
+        let group = &mut record.verification.as_mut().unwrap().groups[0];
+        group.catch_up_ns = Some(47_000_000_000);
+        assert!(sentence(&record).ends_with("; consumers ended 47.0 s behind."), "{}", sentence(&record));
+        record.throughput.messages_per_second = 30_000.0;
+        let missed = sentence(&record);
+        assert!(
+            missed.starts_with("Did not follow 20,000 → 70,000 messages/s: 30,000 of 50,000 on average"),
+            "{missed}"
+        );
     }
 
     #[test]

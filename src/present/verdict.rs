@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Align, Answer, Column, Finding, LIMIT, TRUST, Table, Tone, by_frequency, capital, several, uncapital};
+use crate::record::readable::percent;
 use crate::record::{Limiter, Reason, ReasonKind, Record, Status, ThresholdOutcome};
 
 /// Notes of a valid trial that are named with its verdict.
@@ -202,12 +203,22 @@ pub fn trust_of_all(records: &[&Record], place: impl Fn(&Record) -> String) -> A
 pub fn limit(record: &Record) -> Option<Answer> {
     let limited_by = &record.verdict.limited_by;
     let stage = || record.pipeline.as_ref()?.bottleneck.stage.as_deref();
-    let word = match stage().filter(|_| limited_by.limiter == Limiter::Pipeline) {
-        Some(stage) => format!("{}: {stage}", limiter_name(limited_by.limiter)),
-        None => limiter_name(limited_by.limiter).to_owned(),
+    let name = limiter_name(limited_by.limiter);
+    let word = match (limited_by.limiter, stage(), others(record)) {
+        (Limiter::Pipeline, Some(stage), _) => format!("{name}: {stage}"),
+        (Limiter::Machine, _, Some(others)) => {
+            format!("Other programs on this machine ({} of its CPU)", percent(others))
+        }
+        _ => name.to_owned(),
     };
     let evidence = limited_by.evidence.clone();
     (record.status != Status::Failed).then_some(Answer { question: LIMIT, tone: Tone::Plain, word, evidence })
+}
+
+/// What other programs took of the machine's CPU, where that is more than brokermark took.
+fn others(record: &Record) -> Option<f64> {
+    let own = record.client.cores_used / record.environment.cores.max(1) as f64;
+    record.cpu_share_of_others().filter(|others| *others > own)
 }
 
 /// What limited most of several trials.

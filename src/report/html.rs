@@ -27,8 +27,13 @@ pub fn head(summary: &Summary, tiles: &[Tile]) -> String {
     let tiles: String = tiles.iter().map(Tile::html).collect();
     let tiles = if tiles.is_empty() { tiles } else { format!("<dl class=\"tiles\">{tiles}</dl>") };
     let context = std::iter::once(summary.name.as_str()).chain(summary.context.iter().map(String::as_str));
+    let ran = if summary.ran.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"ran\">{}</p>", together(&escape(&summary.ran.join(" · "))))
+    };
     format!(
-        "<header><p class=\"context\">{}</p><h1>{}</h1><div class=\"answers\">{}</div>{tiles}</header>",
+        "<header><p class=\"context\">{}</p><h1>{}</h1>{ran}<div class=\"answers\">{}</div>{tiles}</header>",
         escape(&context.collect::<Vec<_>>().join(" · ")),
         together(&escape(&summary.sentence)),
         summary.answers.iter().map(answer).collect::<String>(),

@@ -222,7 +222,7 @@ fn judged(records: &[&Record]) -> Option<Section> {
 fn trial_sections(run: &Run, index: usize) -> Vec<Section> {
     let KeptTrial { record, series } = &run.trials[index];
     let heat = heat::figure(record, series, &run.directories[index]);
-    let mut facts = account::load(record);
+    let mut facts = account::load(record, true);
     facts.extend(account::outcome(record));
     let parts = trial::parts_table(record).map(|parts| html::table(&parts)).unwrap_or_default();
     [

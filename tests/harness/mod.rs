@@ -28,6 +28,7 @@ pub mod scripted_issuer;
 pub mod scripted_pulsar;
 pub mod scripted_rabbitmq;
 pub mod scripted_redis;
+pub mod scripted_registry;
 pub mod server;
 pub mod shares;
 pub mod socks;

@@ -36,28 +36,13 @@ impl Issuer {
 
 /// Answers one request.
 fn serve(
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: &str,
     expires_in: u64,
     forms: &Mutex<Vec<String>>,
     token: &dyn Fn(usize) -> String,
 ) -> io::Result<()> {
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    let (mut request, mut length) = (String::new(), 0);
-    reader.read_line(&mut request)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut form = String::new();
-    reader.take(length).read_to_string(&mut form)?;
+    let (request, form) = read(&stream)?;
     let (status, body) = if request.starts_with("GET /.well-known/openid-configuration ") {
         ("200 OK", format!("{{\"issuer\": \"scripted\", \"token_endpoint\": \"http://{address}/token\"}}"))
     } else if request.starts_with("POST /token ") && form.contains("client_id=me&client_secret=s%26cret") {
@@ -71,7 +56,27 @@ fn serve(
     } else {
         ("401 Unauthorized", "{\"error\": \"invalid_client\"}".to_owned())
     };
-    write!(writer, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+/// The lines of a request before its body, and that.
+pub(super) fn read(stream: &TcpStream) -> io::Result<(String, String)> {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head += &line;
+    }
+    let mut body = String::new();
+    reader.take(length).read_to_string(&mut body)?;
+    Ok((head, body))
 }
 
 /// Serves each connection to a new port in a thread of its own, and returns the address.

@@ -65,6 +65,18 @@ fn scenarios_take_turns_and_are_compared_in_pairs() {
 }
 
 #[test]
+fn trials_that_take_turns_are_a_line_each() {
+    let bench = trials("trials = 2");
+    let (scenario, results) = (bench.scenario(), bench.results());
+    let run = ["run", scenario.to_str().unwrap(), "--against-set", "producers.batch=2", "--output"];
+    let ended = execute(&[&run[..], &[results.to_str().unwrap()]].concat());
+    let names: Vec<&str> = ended.stdout.lines().take(4).filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    assert_eq!(names, ["A trial 1", "B trial 1", "B trial 2", "A trial 2"], "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("trial 1").count(), 2, "no table repeats them: {}", ended.stdout);
+    assert!(ended.stderr.contains("3/4 B "), "{}", ended.stderr);
+}
+
+#[test]
 fn a_regression_ends_the_run_and_the_comparison_with_3() {
     let bench = trials("trials = 6");
     let slower = bench.write(

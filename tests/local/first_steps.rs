@@ -75,6 +75,16 @@ fn a_strict_run_fails_where_its_figures_are_not_valid() {
 }
 
 #[test]
+#[cfg(feature = "nats")]
+fn a_run_that_meets_no_broker_leaves_no_directory() {
+    let bench = Bench::new("broker = { kind = \"nats\", address = \"127.0.0.1:1\" }\nrun.messages = 10");
+    let ended = bench.run(&[]).expect(1);
+    ended.complains_of(&["127.0.0.1:1"]);
+    assert_eq!(ended.record().counts.attempted, 0, "its record is printed where it is asked for");
+    assert_eq!(bench.run_directories(), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[test]
 fn a_ramp_that_begins_in_the_warm_up_is_said() {
     let ramp = "load.schedule={ kind = \"ramp\", from = \"1k/s\", to = \"10k/s\", over = \"20s\" }";
     execute(&["check", "null://", "--for", "20s", "--warm-up", "5s", "--set", ramp])

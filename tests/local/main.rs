@@ -37,6 +37,8 @@ mod report;
 mod results;
 mod scenario;
 mod schema;
+#[cfg(feature = "schemas")]
+mod schemas;
 mod searching;
 #[cfg(feature = "kafka")]
 mod secrets;

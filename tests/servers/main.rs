@@ -71,6 +71,8 @@ mod ranks;
 mod rebalance;
 mod redis;
 mod removal;
+#[cfg(all(feature = "kafka-native", feature = "schemas"))]
+mod schemas;
 mod shares;
 mod slow_readers;
 mod sls;

@@ -184,6 +184,6 @@ mod tests {
             doubtful("governor", "the processor saves power", "cpupower frequency-set --governor performance"),
             bad("address", "b:9092 refuses connections", "nc -vz b 9092"),
         ];
-        insta::assert_snapshot!(page(&findings, View { width: 90, colour: false, charts: false }));
+        insta::assert_snapshot!(page(&findings, View { width: 90, colour: false, charts: false, details: false }));
     }
 }

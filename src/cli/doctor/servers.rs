@@ -106,12 +106,9 @@ fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
             let text = format!("the broker does not tell where an acknowledged message is{copies}{settings}");
             return doubtful("durability", text, remedies::durability(scenario));
         }
-        DurabilityLevel::Nowhere => "nothing: it is not kept",
-        DurabilityLevel::Memory => "it is in the broker's memory",
-        DurabilityLevel::PageCache => "it is in the operating system's memory",
-        DurabilityLevel::Disk => "it is on disk",
+        level => level.place(),
     };
-    good("durability", format!("an acknowledged message means {place}{copies}{settings}"))
+    good("durability", format!("an acknowledged message is {place}{copies}{settings}"))
 }
 
 fn in_brackets(settings: String) -> String {
@@ -141,6 +138,7 @@ fn error_finding(scenario: &Scenario, error: &EngineError) -> Finding {
             let remedy = remedies::topics(scenario, &text);
             bad("permissions", text, remedy)
         }
+        EngineError::Schema(_) => bad("schema registry", text, "brokermark doctor asks it again"),
         EngineError::Load(_) => bad("payload", text, "brokermark check prints what is sent"),
         _ => bad("broker", text, format!("brokermark new {} writes a scenario to compare with", scenario.broker.kind)),
     }

@@ -16,10 +16,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 pub use self::arguments::RunArguments;
 use self::interrupt::SignalThread;
 use self::metrics::SharedFigures;
-use self::progress::Progress;
+use self::progress::{Progress, Turn};
 use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
@@ -28,8 +30,9 @@ use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::report;
 use crate::engine::Interruption;
+use crate::notices::notice;
 use crate::record::{DirectoryError, Record, SinkRecord, Status, current_records, read_records, run_name};
-use crate::report::checks::{self, Check};
+use crate::report::checks::{self, Check, CheckOutcome};
 use crate::scenario::{Plan, ProducerMode, Scenario, WhenInvalid};
 
 /// Runs the scenario, or two in turn.
@@ -52,6 +55,10 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     if let Some(baseline) = &arguments.against.baseline {
         read_set(baseline).map_err(|error| Exit::usage(format!("error: `--baseline`: {error}")))?;
     }
+    let mut documents = plans.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.document);
+    if let Some(note) = documents.find_map(unchosen_content).filter(|_| !arguments.quiet) {
+        notice!("note: {note}");
+    }
     let figures = displays(arguments)?;
     let opened: Result<Vec<Session<'_>>, DirectoryError> =
         plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side, figures.clone())).collect();
@@ -65,6 +72,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
     let Ended { mut exit, against } = run_all(sessions, arguments.quiet, &mut threads, out)?;
     drop(threads);
+    if !directories.iter().all(|directory| directory.exists()) {
+        return write_checks(arguments, &plans, &directories, Vec::new(), worse(exit, against));
+    }
     if arguments.report {
         exit = worse(exit, report::write_page(&directories, arguments.against.tolerance));
     }
@@ -79,14 +89,10 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
         compare_runs(a, b, options, out)
     });
     let (compared, checks) = compared.map_or((Exit::Success, Vec::new()), |compared| (compared.exit, compared.checks));
-    let exit = worse(exit, comparison_exit(compared, against));
-    match arguments.check_files.are_wanted() {
-        true => write_checks(arguments, &plans, &directories, checks, exit),
-        false => Ok(exit),
-    }
+    write_checks(arguments, &plans, &directories, checks, worse(exit, comparison_exit(compared, against)))
 }
 
-/// Writes the checks of each side's records, and those of the comparison, for a build server.
+/// Writes the checks of each side's records, and those of the comparison, for a build server that wants them.
 fn write_checks(
     arguments: &RunArguments,
     plans: &[Plan],
@@ -94,12 +100,21 @@ fn write_checks(
     compared: Vec<Check>,
     exit: Exit,
 ) -> Result<Exit, Exit> {
+    if !arguments.check_files.are_wanted() {
+        return Ok(exit);
+    }
     let mut all = Vec::new();
     for (plan, directory) in plans.iter().zip(directories) {
+        let name = run_name(directory);
+        if !directory.exists() {
+            let text = "nothing was measured, and the run left no directory";
+            all.push(Check::new(&name, "completed", CheckOutcome::Failed, text));
+            continue;
+        }
         let records = read_records(directory).map_err(Exit::failure)?.records;
         let fails = plan.trials.iter().any(|trial| trial.scenario.when_invalid == WhenInvalid::Fail);
         let must_be_valid = |record: &Record| arguments.strict || (fails && cannot_be_trusted(record));
-        all.extend(checks::of_records(&run_name(directory), &current_records(&records), &must_be_valid));
+        all.extend(checks::of_records(&name, &current_records(&records), &must_be_valid));
     }
     all.extend(compared);
     Ok(arguments.check_files.write(&all, exit))
@@ -116,6 +131,30 @@ impl Ended {
         let sum = if side == 0 { &mut self.exit } else { &mut self.against };
         *sum = worse(*sum, exit);
     }
+}
+
+/// Where a trial compresses messages whose content was not chosen: how much they compress is an accident then.
+fn unchosen_content(document: &Value) -> Option<&'static str> {
+    let payload = &document["payload"];
+    match payload["kind"].as_str().unwrap_or("zeros") {
+        _ if !compresses(&document["broker"]) => None,
+        "random" if payload["compressibility"].is_null() => Some(
+            "`random` payloads do not compress. How compressible are yours? Set `payload.compressibility`, or `payload.file`",
+        ),
+        "zeros" => Some(
+            "payloads of zeros compress to nearly nothing. How compressible are yours? Set `payload.kind = \"random\"` with `payload.compressibility`, or `payload.file`",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether a key of a broker's table, whatever its name before the last dot, asks for a compression.
+fn compresses(broker: &Value) -> bool {
+    let Some(table) = broker.as_object() else { return false };
+    table.iter().any(|(key, value)| match value.as_str() {
+        Some(codec) => key.starts_with("compression") && codec != "none",
+        None => compresses(value),
+    })
 }
 
 /// Checks that there is a terminal for the screen, and begins to serve metrics, where they are asked for.
@@ -181,6 +220,10 @@ fn run_all(
         1 => (0..trials).map(|position| (0, position)).collect(),
         _ => arguments::order(sessions[0].plan),
     };
+    let plans: Vec<&Plan> = sessions.iter().map(|session| session.plan).collect();
+    for ((side, position), turn) in order.iter().zip(Turn::all(&plans, &order)) {
+        sessions[*side].turns[*position] = turn;
+    }
     // Records of earlier sessions count for the exit code as well.
     let mut ended = Ended { exit: Exit::Success, against: Exit::Success };
     for (side, session) in sessions.iter().enumerate() {
@@ -205,6 +248,9 @@ fn run_all(
         ended.add(side, exit);
     }
     for session in &sessions {
+        if session.discard() {
+            continue;
+        }
         session.keep_metrics();
         if !quiet {
             session.conclude(out);
@@ -299,5 +345,25 @@ fn comparison_exit(compared: Exit, against: Exit) -> Exit {
     match (compared, against) {
         (Exit::ThresholdMissed, Exit::Failure) => Exit::ThresholdMissed,
         _ => worse(compared, against),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_content_of_what_is_compressed_is_to_be_chosen() {
+        let note = |codec: &str, payload: Value| {
+            unchosen_content(&json!({ "broker": { "kafka": { "compression": codec } }, "payload": payload }))
+        };
+        assert!(note("lz4", json!({})).unwrap().contains("zeros"));
+        assert!(note("lz4", json!({ "kind": "random" })).unwrap().contains("do not compress"));
+        assert_eq!(note("lz4", json!({ "kind": "random", "compressibility": 0.5 })), None);
+        assert_eq!(note("lz4", json!({ "kind": "lines", "file": "x" })), None);
+        assert_eq!(note("none", json!({})), None);
+        let property = json!({ "broker": { "properties": { "compression.type": "zstd" } }, "payload": {} });
+        assert!(unchosen_content(&property).is_some());
     }
 }

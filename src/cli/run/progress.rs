@@ -34,6 +34,34 @@ pub struct Progress {
     held_up: Vec<String>,
 }
 
+/// Which trial it is among those of all sides.
+#[derive(Debug, Clone, Default)]
+pub struct Turn {
+    /// From 1.
+    pub number: usize,
+    pub of: usize,
+    /// `A ` or `B `; empty where there is one side.
+    pub side: &'static str,
+    /// What the trials after it take at least, as far as their durations are set.
+    pub rest: Duration,
+}
+
+impl Turn {
+    /// The turns of trials that run in this order: each as its side and its position in the side's plan.
+    pub fn all(plans: &[&Plan], order: &[(usize, usize)]) -> Vec<Turn> {
+        let took = |(side, position): &(usize, usize)| {
+            plans[*side].pause + length(&plans[*side].trials[*position].scenario.run)
+        };
+        let turn = |(index, (side, _)): (usize, &(usize, usize))| Turn {
+            number: index + 1,
+            of: order.len(),
+            side: if plans.len() == 1 { "" } else { ["A ", "B "][*side] },
+            rest: order[index + 1..].iter().map(took).sum(),
+        };
+        order.iter().enumerate().map(turn).collect()
+    }
+}
+
 /// What has been measured so far: the remaining time is estimated from it.
 #[derive(Default)]
 struct Measured {
@@ -58,21 +86,20 @@ pub enum Style {
 }
 
 impl Progress {
-    /// Of the trial at `position` of `plan`.
-    pub fn new(style: Style, plan: &Plan, position: usize) -> Self {
-        let trials = plan.trials.len();
+    /// Of the trial at `position` of `plan`, whose turn it is.
+    pub fn new(style: Style, plan: &Plan, position: usize, turn: &Turn) -> Self {
+        let Turn { number, of, side, rest } = turn;
         let screen = || {
             let kind = &plan.trials[position].scenario.broker.kind;
-            Screen::open(format!("{} · {kind} · trial {} of {trials}", plan.name, position + 1)).ok()
+            Screen::open(format!("{} · {kind} · trial {number} of {of}", plan.name)).ok()
         };
         let display = match style {
             Style::Quiet => Display::Quiet,
             Style::Screen => screen().map_or_else(Display::line, |screen| Display::Screen(Box::new(screen))),
             Style::Line => Display::line(),
         };
-        let name = if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() };
-        let rest = plan.trials[position + 1..].iter().map(|trial| plan.pause + length(&trial.scenario.run)).sum();
-        Progress::on(display, name, plan.trials[position].scenario.run.clone(), rest)
+        let name = if *of > 1 { format!("{number}/{of} {side}") } else { String::new() };
+        Progress::on(display, name, plan.trials[position].scenario.run.clone(), *rest)
     }
 
     /// Of a trial that is named so, after which the run goes on for `rest`.
@@ -320,9 +347,20 @@ mod tests {
         let text = "broker.kind = \"null\"\nrun.warm_up = \"10s\"\nrun.duration = \"30s\"";
         let kinds = crate::engine::kinds();
         let plan = crate::scenario::parse_for(kinds, text, "x.toml", &[], std::path::Path::new(".")).unwrap();
-        let mut progress = Progress::new(Style::Quiet, &plan, 0);
+        let mut progress = Progress::new(Style::Quiet, &plan, 0, &Turn::default());
         progress.phase(phase);
         progress
+    }
+
+    #[test]
+    fn turns_of_both_sides_are_counted_together() {
+        let text = "broker.kind = \"null\"\nrun.warm_up = \"10s\"\nrun.duration = \"30s\"\nsweep.trials = 2";
+        let plan =
+            crate::scenario::parse_for(crate::engine::kinds(), text, "x.toml", &[], std::path::Path::new(".")).unwrap();
+        let turns = Turn::all(&[&plan, &plan], &[(0, 0), (1, 0), (1, 1), (0, 1)]);
+        let told: Vec<String> = turns.iter().map(|turn| format!("{}/{} {}", turn.number, turn.of, turn.side)).collect();
+        assert_eq!(told, ["1/4 A ", "2/4 B ", "3/4 B ", "4/4 A "]);
+        assert_eq!(turns.iter().map(|turn| turn.rest.as_secs()).collect::<Vec<_>>(), [120, 80, 40, 0]);
     }
 
     #[test]

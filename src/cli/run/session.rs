@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 
 use super::metrics::SharedFigures;
-use super::progress::{Progress, Style};
+use super::progress::{Progress, Style, Turn};
 use super::recording::{Recording, Run};
 use super::{Exit, RunArguments, ceiling, exit_of, nothing_written, sink_without_rows, untrusted};
 use crate::cli::exit::IsBrokenPipe;
@@ -17,6 +17,7 @@ use crate::cli::show::{View, show_run, summary};
 use crate::engine::{EngineError, Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{environment, is_enough, not_known};
 use crate::notices::{self, notice};
+use crate::present::trial::line;
 use crate::record::export::open_metrics;
 use crate::record::{
     CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
@@ -41,6 +42,10 @@ pub(super) struct Session<'a> {
     pub(super) command_line: Vec<String>,
     /// What `--metrics` tells.
     figures: Option<SharedFigures>,
+    /// Of each trial of the plan.
+    pub(super) turns: Vec<Turn>,
+    /// Whether a trial got as far as its first message.
+    has_begun: bool,
 }
 
 impl<'a> Session<'a> {
@@ -75,7 +80,21 @@ impl<'a> Session<'a> {
         };
         directory.keep_inputs(&files)?;
         let (start_unix_ns, command_line) = (arguments.share.start_unix_ns(), masked_command_line());
-        Ok(Session { arguments, plan, directory, complete, run_id, start_unix_ns, command_line, figures })
+        let order: Vec<(usize, usize)> = (0..plan.trials.len()).map(|position| (0, position)).collect();
+        let turns = Turn::all(&[plan], &order);
+        let has_begun = arguments.resume.is_some();
+        Ok(Session {
+            arguments,
+            plan,
+            directory,
+            complete,
+            run_id,
+            start_unix_ns,
+            command_line,
+            figures,
+            turns,
+            has_begun,
+        })
     }
 
     /// How the trials ended that an earlier session kept.
@@ -124,7 +143,7 @@ impl<'a> Session<'a> {
             (false, true) => Style::Screen,
             (false, false) => Style::Line,
         };
-        Progress::new(style, self.plan, position)
+        Progress::new(style, self.plan, position, &self.turns[position])
     }
 
     /// Keeps the figures for Prometheus where they are asked for.
@@ -186,11 +205,12 @@ impl<'a> Session<'a> {
             let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());
         }
         kept?;
+        self.has_begun |= record.status != Status::Failed || record.counts.attempted > 0;
         if let Some(warning) = self.other_broker(&record) {
             notice!("warning: {warning}");
         }
         if !self.arguments.quiet && record.status != Status::Failed {
-            self.show(&record, out);
+            self.show(&record, &self.turns[position], out);
         }
         let exit = exit_of(&record, &trial.scenario, self.arguments.strict);
         self.tell_what_failed(&record, trial, exit);
@@ -215,13 +235,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints the result: on standard output, unless that has the records themselves.
-    fn show(&self, record: &Record, out: &mut dyn Write) {
+    /// Prints the result: on standard output, unless that has the records themselves. Of trials that take turns, a line each.
+    fn show(&self, record: &Record, turn: &Turn, out: &mut dyn Write) {
+        let text = |view| match turn.side {
+            "" => summary(record, view),
+            side => format!("{side}{}\n", line(record)),
+        };
         if self.arguments.json {
-            notices::print(format_args!("{}", summary(record, View::for_stderr())));
+            notices::print(format_args!("{}", text(View::for_stderr())));
         } else {
             // A reader that has gone does not end the run.
-            let _ = write!(out, "{}", summary(record, View::for_stdout())).and_then(|()| out.flush());
+            let _ = write!(out, "{}", text(View::for_stdout())).and_then(|()| out.flush());
         }
     }
 
@@ -253,11 +277,16 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Removes the directory of a run that measured nothing, such as one that met no broker; whether it did.
+    pub(super) fn discard(&self) -> bool {
+        !self.has_begun && std::fs::remove_dir_all(self.directory.path()).is_ok()
+    }
+
     /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
     pub(super) fn conclude(&self, out: &mut dyn Write) {
         let plan = self.plan;
         let directory = self.directory.path();
-        if plan.trials.len() > 1 && !self.arguments.json {
+        if plan.trials.len() > 1 && !self.arguments.json && !self.arguments.against.is_wanted() {
             let _ = writeln!(out);
             if let Err(error) = show_run(directory, View::for_stdout(), out)
                 && !error.is_broken_pipe()

@@ -43,6 +43,9 @@ pub struct ShowArguments {
     /// Draw small charts of throughput and latency
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub charts: Charts,
+    /// Tell all rates and bytes that are known
+    #[arg(long)]
+    pub details: bool,
 }
 
 /// Records cannot be shown.
@@ -75,7 +78,7 @@ pub fn show(arguments: &ShowArguments, view: View, out: &mut dyn Write) -> Resul
     }
     // Without an argument the user did not say which run it is.
     let is_named = runs.len() > 1 || arguments.paths.iter().all(|path| runs.iter().all(|run| run.path != *path));
-    let view = view.with_charts(arguments.charts);
+    let view = View { details: arguments.details, ..view.with_charts(arguments.charts) };
     let texts: Vec<String> = runs.iter().map(|run| text(run, is_named, view)).collect();
     print(&texts.join("\n"), out)
 }
@@ -92,6 +95,7 @@ pub fn show_run(directory: &Path, view: View, out: &mut dyn Write) -> Result<(),
         json: false,
         format: None,
         charts: Charts::Auto,
+        details: false,
     };
     show(&arguments, view, out)
 }
@@ -309,7 +313,7 @@ fn figures(page: &mut Page, record: &Record) {
         return;
     }
     page.blank();
-    page.facts(&account::load(record));
+    page.facts(&account::load(record, page.has_details()));
     page.blank();
     match trial::latency_table(record) {
         Some(latencies) => page.table(&latencies),

@@ -31,6 +31,8 @@ pub struct View {
     pub width: usize,
     pub colour: bool,
     pub charts: bool,
+    /// Whether to tell all that is known.
+    pub details: bool,
 }
 
 /// When charts are drawn.
@@ -75,6 +77,7 @@ impl View {
             colour: terminal && !plain,
             // The fonts of Linux' own console have no braille.
             charts: terminal && !of_kind(&["dumb", "linux"]),
+            details: false,
         }
     }
 }
@@ -103,6 +106,10 @@ impl Page {
 
     pub(in crate::cli) fn has_charts(&self) -> bool {
         self.view.charts
+    }
+
+    pub(in crate::cli) fn has_details(&self) -> bool {
+        self.view.details
     }
 
     pub(in crate::cli) fn paint(&self, tone: Tone, text: &str) -> String {
@@ -165,6 +172,9 @@ impl Page {
         let name = self.paint(Tone::Strong, &summary.name);
         self.line(&format!("{name}  {}", summary.context.join(" · ")));
         self.paragraph(0, &summary.sentence);
+        if !summary.ran.is_empty() {
+            self.faint(&summary.ran.join(" · "));
+        }
         for answer in &summary.answers {
             let word = uncapital(&answer.word);
             match answer.tone {
@@ -266,7 +276,7 @@ mod tests {
 
     #[test]
     fn text_is_wrapped_at_words_beside_its_label() {
-        let view = View { width: 40, colour: false, charts: false };
+        let view = View { width: 40, colour: false, charts: false, details: false };
         let text =
             Page::write(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
         assert_eq!(text, "verified     one two three four five\n             sixsixsixsixsixsixsix seven\n");
@@ -274,7 +284,7 @@ mod tests {
 
     #[test]
     fn text_without_room_beside_its_label_stands_below_it() {
-        let view = View { width: 20, colour: false, charts: false };
+        let view = View { width: 20, colour: false, charts: false, details: false };
         let text = Page::write(view, |page| page.labelled("verified", "one two three four"));
         assert_eq!(text, "verified\n  one two three four\n");
     }
@@ -282,7 +292,7 @@ mod tests {
     #[test]
     fn colour_is_only_where_it_is_wanted() {
         let painted = |colour| {
-            Page::write(View { width: 80, colour, charts: false }, |page| {
+            Page::write(View { width: 80, colour, charts: false, details: false }, |page| {
                 let text = page.paint(Tone::Bad, "no");
                 page.line(&text);
             })
@@ -290,7 +300,7 @@ mod tests {
         assert_eq!(painted(false), "no\n");
         assert_eq!(painted(true), "\u{1b}[1m\u{1b}[31mno\u{1b}[0m\n");
         for tone in [Tone::Plain, Tone::Strong, Tone::Faint, Tone::Good, Tone::Doubtful, Tone::Bad] {
-            let view = View { width: 80, colour: true, charts: false };
+            let view = View { width: 80, colour: true, charts: false, details: false };
             let text = Page::write(view, |page| page.led("lead", tone, "a \u{1b}]0;title\u{7} b"));
             assert!(
                 text.ends_with("a \u{fffd}]0;title\u{fffd} b\n") && text.matches('\u{fffd}').count() == 2,

@@ -346,12 +346,12 @@ impl FigureComparison {
             (Outcome::NoDifferent, _) => format!("no different within {}", percent(tolerance)),
             (Outcome::CannotTell, Some(more)) => {
                 let unit = if self.more_runs { "run" } else { "trial" };
-                format!("cannot tell: {more} more {unit}{} a side would", if more == 1 { "" } else { "s" })
+                format!("cannot tell: {more} more {unit}{} a side would suffice", if more == 1 { "" } else { "s" })
             }
             (Outcome::CannotTell, None) if self.compared.knows_runs() => {
                 "cannot tell: runs may differ by as much".to_owned()
             }
-            (Outcome::CannotTell, None) => "cannot tell: not even a thousand trials a side would".to_owned(),
+            (Outcome::CannotTell, None) => "cannot tell: not even a thousand trials a side would suffice".to_owned(),
         }
     }
 }

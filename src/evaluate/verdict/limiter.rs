@@ -2,7 +2,8 @@
 //!
 //! The first limit that applies is reported, in this order: a schedule that was kept without a long stop; a broker that refuses many requests
 //! because of a quota; a client or a machine without CPU, which also explains a few refusals; a condition that the client saw hold messages
-//! up; a full queue, full connections or a full window; a stop of the acknowledgements; then answers that are late for another reason.
+//! up; a full queue, full connections or a full window; other programs
+//! that kept tasks waiting for a core; a stop of the acknowledgements; then answers that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, capital, count, duration, percent, rate};
@@ -52,7 +53,11 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         return stopped.unwrap_or((Limiter::Schedule, held));
     }
     cpu_or_quota(evidence).or(held_up).unwrap_or_else(|| match queue_or_window(evidence, missed || behind) {
-        (Limiter::Unknown, sentence) => stopped.unwrap_or((Limiter::Unknown, sentence)),
+        (Limiter::Unknown, sentence) => {
+            let others = resources::others_are_the_limit(evidence).filter(|_| missed);
+            let others = others.map(|sentence| (Limiter::Machine, sentence));
+            others.or(stopped).unwrap_or((Limiter::Unknown, sentence))
+        }
         found => found,
     })
 }

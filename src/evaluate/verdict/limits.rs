@@ -59,6 +59,10 @@ pub const MAX_STEAL_SHARE: f64 = 0.02;
 /// of 100 ms, so at 1 % the 99th percentile can be made of it alone.
 pub const MAX_THROTTLED_SHARE: f64 = 0.01;
 
+/// Share of time during which tasks waited for a core, from which on this explains a rate that was missed, where nothing else does: on a quiet
+/// machine it is a few percent.
+pub const CPU_PRESSURE_SHARE: f64 = 0.2;
+
 /// Largest share of time during which tasks waited for memory to be reclaimed or read back: at 1 % the 99th percentile can be
 /// made of it alone, and a machine with enough memory has none.
 pub const MAX_MEMORY_PRESSURE_SHARE: f64 = 0.01;

@@ -2,6 +2,7 @@
 
 use super::{Evidence, Finding, against, limits, note};
 use crate::record::ReasonKind::*;
+use crate::record::Record;
 use crate::record::readable::{duration, percent};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -180,6 +181,20 @@ pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
         percent(client_share),
         evidence.record.client.cores(),
         percent(1.0 - client_share),
+    ))
+}
+
+/// That other programs kept tasks waiting for a core, though some core was idle at times; `None` where the client used more than they did.
+pub(super) fn others_are_the_limit(evidence: &Evidence<'_>) -> Option<String> {
+    let Record { client, environment, .. } = evidence.record;
+    let waited = evidence.record.host_load?.cpu_pressure_share.filter(|share| *share >= limits::CPU_PRESSURE_SHARE)?;
+    let own = client.cores_used / environment.cores.max(1) as f64;
+    let others = evidence.record.cpu_share_of_others().filter(|others| *others > own)?;
+    Some(format!(
+        "Tasks waited for a core for {} of the time: other programs used {} of the machine's CPU, the client {}. A broker on this machine that `broker.watch` does not name is among them. Stop them, or measure on a quiet machine.",
+        percent(waited),
+        percent(others),
+        percent(own)
     ))
 }
 

@@ -4,16 +4,16 @@
 //! - [`Token`]: keeps one, and gets another one before its end.
 //! - `command`: a program that prints it. `oauth2`: an issuer.
 
-#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+#[cfg(any(feature = "kafka-native", feature = "pulsar", feature = "schemas"))]
 mod command;
-#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+#[cfg(any(feature = "kafka-native", feature = "pulsar", feature = "schemas"))]
 mod issued;
-#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+#[cfg(any(feature = "kafka-native", feature = "pulsar", feature = "schemas"))]
 mod kept;
-#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+#[cfg(any(feature = "kafka-native", feature = "pulsar", feature = "schemas"))]
 mod oauth2;
 
-#[cfg(any(feature = "kafka-native", feature = "pulsar"))]
+#[cfg(any(feature = "kafka-native", feature = "pulsar", feature = "schemas"))]
 pub use kept::Token;
 
 use crate::secrets::Secret;

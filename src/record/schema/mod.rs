@@ -44,6 +44,7 @@ pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verd
 
 use crate::measure::FailureClass;
 use crate::scenario::{ScenarioTables, Timing};
+pub use crate::schemas::PayloadSchema;
 
 /// The value of [`Record::schema`] that this build writes and reads.
 pub const SCHEMA: &str = "brokermark.record/1";
@@ -128,6 +129,9 @@ pub struct Record {
     /// Sizes of the payloads; left out in records of older builds, and where the trial failed before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_sizes: Option<PayloadSizes>,
+    /// Schema of the payloads; left out where they have none, and where the trial failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_schema: Option<PayloadSchema>,
     /// The transactions in which messages were sent; left out where they were sent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
@@ -206,6 +210,15 @@ impl Record {
     /// The kind of broker that was loaded. Every scenario writes it, so that its tables need not be read for it: renderers ask often.
     pub fn broker_kind(&self) -> Option<&str> {
         self.scenario.get("broker")?.get("kind")?.as_str()
+    }
+
+    /// The part of the machine's CPU that programs took beside brokermark and the watched processes of the broker: 0 to 1.
+    pub fn cpu_share_of_others(&self) -> Option<f64> {
+        let cores = self.environment.cores.max(1) as f64;
+        // Of processes on another machine, the number of cores is not known.
+        let broker = self.broker_usage.as_ref().filter(|usage| usage.cores_of_machine.is_some());
+        let known = self.client.cores_used + broker.and_then(|usage| usage.cores_used).unwrap_or(0.0);
+        Some((self.host_load?.system_cpu_busy - known / cores).max(0.0))
     }
 
     /// The broker that the scenario names: its kind, the client where the kind has several, and its addresses.

@@ -217,7 +217,11 @@ fn trace_header(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descripto
             ),
             "set it to 8 or more, or set both `consumers.verify` and `consumers.end_to_end` to false".to_owned(),
         ),
-        Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => (
+        Content::MessagePack { .. }
+        | Content::Lines { .. }
+        | Content::Template { .. }
+        | Content::Log { .. }
+        | Content::Schema(_) => (
             "kind",
             format!("this payload must not be altered, and `{kind}` has no headers for the trace header"),
             "set both `consumers.verify` and `consumers.end_to_end` to false, or send `zeros` or `random`".to_owned(),

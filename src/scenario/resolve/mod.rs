@@ -10,6 +10,7 @@ mod cross_checks;
 mod load;
 mod payload;
 mod pipeline;
+mod schema;
 mod security;
 
 use std::cell::RefCell;
@@ -27,7 +28,8 @@ use super::check::{Check, Files, is_name, is_secret_source, language_schema, tab
 use super::path::{FOREIGN_TABLES, KeyPath};
 use super::problem::{OwnKeys, Problems, SourcePosition, Tables};
 use super::tables::{
-    Load, Output, ProducerMode, Requirements, RunTable, Scenario, ScenarioTables, SchedulingPolicy, Threads, Threshold,
+    Load, Output, ProducerMode, Requirements, RunTable, Scenario, ScenarioTables, SchedulingPolicy, SchemaTable,
+    Threads, Threshold,
 };
 use crate::limits::MAX_LATENCY_NS;
 
@@ -82,6 +84,8 @@ pub(super) struct Context<'a> {
     pub default_name: String,
     /// What is known of the files read as payloads, so that a sweep reads each only once.
     line_files: RefCell<BTreeMap<PathBuf, Result<payload::LineSizes, String>>>,
+    /// The schemas that were read, likewise.
+    schemas: RefCell<Vec<(SchemaTable, Result<schema::Read, schema::Refusal>)>>,
 }
 
 impl<'a> Context<'a> {
@@ -99,6 +103,7 @@ impl<'a> Context<'a> {
             files: Files { directory, of_payloads: RefCell::default() },
             default_name,
             line_files: RefCell::default(),
+            schemas: RefCell::default(),
         }
     }
 
@@ -176,7 +181,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let broker = tables.broker.as_ref().and_then(|broker| broker::read(broker, &checked, reader));
     topology(reader, &tables);
     tables.producers.header_sets = load::header_sets(reader, &tables.producers.headers);
-    let (payload, sizes) = payload::read(reader, &tables.payload);
+    let (payload, sizes) = payload::read(reader, &tables.payload, &tables.topology);
     let (load, pacing) = load::read(reader, &tables.load, sizes);
     if let Some(pipeline) = &mut tables.pipeline {
         pipeline::read(reader, pipeline, &sinks);

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Reader;
+use super::{Reader, schema};
 use crate::limits::MAX_POOL_BYTES;
 use crate::scenario::tables::template::Template;
 use crate::scenario::tables::{
-    Content, DEFAULT_SIZE, Payload, PayloadKind as Kind, PayloadSize, PayloadTable, Size, SizeDistribution, SizeTable,
-    units,
+    Content, DEFAULT_SIZE, Payload, PayloadKind as Kind, PayloadSize, PayloadTable, SCHEMA, Size, SizeDistribution,
+    SizeTable, Topology, units,
 };
 
 /// What a pool takes by default.
@@ -24,15 +24,36 @@ pub(super) struct Sizes {
 }
 
 /// What a file's lines come to.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct LineSizes {
     count: usize,
     bytes: usize,
     longest: usize,
 }
 
+impl LineSizes {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes += bytes;
+        self.longest = self.longest.max(bytes);
+    }
+
+    fn mean(self) -> f64 {
+        self.bytes as f64 / self.count.max(1) as f64
+    }
+
+    fn sizes(self) -> Sizes {
+        Sizes { mean: Some(self.mean()), largest: Some(self.longest) }
+    }
+
+    /// How many payloads the pool holds by default.
+    fn pool(self) -> usize {
+        self.count.min((POOL_BYTES as f64 / self.mean().max(1.0)) as usize).max(1)
+    }
+}
+
 /// Keys that only some kinds have, and how to say which.
-const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
+const SPECIAL_KEYS: [(&str, &[Kind], &str); 7] = [
     (
         "size",
         &[Kind::Zeros, Kind::Random, Kind::MessagePack],
@@ -43,9 +64,10 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
     ("text", &[Kind::Template], "only `template` payloads have a `text`"),
     ("dimension", &[Kind::Vector], "only `vector` payloads have a `dimension`"),
     ("range", &[Kind::Log], "only `log` payloads have a `range`"),
+    ("schema", &[Kind::Schema], "only `schema` payloads have a `schema`"),
 ];
 
-pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes) {
+pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable, topology: &Topology) -> (Payload, Sizes) {
     let kind = table.kind;
     for (key, kinds, reason) in SPECIAL_KEYS {
         if !kinds.contains(&kind) {
@@ -58,7 +80,7 @@ pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes
         }
     }
     let seed = table.seed;
-    let Some((content, sizes, pool)) = content(reader, table) else {
+    let Some((content, sizes, pool)) = content(reader, table, topology) else {
         // What else is checked needs some size.
         let size = Size::Fixed(1);
         let sizes = Sizes { mean: Some(size.mean()), largest: Some(size.largest()) };
@@ -71,7 +93,7 @@ pub(super) fn read(reader: &Reader<'_>, table: &PayloadTable) -> (Payload, Sizes
 }
 
 /// The content, its sizes, and how many payloads the pool holds by default.
-fn content(reader: &Reader<'_>, table: &PayloadTable) -> Option<(Content, Sizes, usize)> {
+fn content(reader: &Reader<'_>, table: &PayloadTable, topology: &Topology) -> Option<(Content, Sizes, usize)> {
     let size = || size_of(reader, table.size.as_ref().unwrap_or(&DEFAULT_SIZE));
     let of_size = |size: &Size| Sizes { mean: Some(size.mean()), largest: Some(size.largest()) };
     Some(match table.kind {
@@ -106,6 +128,12 @@ fn content(reader: &Reader<'_>, table: &PayloadTable) -> Option<(Content, Sizes,
             reader.missing("payload", "file", "name the file whose lines are sent");
             lines(reader, table.file.clone()?)?
         }
+        Kind::Schema => {
+            reader.missing("payload", "schema", SCHEMA);
+            let (content, sizes) = schema::read(reader, table.schema.as_ref()?, topology)?;
+            let pool = sizes.map_or(POOL, |sizes| sizes.pool());
+            (Content::Schema(content), sizes.map(LineSizes::sizes).unwrap_or_default(), pool)
+        }
         Kind::Template => (Content::Template { template: template(reader, table)? }, Sizes::default(), POOL),
     })
 }
@@ -128,9 +156,7 @@ fn lines(reader: &Reader<'_>, file: PathBuf) -> Option<(Content, Sizes, usize)> 
     });
     let refuse = |reason: String| reader.refuse("payload.file", reason, "give a text file, one message to a line");
     let lines = lines.map_err(refuse).ok()?;
-    let mean = lines.bytes as f64 / lines.count as f64;
-    let pool = lines.count.min((POOL_BYTES as f64 / mean.max(1.0)) as usize).max(1);
-    Some((Content::Lines { file }, Sizes { mean: Some(mean), largest: Some(lines.longest) }, pool))
+    Some((Content::Lines { file }, lines.sizes(), lines.pool()))
 }
 
 fn default_pool(sizes: Sizes) -> usize {
@@ -148,12 +174,10 @@ fn explicit_pool(reader: &Reader<'_>, pool: usize, sizes: Sizes) -> usize {
 
 fn line_sizes(file: &Path) -> Result<LineSizes, String> {
     let bytes = std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let mut sizes = LineSizes { count: 0, bytes: 0, longest: 0 };
+    let mut sizes = LineSizes::default();
     for line in bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
         if !line.is_empty() {
-            sizes.count += 1;
-            sizes.bytes += line.len();
-            sizes.longest = sizes.longest.max(line.len());
+            sizes.add(line.len());
         }
     }
     if sizes.count == 0 { Err(format!("{} has no lines", file.display())) } else { Ok(sizes) }

@@ -1,6 +1,7 @@
 //! `[payload]`: what messages carry, as it is written, and as it is once it is checked, with nothing generated yet.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::template::Template;
 use super::{ByteSize, Count};
 use crate::limits::TRACE_HEADER_BYTES;
+use crate::net::Tls;
+use crate::net::token::TOKEN_COMMAND;
+use crate::scenario::Secret;
+use crate::schemas::{Codec, Registry, SchemaType};
 
 /// No broker takes messages beyond this.
 const MAX_PAYLOAD: u64 = 1 << 30;
@@ -48,7 +53,13 @@ pub struct PayloadTable {
     /// Fraction of the messages with a null payload.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub tombstones: f64,
+    /// Schema of `schema` payloads.
+    #[schemars(extend("x-advice" = SCHEMA))]
+    pub schema: Option<SchemaTable>,
 }
+
+pub(in crate::scenario) const SCHEMA: &str =
+    "write `[payload.schema]` with `type = \"avro\"`, `file = \"order.avsc\"`, and `id = 12` or a `registry`";
 
 impl Default for PayloadTable {
     fn default() -> Self {
@@ -63,8 +74,56 @@ impl Default for PayloadTable {
             pool: None,
             seed: 1,
             tombstones: 0.0,
+            schema: None,
         }
     }
+}
+
+/// `[payload.schema]`: how records are encoded, and which records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SchemaTable {
+    /// Language of the schema.
+    #[serde(rename = "type")]
+    pub schema_type: SchemaType,
+    /// File of the schema: `.avsc`, `.json` or `.proto`.
+    #[schemars(extend("format" = "payload-file"))]
+    pub file: PathBuf,
+    /// Message of a Protobuf file, with its package. Default: the first one of the file.
+    pub message: Option<String>,
+    /// File of records, one JSON object to a line. Default: records that are generated from the schema.
+    #[schemars(extend("format" = "payload-file", "x-advice" = "name a file with one JSON object to a line"))]
+    pub records: Option<PathBuf>,
+    /// Id of the schema, where no registry is asked.
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub id: Option<u32>,
+    /// Schema registry that knows the id.
+    pub registry: Option<RegistryTable>,
+}
+
+/// `[payload.schema.registry]`: a registry with the REST interface of Confluent's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct RegistryTable {
+    /// URL of the registry.
+    pub url: String,
+    /// Subject of the schema. Default: the name of the topic and `-value`, where the scenario names one topic.
+    pub subject: Option<String>,
+    /// Whether the schema is registered if the subject does not have it.
+    #[serde(default)]
+    pub register: bool,
+    /// Name to log in with.
+    pub username: Option<String>,
+    /// Password of that name.
+    pub password: Option<Secret>,
+    /// Instead of both: a bearer token.
+    pub token: Option<Secret>,
+    /// Instead of it: a program and its arguments that print one.
+    #[schemars(length(min = 1), extend("x-advice" = TOKEN_COMMAND))]
+    pub token_command: Option<Vec<String>>,
+    /// Files of TLS, for a URL with `https://`.
+    #[serde(default)]
+    pub tls: Tls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +143,8 @@ pub enum PayloadKind {
     Vector,
     /// Log records of eight keys, whose values have one common random suffix.
     Log,
+    /// Records encoded by a schema, behind the id that a schema registry has for it.
+    Schema,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,6 +233,24 @@ pub enum Content {
     Log {
         range: u64,
     },
+    /// Records encoded by a schema.
+    Schema(SchemaContent),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaContent {
+    pub codec: Arc<Codec>,
+    /// The records, one to a line; `None`: they are generated.
+    pub records: Option<PathBuf>,
+    pub id: SchemaId,
+}
+
+/// The id that stands in each message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SchemaId {
+    Known(u32),
+    /// It is asked for before payloads are made.
+    Asked(Registry),
 }
 
 impl Payload {
@@ -182,9 +261,11 @@ impl Payload {
         match &self.content {
             Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= TRACE_HEADER_BYTES,
             Content::Vector { dimension } => dimension * 4 >= TRACE_HEADER_BYTES,
-            Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => {
-                false
-            }
+            Content::MessagePack { .. }
+            | Content::Lines { .. }
+            | Content::Template { .. }
+            | Content::Log { .. }
+            | Content::Schema(_) => false,
         }
     }
 }
@@ -195,7 +276,7 @@ impl Content {
         match self {
             Content::Zeros { size } | Content::Random { size, .. } | Content::MessagePack { size } => Some(size.mean()),
             Content::Vector { dimension } => Some(*dimension as f64 * 4.0),
-            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => None,
+            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } | Content::Schema(_) => None,
         }
     }
 }

@@ -241,6 +241,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         topics: Vec::new(),
         messages_before: None,
         payload_sizes: PayloadSizes { mean: 100.0, smallest: 100, largest: 100 },
+        payload_schema: None,
         durability: crate::broker::Durability::default(),
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,

@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 use crate::record::{DurabilityLevel, RECORDS_FILE, Record, SERIES_FILE, Status, sample};
 
-const VIEW: View = View { width: 120, colour: false, charts: false };
+const VIEW: View = View { width: 120, colour: false, charts: false, details: false };
 
 /// A run directory with trials at these rates.
 fn run(base: &Path, name: &str, rates: &[f64], change: impl Fn(&mut Record)) -> PathBuf {

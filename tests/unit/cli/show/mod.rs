@@ -7,7 +7,7 @@ use crate::record::{
     Backlog, BacklogPhase, GroupDrain, GroupTask, GroupVerification, Outage, Transactions, WorkDistribution, sample,
 };
 
-const PLAIN: View = View { width: 100, colour: false, charts: false };
+const PLAIN: View = View { width: 100, colour: false, charts: false, details: false };
 const CHARTS: View = View { charts: true, ..PLAIN };
 
 #[test]
@@ -350,7 +350,7 @@ fn json_prints_the_records_and_text_mentions_a_cut_off_one() {
 
 fn arguments(paths: &[&Path]) -> ShowArguments {
     let paths = paths.iter().map(|path| path.to_path_buf()).collect();
-    ShowArguments { paths, point: None, trial: None, json: false, format: None, charts: Charts::Auto }
+    ShowArguments { paths, point: None, trial: None, json: false, format: None, charts: Charts::Auto, details: false }
 }
 
 fn shown(arguments: &ShowArguments) -> String {

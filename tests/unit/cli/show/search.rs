@@ -46,7 +46,7 @@ fn record(end: SearchEnd) -> SearchRecord {
 
 #[test]
 fn search_has_its_answer_and_its_probes() {
-    let view = View { width: 110, colour: false, charts: false };
+    let view = View { width: 110, colour: false, charts: false, details: false };
     insta::assert_snapshot!(search_text(&record(SearchEnd::Found), &[], view));
 }
 

@@ -59,6 +59,26 @@ fn a_rate_that_was_sent_late_is_told_where_no_limit_was_found() {
 }
 
 #[test]
+fn other_programs_that_kept_the_client_waiting_are_named() {
+    let found = |late_ns, waited, busy| {
+        judged(move |record, _, _| {
+            record.latency.schedule_delay.as_mut().unwrap().p99_ns = Some(late_ns);
+            let load = record.host_load.as_mut().unwrap();
+            (load.cpu_pressure_share, load.system_cpu_busy) = (Some(waited), busy);
+            record.broker_usage = None;
+        })
+        .limited_by
+    };
+    let disturbed = found(50_000_000, 0.67, 0.79);
+    assert_eq!(disturbed.limiter, Limiter::Machine, "{}", disturbed.evidence);
+    assert!(disturbed.evidence.starts_with("Tasks waited for a core for 67 % of the time: other programs used"));
+    // Held; not waited for; and mostly the client's own.
+    assert_eq!(found(1, 0.67, 0.79).limiter, Limiter::Schedule);
+    assert_eq!(found(50_000_000, 0.03, 0.79).limiter, Limiter::Unknown);
+    assert_eq!(found(50_000_000, 0.67, 0.01).limiter, Limiter::Unknown);
+}
+
+#[test]
 fn a_quota_that_was_used_up_is_named() {
     let found = |quota_refusals, cores_used| {
         judged(move |record, _, _| {
