@@ -4,7 +4,7 @@ use super::setup::ran;
 use super::verdict::{cause, is_demonstration, limit, trust};
 use super::verified::SHOWN_CATCH_UP_NS;
 use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
-use crate::record::readable::{count, duration, rate};
+use crate::record::readable::{count, duration, plain, rate};
 use crate::record::{
     GroupVerification, Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
 };
