@@ -4,7 +4,7 @@ use super::setup::ran;
 use super::verdict::{cause, is_demonstration, limit, trust};
 use super::verified::SHOWN_CATCH_UP_NS;
 use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
-use crate::record::readable::{count, duration, plain, rate};
+use crate::record::readable::{count, duration, rate};
 use crate::record::{
     GroupVerification, Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
 };
@@ -30,7 +30,7 @@ pub fn begun(record: &Record) -> String {
 
 /// One trial among several: "trial 3, payload.size = 1KiB: 49,994 messages/s, response p50 1.29 ms, p99 3.06 ms, valid".
 pub fn line(record: &Record) -> String {
-    let point = settings(record.point.iter().map(|(key, value)| (key, plain(value))));
+    let point = point(&record.point);
     let name = [format!("trial {}", record.trial), point].into_iter().filter(|part| !part.is_empty());
     let latency = record.headline_latency().map(|latency| {
         let [p50, p99] = [(0.5, Some(latency.p50_ns)), (0.99, latency.p99_ns)].map(|(at, ns)| stated(latency, at, ns));
