@@ -10,6 +10,7 @@ fn histogram() -> Histogram<u64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     /// What the record states of all shares is what it would state of one histogram of all values.
     #[test]
     fn merged_quantiles_are_those_of_one_histogram_of_all_values(

@@ -377,15 +377,15 @@ fn first(examples: &[String]) -> &[String] {
 }
 
 fn a_sound_trial_is_valid(schedule: usize) {
-    let histories = Histories { count: 500, rates: ["400/s", "600/s"], fault: Fault::None };
+    let histories = Histories { count: 300, rates: ["400/s", "600/s"], fault: Fault::None };
     let (name, seconds, schedule) = SCHEDULES[schedule];
     let (unsound, examples) = named(schedule, seconds, histories, &[]);
     let examples = first(&examples);
     assert!(unsound * 100 < histories.count, "{name}: {unsound} of {}, such as {examples:#?}", histories.count);
 }
 
-fn a_fault_is_named(fault: Fault, rates: [&'static str; 2], kinds: &[ReasonKind]) {
-    let histories = Histories { count: 100, rates, fault };
+fn a_fault_is_named(count: u64, fault: Fault, rates: [&'static str; 2], kinds: &[ReasonKind]) {
+    let histories = Histories { count, rates, fault };
     for (name, seconds, schedule) in SCHEDULES {
         let (found, examples) = named(schedule, seconds, histories, kinds);
         let examples = first(&examples);
@@ -410,21 +410,21 @@ fn sound_trials_of_steps_are_valid() {
 
 #[test]
 fn a_stall_that_delays_a_twentieth_is_named() {
-    a_fault_is_named(Fault::Stall(0.05), ["400/s", "600/s"], &[ReasonKind::NotSteady]);
+    a_fault_is_named(100, Fault::Stall(0.05), ["400/s", "600/s"], &[ReasonKind::NotSteady]);
 }
 
 #[test]
 fn a_rate_that_is_short_by_half_a_percent_is_named() {
-    a_fault_is_named(Fault::SlowClient(0.005), ["400/s", "600/s"], &[ReasonKind::RateMissed]);
+    a_fault_is_named(100, Fault::SlowClient(0.005), ["400/s", "600/s"], &[ReasonKind::RateMissed]);
 }
 
-/// Enough messages a second for the median of a second to tell so small a difference.
+/// Enough messages a second for the median of a second to tell so small a difference; that many take long to simulate.
 #[test]
 fn a_latency_that_drifts_by_a_twentieth_is_named() {
-    a_fault_is_named(Fault::Drift(0.05), ["3k/s", "4k/s"], &[ReasonKind::NotSteady]);
+    a_fault_is_named(40, Fault::Drift(0.05), ["3k/s", "4k/s"], &[ReasonKind::NotSteady]);
 }
 
 #[test]
 fn one_message_in_a_thousand_that_is_lost_is_named() {
-    a_fault_is_named(Fault::Loss(1000), ["400/s", "600/s"], &[ReasonKind::Losses]);
+    a_fault_is_named(100, Fault::Loss(1000), ["400/s", "600/s"], &[ReasonKind::Losses]);
 }

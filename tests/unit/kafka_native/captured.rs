@@ -54,7 +54,7 @@ fn fuzz_inputs_with_any_change_are_read_or_refused() {
     let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(17);
     let mut messages = 0;
     for (_, input) in corpus() {
-        for round in 0..500 {
+        for round in 0..150 {
             let mut changed = input.clone();
             for _ in 0..round.min(4) {
                 let place = random.random_range(0..changed.len());
@@ -63,7 +63,7 @@ fn fuzz_inputs_with_any_change_are_read_or_refused() {
             messages += read_everything(&mut changed);
         }
     }
-    assert!(messages > 1000, "{messages}");
+    assert!(messages > 300, "{messages}");
 }
 
 /// Reads bytes as everything that they could be. Returns how many messages there were.

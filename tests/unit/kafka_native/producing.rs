@@ -162,7 +162,8 @@ async fn leader_that_reads_nothing_is_left_when_another_leads() {
         broker.move_leader(0, 1);
         let options = KafkaNativeOptions { acks, request_timeout: Duration::from_millis(500), ..one_message_a_batch() };
         let mut bench = Bench::new(broker.addresses(), options).await;
-        bench.send_padded(32 << 20).await;
+        // More than the buffers of a connection hold.
+        bench.send_padded(16 << 20).await;
         broker.move_leader(0, 0);
         let moved = tokio::time::timeout(TIMEOUT / 2, take_all(&mut broker, 0, 1)).await;
         assert_eq!(moved, Ok(vec![0]), "{acks:?}");

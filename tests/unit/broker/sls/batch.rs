@@ -17,6 +17,7 @@ fn a_log_is_unstaged_without_a_trace() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn what_was_appended_is_gathered_in_order(lengths in prop::collection::vec(0..3 * PIECE_BYTES, 0..8)) {
         let spare = SparePieces::default();
