@@ -111,7 +111,7 @@ fn real_tls_and_a_token_let_us_in_and_wrong_ones_do_not() {
         let bench = Bench::new(&secure(token, &authority));
         let ended = bench.run(&[]).expect(1);
         ended.complains_of(&["refused the credentials"]);
-        let kept = std::fs::read_to_string(bench.run_directory().join("scenario.toml")).unwrap();
+        let kept = bench.run(&["--print-scenario"]).expect(0).stdout;
         assert!(
             ![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)),
             "the token was printed"
