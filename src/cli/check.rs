@@ -105,6 +105,9 @@ fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
         run.drain_deadline,
         run.catch_up_deadline
     )?;
+    for fault in &scenario.faults {
+        writeln!(out, "  fault      {fault}; `check` runs no command")?;
+    }
     for threshold in &scenario.thresholds {
         writeln!(out, "  require    {}", threshold.text)?;
     }

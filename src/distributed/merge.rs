@@ -57,6 +57,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         started_at: shares.iter().map(|share| share.record.started_at).min().unwrap_or(Timestamp::UNIX_EPOCH),
         parts: sections::parts(shares)?,
         outages: Vec::new(),
+        faults: sections::faults(shares),
         conditions: sections::conditions(shares),
         errors: sections::errors(shares, |record| &record.errors),
         receive_errors: sections::errors(shares, |record| &record.receive_errors),

@@ -11,8 +11,8 @@ use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, Condition, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent,
-    GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares, Record, SchedulePart,
-    SlowestMessages, Tail, Throughput, Transactions, Verification, Wire, saturating_sum,
+    Fault, FaultCommand, GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares,
+    Record, SchedulePart, SlowestMessages, Tail, Throughput, Transactions, Verification, Wire, saturating_sum,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -46,6 +46,21 @@ pub(super) fn conditions(shares: &[KeptShare]) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = shares.iter().flat_map(|share| share.record.conditions.clone()).collect();
     conditions.sort_by_key(|condition| condition.begin_ns);
     conditions
+}
+
+/// The faults that one share has run. What followed them in its own messages is not what followed them in all.
+pub(super) fn faults(shares: &[KeptShare]) -> Vec<Fault> {
+    let alone = |command: &FaultCommand| FaultCommand {
+        outages: 0,
+        longest_gap_ns: None,
+        first_acknowledgement_ns: None,
+        recovered_ns: None,
+        failed: 0,
+        ..command.clone()
+    };
+    let merged =
+        |fault: &Fault| Fault { run: alone(&fault.run), undo: fault.undo.as_ref().map(alone), ..fault.clone() };
+    shares.iter().flat_map(|share| &share.record.faults).map(merged).collect()
 }
 
 /// The part of the stretch that all windows cover which lies in every one of them.

@@ -33,6 +33,8 @@ pub struct Collector {
     pub lag: LagRule,
     /// What the broker's processes use at the sample.
     pub broker_use: BrokerUse,
+    /// Commands of faults that began since the last sample.
+    pub faults: Vec<String>,
     last_submitted: u64,
     /// What the pipeline had finished at the last sample.
     last_finished: u64,
@@ -170,6 +172,7 @@ impl Collector {
             ends_with_arrivals: false,
             lag: LagRule::default(),
             broker_use: BrokerUse::default(),
+            faults: Vec::new(),
             last_submitted: 0,
             last_finished: 0,
             cpu: CpuLaps::begin(),
@@ -331,6 +334,7 @@ impl Collector {
             memory_bytes: resident_memory_bytes(),
             broker_cores: self.broker_use.cores,
             broker_memory_bytes: self.broker_use.memory_bytes,
+            faults: std::mem::take(&mut self.faults),
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;

@@ -141,6 +141,11 @@ impl<'a> LoadPhase<'a> {
         (load, closing)
     }
 
+    /// When the measured window begins, in nanoseconds since the trial's epoch.
+    pub fn measure_start_ns(&self) -> u64 {
+        self.trial_window.measure_start_ns
+    }
+
     /// Samples this load for `observer`.
     pub fn sampler<'s, B: Broker>(
         &self,

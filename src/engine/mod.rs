@@ -7,6 +7,7 @@
 //! - `send`: producers. `receive`: consumers and pipelines.
 //! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result, or a checkpoint: the trial as if
 //!   it had ended now.
+//! - `faults`: the commands that break something meanwhile.
 //! - `backlog`: a backlog that is built and drained during the load.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
@@ -15,6 +16,7 @@ mod backlog;
 mod broker_watch;
 mod collector;
 mod examine;
+mod faults;
 mod idle_connections;
 mod interruption;
 mod load_phase;
@@ -37,6 +39,7 @@ pub use broker_watch::WatchedUsage;
 pub(crate) use collector::{Collector, Sample};
 pub use collector::{SegmentTotals, StretchTotals, Totals, WindowTotals};
 pub use examine::{Examined, Opened, examine_scenario, remove_topics};
+pub use faults::{CommandRun, FaultRun};
 pub use idle_connections::IdleTally;
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};

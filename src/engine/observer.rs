@@ -57,6 +57,8 @@ pub struct Second {
     /// The same of the broker's processes, and their resident memory at the end; `None` where they are not watched.
     pub broker_cores: Option<f64>,
     pub broker_memory_bytes: Option<u64>,
+    /// Commands of faults that began in it.
+    pub faults: Vec<String>,
 }
 
 /// What one group of consumers received in an interval.
@@ -90,6 +92,9 @@ pub trait Observer: Send {
 
     /// Something that the user should know at once.
     fn warning(&mut self, _sentence: &str) {}
+
+    /// A command of a fault has begun or ended, as a sentence.
+    fn fault(&mut self, _sentence: &str) {}
 
     /// About once a second, before [`Observer::second`] where there is one: what holds messages up now.
     fn conditions(&mut self, _lasting: &[Condition]) {}

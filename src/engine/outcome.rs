@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::ComparedClock;
 use super::collector::Totals;
+use super::faults::FaultRun;
 use super::idle_connections::IdleTally;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};
@@ -68,6 +69,7 @@ impl Outcome {
                 epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
             },
             conditions: trial.conditions.all(),
+            faults: trial.faults.all(),
             clock: trial.acks.clock(),
             totals,
             groups: Vec::new(),
@@ -117,6 +119,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// What held messages up, by the clock below.
     pub conditions: Vec<Condition>,
+    /// What became of faults, in the order of their times.
+    pub faults: Vec<FaultRun>,
     pub clock: Clock,
     pub times: Times,
     /// What each producer did, in the order of their indices.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::timeout;
 
+use super::faults::FaultLog;
 use super::interruption::Interruption;
 use super::observer::TopicProgress;
 use super::topics::{CONTROL_TIMEOUT, Creation, DURABILITY_TIMEOUT};
@@ -42,6 +43,8 @@ pub(super) struct TrialContext<'a> {
     pub durability: Durability,
     pub acks: Acks,
     pub conditions: Conditions,
+    /// What faults did so far.
+    pub faults: FaultLog,
     pub arrivals: Option<Arrivals>,
     pub payloads: Arc<PayloadPool>,
     pub payload_schema: Option<PayloadSchema>,
@@ -169,6 +172,7 @@ pub(super) async fn prepare<'a, B: Broker>(
             durability,
             acks,
             conditions: conditions.clone(),
+            faults: FaultLog::default(),
             arrivals,
             payloads,
             payload_schema,

@@ -149,6 +149,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
         let sample = self.next_sample(phase);
+        self.checkpoints.trial.faults.news().iter().for_each(|news| self.observer.fault(news));
         self.observer.conditions(&self.checkpoints.trial.conditions.lasting());
         self.collector.intended_length_ns = self.sampling_times.length().as_nanos() as u64;
         self.collector.sample(sample, self.observer);
@@ -171,6 +172,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         let finished = self.pipeline.as_ref().map(Pipeline::finished);
         let pipeline = finished.map(|finished| PipelineProgress { finished, consumer_lag });
         self.collector.broker_use = self.watch.look(phase);
+        self.collector.faults = self.checkpoints.trial.faults.begun();
         let broker = self.watch.usage();
         self.collector.lend_totals(|totals| Totals { broker, ..totals });
         Sample { phase, telemetry: self.broker.telemetry(), pipeline }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::faults::Faults;
 use super::idle_connections::IdleConnections;
 use super::interruption::Interruption;
 use super::load_phase::{LoadPhase, Loaded};
@@ -104,8 +105,10 @@ async fn run_prepared<B: Broker>(
         idle.load_begins(wanted);
     }
     let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
-    let mut sampler = load.sampler(broker, observer, pipeline);
+    let faults = Faults::begin(context, load.measure_start_ns(), interruption);
+    let mut sampler = load.sampler(broker, &mut *observer, pipeline);
     let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
+    faults.iter().for_each(Faults::load_ended);
     if loaded.end == End::Interrupted {
         signals = signals.next();
     }
@@ -124,6 +127,10 @@ async fn run_prepared<B: Broker>(
         end = end.interrupted();
     }
     let received = receiving.finish(sampler, &signals.next(), interruption).await;
+    if let Some(faults) = faults {
+        faults.finish(interruption).await;
+    }
+    context.faults.news().iter().for_each(|news| observer.fault(news));
     Ok(Outcome { idle_connections, ..outcome(context, broker, end, loaded, received) })
 }
 

@@ -106,6 +106,7 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.segments.iter().map(part).collect();
     record.backlog = super::sections::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.own_load(), outcome);
+    record.faults = super::faults::faults(outcome, &record.outages);
     record.conditions = super::sections::conditions(outcome);
 }
 

@@ -10,8 +10,8 @@ use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, SchedulingPolicy,
 const NEAR: f64 = 0.8;
 
 /// The tables of a scenario that the ceiling does not depend on.
-const OTHER_TABLES: [&str; 9] =
-    ["name", "broker", "load", "run", "sweep", "thresholds", "output", "pipeline", "idle_connections"];
+const OTHER_TABLES: [&str; 10] =
+    ["name", "broker", "load", "run", "sweep", "thresholds", "output", "pipeline", "idle_connections", "faults"];
 
 /// The parts of a trial's scenario on which the ceiling depends.
 pub fn ceiling_shape(trial: &Trial) -> Value {
@@ -55,6 +55,9 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
     (topology.replication, topology.existing, topology.name) = (1, false, None);
     topology.config.clear();
     trial.document["broker"] = json!({ "kind": "null", "connections": broker.connections });
+    if let Some(tables) = trial.document.as_object_mut() {
+        tables.remove("faults");
+    }
     trial.document["load"] = json!({ "model": "closed" });
     trial.defaults.retain(|key, _| !key.starts_with("broker.") && !key.starts_with("load."));
     trial.defaults.insert("run.scheduling_policy".to_owned(), json!(SchedulingPolicy::for_load(&Load::Closed)));
@@ -67,6 +70,7 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
         pipeline: None,
         run: RunLimits { stop: Stop { duration: limits.stop.duration, ..Stop::default() }, ..limits },
         thresholds: Vec::new(),
+        faults: Vec::new(),
         ..trial.scenario
     };
     trial

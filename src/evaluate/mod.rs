@@ -4,6 +4,7 @@ mod assemble;
 mod ceiling;
 pub mod comparison;
 mod environment;
+mod faults;
 mod outage;
 mod pipeline;
 mod probe;

@@ -9,7 +9,7 @@ use crate::record::Outage;
 use crate::scenario::{Load, Schedule};
 
 /// Shortest gap that is an outage: longer than a healthy machine's scheduler and a broker's garbage collector take.
-const MIN_GAP_NS: u64 = 200_000_000;
+pub(super) const MIN_GAP_NS: u64 = 200_000_000;
 
 /// How many times the usual gap it must be as well: acknowledgements that come in large batches leave gaps of their own.
 const USUAL_GAPS: u64 = 5;

@@ -116,6 +116,7 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         memory_bytes: second.memory_bytes,
         broker_cpu_cores: second.broker_cores,
         broker_memory_bytes: second.broker_memory_bytes,
+        faults: second.faults.clone(),
     }
 }
 

@@ -3,8 +3,10 @@
 //! A threshold on a figure that the record lacks counts as missed.
 
 use super::verdict::trend::Trend;
-use crate::record::{Latency, Record, Status, ThresholdOutcome, independent_values_needed, readable, saturating_sum};
-use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, Until};
+use crate::record::{
+    Fault, Latency, Outage, Record, Status, ThresholdOutcome, independent_values_needed, readable, saturating_sum,
+};
+use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, Until, on_one_line};
 use crate::statistics::{Interval, centre_after_looks, likeness_of_neighbours};
 
 /// One outcome for each threshold, in their order. `groups` is how many groups of consumers were owed each message.
@@ -125,8 +127,35 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
             let of_kind = record.conditions.iter().filter(|condition| condition.kind == kind);
             Ok(saturating_sum(of_kind.map(|condition| condition.in_window_ns)) as f64)
         }
+        Metric::Outage => broken(record, |outage| {
+            outage
+                .first_acknowledgement_ns
+                .map(|_| outage.longest_gap_ns)
+                .ok_or("no acknowledgement followed an outage")
+        }),
+        Metric::Recovery => {
+            let of_faults =
+                record.faults.iter().flat_map(Fault::commands).filter_map(|(_, command)| command.recovered_ns);
+            let of_outages = broken(record, |outage| {
+                outage.recovered_ns.ok_or("the rate was not held again after an outage before the load ended")
+            });
+            of_outages.map(|ns| of_faults.map(|ns| ns as f64).fold(ns, f64::max))
+        }
         Metric::CpuPerMessage => record.client.cpu_ns_per_message.ok_or("no message was acknowledged".to_owned()),
     }
+}
+
+/// The longest of what outages have; 0 without any. Or why it is not known.
+fn broken(record: &Record, figure: impl Fn(&Outage) -> Result<u64, &'static str>) -> Result<f64, String> {
+    if !record.shares.is_empty() {
+        return Err("outages are found in the records of shares alone".to_owned());
+    }
+    if let Some((_, failed)) = record.faults.iter().flat_map(Fault::commands).find(|(_, one)| one.failure.is_some()) {
+        let failure = failed.failure.as_deref().unwrap_or_default();
+        return Err(format!("a fault failed: {} {failure}", on_one_line(&failed.command)));
+    }
+    let longest = record.outages.iter().map(figure).try_fold(0, |longest, one| Ok(longest.max(one?)));
+    longest.map(|ns| ns as f64).map_err(|reason: &str| reason.to_owned())
 }
 
 fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, groups: u64) -> Result<f64, String> {
@@ -257,7 +286,9 @@ fn round(percentile: f64) -> f64 {
 
 fn readable_figure(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage => readable::duration(value),
+        Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage | Metric::Outage | Metric::Recovery => {
+            readable::duration(value)
+        }
         Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
             format!("{}/s", readable::rate(value))
         }

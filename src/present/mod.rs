@@ -2,12 +2,13 @@
 //! render these values and word nothing themselves.
 //!
 //! - `verdict`: can it be trusted, what limited it, and each finding. `trial`: one trial's headline and latencies. `account`: what became
-//!   of its messages. `verified`: what consumers found. `pipeline`: what a pipeline did. `setup`: what is needed to repeat it.
+//!   of its messages. `faults`: what followed each fault. `verified`: what consumers found. `pipeline`: what a pipeline did. `setup`: what is needed to repeat it.
 //! - `points`: trials grouped by point, and how points lie to each other. `sweep`: their headline and tables.
 //! - `search`: the probes of a search and its answer. `comparison`: two runs. `thin`: a series as a screen can show it.
 
 pub mod account;
 pub mod comparison;
+pub mod faults;
 pub mod pipeline;
 pub mod points;
 pub mod search;

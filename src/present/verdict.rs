@@ -33,6 +33,7 @@ pub fn reason_title(kind: ReasonKind) -> &'static str {
         ReasonKind::NotAcknowledgedButStored => "Messages were stored without an acknowledgement",
         ReasonKind::Reordered => "Messages changed their order",
         ReasonKind::VerificationIncomplete => "Not every message was verified",
+        ReasonKind::FaultFailed => "A fault failed",
         ReasonKind::ReceiveErrors => "Errors while receiving",
         ReasonKind::ConnectionsMissing => "Connections were missing",
         ReasonKind::NotReconciled => "Messages and rows of the databases differ",

@@ -355,6 +355,7 @@ impl JointSecond {
             memory_bytes: None,
             broker_cores: None,
             broker_memory_bytes: None,
+            faults: Vec::new(),
         }
     }
 }

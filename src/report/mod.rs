@@ -24,6 +24,7 @@ use tiles::Tile;
 
 use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
 use crate::present::comparison::Side;
+use crate::present::faults::faults_table;
 use crate::present::search::probe_of_the_answer;
 use crate::present::setup::{setup, trial_setup};
 use crate::present::{self, Summary, account, trial, verdict};
@@ -224,13 +225,14 @@ fn trial_sections(run: &Run, index: usize) -> Vec<Section> {
     let heat = heat::figure(record, series, &run.directories[index]);
     let mut facts = account::load(record, true);
     facts.extend(account::outcome(record));
-    let parts = trial::parts_table(record).map(|parts| html::table(&parts)).unwrap_or_default();
+    let tables = [trial::parts_table(record), faults_table(record)];
+    let tables: String = tables.iter().flatten().map(html::table).collect();
     [
         pipeline::section(record, series),
         course::section(record, series, heat),
         latency::section(record),
         spread::section(record),
-        Section::text("account", "The account of messages", html::facts(&facts) + &parts),
+        Section::text("account", "The account of messages", html::facts(&facts) + &tables),
     ]
     .into_iter()
     .flatten()

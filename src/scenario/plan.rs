@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 use toml_edit::DocumentMut;
 
-use super::overrides::{Override, Written};
+use super::overrides::{Origin, Override, Written};
 use super::path::KeyPath;
 use super::problem::{Problem, Problems, ScenarioError, Source, SourcePosition};
 use super::resolve::{self, Context};
@@ -55,6 +55,11 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
     resolve::flatten_properties(&mut table);
     let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
+    if matches!(source.origin, Origin::Made(_)) && points.read.iter().any(|point| !point.scenario.faults.is_empty()) {
+        // What somebody else has sent is not to run commands here.
+        let reason = "the scenario of a URL has no faults\n   = write it to a file (`--print-scenario`), and add [[faults]] there\n";
+        return Err(ScenarioError::single(format!("{origin}: {reason}")));
+    }
     let (name, output) = resolve::identity(&table, &context);
     let payload_files = context.files.of_payloads.take();
     let (text, pause, until) = (mask_document(&mut document), points.sweep.pause, points.sweep.until.clone());

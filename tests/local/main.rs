@@ -14,6 +14,8 @@ mod damaged;
 mod doctor;
 mod documentation;
 mod durability;
+#[cfg(target_os = "linux")]
+mod faults;
 mod first_steps;
 mod honesty;
 mod honesty_verdict;

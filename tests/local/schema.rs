@@ -123,6 +123,7 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         memory_bytes: Some(20 << 20),
         broker_cpu_cores: Some(1.5),
         broker_memory_bytes: None,
+        faults: vec!["true".to_owned()],
     };
     let mut value: Value = serde_json::from_str(&row.to_line()).unwrap();
     assert!(validator.is_valid(&value));

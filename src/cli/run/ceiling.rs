@@ -43,6 +43,7 @@ pub const REPLACED_KEYS: ReplacedKeys = ReplacedKeys {
         "run.scheduling_policy",
         "pipeline",
         "idle_connections",
+        "faults",
         "sweep.trials",
         "sweep.trials_at_most",
         "sweep.until",

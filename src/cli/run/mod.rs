@@ -12,6 +12,7 @@ pub(super) mod recording;
 mod screen;
 mod session;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ use crate::engine::Interruption;
 use crate::notices::notice;
 use crate::record::{DirectoryError, Record, SinkRecord, Status, current_records, read_records, run_name};
 use crate::report::checks::{self, Check, CheckOutcome};
-use crate::scenario::{Plan, ProducerMode, Scenario, WhenInvalid};
+use crate::scenario::{Fault, Plan, ProducerMode, Scenario, WhenInvalid};
 
 /// Runs the scenario, or two in turn.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> {
@@ -49,7 +50,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     }
     let plans = plans(arguments).map_err(Exit::usage)?;
     if arguments.print_scenario {
-        return Ok(Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes()))));
+        return Ok(Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(with_warning(plan).as_bytes()))));
     }
     refuse_alone(arguments, &plans)?;
     if let Some(baseline) = &arguments.against.baseline {
@@ -90,6 +91,17 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     });
     let (compared, checks) = compared.map_or((Exit::Success, Vec::new()), |compared| (compared.exit, compared.checks));
     write_checks(arguments, &plans, &directories, checks, worse(exit, comparison_exit(compared, against)))
+}
+
+/// The scenario, below the commands that it runs: whoever was sent it reads them first.
+fn with_warning(plan: &Plan) -> String {
+    let faults: BTreeSet<String> =
+        plan.trials.iter().flat_map(|trial| &trial.scenario.faults).map(Fault::to_string).collect();
+    if faults.is_empty() {
+        return plan.text.clone();
+    }
+    let commands: String = faults.iter().map(|fault| format!("#   {fault}\n")).collect();
+    format!("# `brokermark run` runs these commands on this machine:\n{commands}{}", plan.text)
 }
 
 /// Writes the checks of each side's records, and those of the comparison, for a build server that wants them.

@@ -229,6 +229,13 @@ impl Progress {
         }
     }
 
+    /// Prints that a command of a fault has begun or ended.
+    pub fn fault(&self, sentence: &str) {
+        if !matches!(self.display, Display::Quiet) {
+            self.notice(&format!("{}{sentence}", self.position));
+        }
+    }
+
     pub fn finish(self) {
         if let Display::Terminal(bar) = self.display {
             bar.finish_and_clear();

@@ -140,6 +140,10 @@ impl Observer for Recording<'_> {
         self.progress.notice(&format!("warning: {sentence}"));
     }
 
+    fn fault(&mut self, sentence: &str) {
+        self.progress.fault(sentence);
+    }
+
     fn conditions(&mut self, lasting: &[Condition]) {
         self.progress.conditions(lasting);
         if let Some(figures) = &self.figures {

@@ -166,7 +166,8 @@ impl SearchArguments {
         let Between { least, most } = self.between.unwrap_or(Between { least: MIN, most: MAX });
         let lasting =
             |window: Duration| Setting::typed_as("--probe", format!("run.duration=\"{}ms\"", window.as_millis()));
-        // What is wrong with the scenario is said below.
+        // What is wrong with the scenario is said below; faults may lie beyond the end of a probe.
+        self.source.load(&[]).as_ref().map_or(Ok(()), refuse_faults)?;
         let own = self.source.load(&[lasting(self.window(None)?)]).ok();
         // A sweep over the rate itself would be gone below, where the rate is set.
         own.as_ref().map_or(Ok(()), refuse_points)?;
@@ -181,6 +182,7 @@ impl SearchArguments {
         }
         let plan = self.source.load(&settings).map_err(|error| error.to_string())?;
         refuse_points(&plan)?;
+        refuse_faults(&plan)?;
         match plan.trials.first() {
             Some(trial) if trial.scenario.thresholds.is_empty() => {
                 Err("error: what must hold? Add --require \"p99 < 20ms\", or [thresholds] to the scenario".to_owned())
@@ -276,6 +278,14 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
 fn refuse_points(plan: &Plan) -> Result<(), String> {
     match plan.trials.iter().any(|trial| trial.point_index > 0) {
         true => Err("error: a search needs a scenario of one point: remove `sweep.over`".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// A rate that holds through a fault in one probe and without one in the next is not an answer.
+fn refuse_faults(plan: &Plan) -> Result<(), String> {
+    match plan.trials.iter().any(|trial| !trial.scenario.faults.is_empty()) {
+        true => Err("error: a search has no faults: remove [[faults]], and measure them at the rate that it finds with `brokermark run`".to_owned()),
         false => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ pub use page::{Charts, View};
 
 use page::Page;
 
+use crate::present::faults::faults_table;
 use crate::present::{Align, Column, Tone, account, pipeline, search, setup, sweep, trial, verdict};
 use crate::printable::printable;
 use crate::record::export::{ExportError, Format};
@@ -320,9 +321,9 @@ fn figures(page: &mut Page, record: &Record) {
         None => page.labelled("latency", "none recorded"),
     }
     trial::latency_words(record).into_iter().for_each(|words| page.faint(words));
-    if let Some(parts) = trial::parts_table(record) {
+    for table in [trial::parts_table(record), faults_table(record)].into_iter().flatten() {
         page.blank();
-        page.table(&parts);
+        page.table(&table);
     }
     page.blank();
     page.facts(&account::outcome(record));

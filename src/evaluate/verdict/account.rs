@@ -5,7 +5,8 @@ use super::{Evidence, Finding, against, limits, note};
 use crate::measure::{ConditionKind, FailureClass};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent};
-use crate::record::{Condition, ErrorCount, Status, saturating_sum};
+use crate::record::{Condition, ErrorCount, Fault, FaultCommand, Status, saturating_sum};
+use crate::scenario::on_one_line;
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -14,6 +15,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(missing(evidence));
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
+    findings.extend(fault_failed(evidence));
     findings.extend(connections_missing(evidence));
     findings.extend(crashes(evidence));
     findings.extend(topic_replaced(evidence));
@@ -47,6 +49,26 @@ fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("The topics had been written to before: their end offsets added up to {}.", count(messages)),
         "Consumers that begin at the earliest message read what is left of it, too, and a broker that holds data may be slower: leave `topology.name` out, and each run has topics of its own.",
         &[("messages_before", messages as f64)],
+    ))
+}
+
+/// What a fault was to show was not measured.
+fn fault_failed(evidence: &Evidence<'_>) -> Option<Finding> {
+    let commands = evidence.record.faults.iter().flat_map(Fault::commands);
+    let failed: Vec<(&FaultCommand, &str)> =
+        commands.filter_map(|(_, command)| Some((command, command.failure.as_deref()?))).collect();
+    let (first, failure) = failed.first()?;
+    let last = first.output.lines().rev().find(|line| !line.trim().is_empty());
+    let said = last.map(|line| format!(", and said: {}", line.trim())).unwrap_or_default();
+    Some(against(
+        FaultFailed,
+        format!(
+            "Of the commands of faults, {} failed: {} {failure}{said}.",
+            count(failed.len() as u64),
+            on_one_line(&first.command)
+        ),
+        "Try the command in a shell, as the user and in the directory that `brokermark run` has; `faults` in the record has its output.",
+        &[("failed", failed.len() as f64)],
     ))
 }
 

@@ -7,6 +7,7 @@
 mod client;
 mod counts;
 mod environment;
+mod faults;
 mod idle_connections;
 mod latency;
 mod pipeline;
@@ -25,6 +26,7 @@ pub use crate::broker::{ConsumerAnswers, Durability, DurabilityLevel, RemovalCau
 pub use client::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, GroupVerification, Transactions, Verification, WarmUpCounts, saturating_sum};
 pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock, Share, Start, Together};
+pub use faults::{Fault, FaultCommand};
 pub use idle_connections::IdleConnections;
 pub use latency::{
     Exceedances, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, decode_histogram,
@@ -94,6 +96,9 @@ pub struct Record {
     /// Outages, where acknowledgements stopped for a while, in their order; left out where they did not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// Faults that the scenario asks for, in the order of their times, with what followed them; left out without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
     /// Conditions that held messages up, as the client saw it, in the order in which they began; left out where nothing did, and in records of older
     /// builds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

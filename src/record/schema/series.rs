@@ -73,6 +73,9 @@ pub struct SeriesRow {
     /// Resident memory of the broker's processes, in bytes; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_memory_bytes: Option<u64>,
+    /// Commands of faults that began in it; left out where none did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
 }
 
 impl SeriesRow {

@@ -92,6 +92,8 @@ pub enum ReasonKind {
     Reordered,
     /// The verifier could not follow every message.
     VerificationIncomplete,
+    /// A command of a fault failed, or was not begun.
+    FaultFailed,
     /// Consumers met errors while receiving.
     ReceiveErrors,
     /// Connections without messages did not become ready, or were lost.

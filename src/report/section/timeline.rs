@@ -3,10 +3,11 @@
 use crate::present::thin::{Fold, Point, folded};
 use crate::present::{Table, or_dash};
 use crate::record::readable::{SLEEPER, count, duration};
-use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
+use crate::record::{ErrorCount, Fault, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Values, WIDE};
 use crate::report::svg::lines::{Event, Line, Segment, TimeChart};
 use crate::report::svg::unit::{Unit, moment};
+use crate::scenario::on_one_line;
 
 /// Rows of a table, and values under the pointer.
 const TABLE_ROWS: usize = 60;
@@ -102,7 +103,20 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     });
     let mut events: Vec<Event> = outages.chain(conditions).chain(failed).chain(received).collect();
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
-    events.truncate(MAX_EVENTS);
+    let faults = timeline.record.faults.iter().flat_map(Fault::commands);
+    let faults = faults.filter_map(|(what, command)| Some((what, command, command.begin_ns?)));
+    let faults: Vec<Event> = faults
+        .take(MAX_EVENTS)
+        .map(|(what, command, begin_ns)| Event {
+            at: at(begin_ns),
+            until: None,
+            text: format!("fault, {what}: {}", on_one_line(&command.command)),
+        })
+        .collect();
+    // What was done is told before what came of it.
+    events.truncate(MAX_EVENTS.saturating_sub(faults.len()));
+    events.extend(faults);
+    events.sort_by(|one, other| one.at.total_cmp(&other.at));
     events
 }
 

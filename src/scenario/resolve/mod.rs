@@ -7,6 +7,7 @@
 mod broker;
 mod consumers;
 mod cross_checks;
+mod faults;
 mod load;
 mod payload;
 mod pipeline;
@@ -189,6 +190,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let consumers = consumers::read(reader, tables.consumers.as_ref(), tables.pipeline.as_ref(), sizes);
     let idle_connections = tables.idle_connections.as_ref().map(|table| consumers::idle_connections(reader, table));
     let threads = threads(reader, &tables.run, &load);
+    let faults = faults::read(reader, &tables.faults, &tables.run.limits);
     let thresholds = thresholds(reader, &tables);
     if !reader.has("consumers") {
         let advice = "remove it, or add a [consumers] table";
@@ -211,6 +213,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         idle_connections,
         pipeline: tables.pipeline.clone(),
         run: tables.run.limits.clone(),
+        faults,
         threads,
         thresholds,
         when_invalid: tables.thresholds.when_invalid,

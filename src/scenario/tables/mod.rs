@@ -13,6 +13,7 @@
 mod broker;
 mod consumers;
 mod distribution;
+mod faults;
 mod idle_connections;
 mod load;
 mod payload;
@@ -36,6 +37,7 @@ use serde_json::{Value, json};
 pub use self::broker::*;
 pub use self::consumers::*;
 pub use self::distribution::*;
+pub use self::faults::*;
 pub use self::idle_connections::*;
 pub use self::load::*;
 pub use self::payload::*;
@@ -73,6 +75,9 @@ pub struct ScenarioTables {
     pub pipeline: Option<Pipeline>,
     /// Length of a trial, its deadlines, and its threads.
     pub run: RunTable,
+    /// Commands that break something while the load runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultTable>,
     /// Swept keys and repeated trials: one scenario becomes many.
     pub sweep: SweepTable,
     /// Requirements that decide the exit code.
@@ -219,6 +224,8 @@ pub struct Scenario {
     /// group.
     pub pipeline: Option<Pipeline>,
     pub run: RunLimits,
+    /// In the order of their times.
+    pub faults: Vec<Fault>,
     pub threads: Threads,
     /// What must hold for the run to exit with 0.
     pub thresholds: Vec<Threshold>,

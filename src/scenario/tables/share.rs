@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{Load, Scenario, Timing, Topology};
+use super::{Load, Metric, Scenario, Threshold, Timing, Topology};
 use crate::limits::MAX_PRODUCERS;
 
 /// The most processes that a scenario is divided among.
@@ -84,6 +84,10 @@ impl Scenario {
         let connections = writers.map_or(1, |writers| writers.range(self.broker.connections).len());
         part.broker.connections = connections.clamp(1, producers.len().max(1));
         part.thresholds.clear();
+        if share.number > 1 {
+            // One process breaks what all of them load.
+            part.faults.clear();
+        }
         Ok(part)
     }
 
@@ -113,6 +117,13 @@ impl Scenario {
         }
         if let Some(idle) = self.idle_connections.as_ref().filter(|idle| idle.count < share.count) {
             return Err(format!("{} idle connections cannot be divided into {} shares", idle.count, share.count));
+        }
+        let is_of_outages = |one: &Threshold| matches!(one.metric, Metric::Outage | Metric::Recovery);
+        if let Some(threshold) = self.thresholds.iter().find(|one| is_of_outages(one)) {
+            return Err(format!(
+                "\"{}\" cannot be judged in shares, which find outages each on its own: remove it from `thresholds.require`",
+                threshold.text
+            ));
         }
         if self.producers.round_barrier {
             let reason = "`producers.round_barrier` would have to wait for producers of other processes: remove it";

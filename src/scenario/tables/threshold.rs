@@ -54,6 +54,10 @@ pub enum Metric {
     Condition(ConditionKind),
     /// CPU of this process per acknowledged message, in nanoseconds.
     CpuPerMessage,
+    /// The longest time without an acknowledgement in an outage, in nanoseconds.
+    Outage,
+    /// The longest time until the rate was held again after an outage, or after the fault that caused it, in nanoseconds.
+    Recovery,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +112,7 @@ impl Threshold {
         let (name, value) = (text[..position].trim(), text[position + sign.len()..].trim());
         let metric = metric(name)?;
         let value = match metric {
-            Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage => {
+            Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage | Metric::Outage | Metric::Recovery => {
                 units::parse_duration(value)?.as_nanos() as f64
             }
             Metric::PayloadBytesPerSecond => units::parse_size(value.strip_suffix("/s").unwrap_or(value))? as f64,
@@ -121,7 +125,7 @@ impl Threshold {
     }
 }
 
-const METRICS: [(&str, Metric); 14] = [
+const METRICS: [(&str, Metric); 16] = [
     ("messages_per_second", Metric::MessagesPerSecond),
     ("payload_bytes_per_second", Metric::PayloadBytesPerSecond),
     ("consumed_per_second", Metric::ConsumedPerSecond),
@@ -136,6 +140,8 @@ const METRICS: [(&str, Metric); 14] = [
     ("reordered", Metric::Reordered),
     ("corrupt", Metric::Corrupt),
     ("cpu_per_message", Metric::CpuPerMessage),
+    ("outage", Metric::Outage),
+    ("recovery", Metric::Recovery),
 ];
 
 const LATENCIES: [(&str, LatencyKind); 4] = [

@@ -224,6 +224,15 @@ const ROWS: &[Row] = &[
     row("sweep.seed", SHUFFLED, ["1", "2"]),
     row("sweep.combine", POINTS, ["cartesian", "zipped"]),
     row("sweep.pause", THREE_TRIALS, ["1s", "2s"]),
+    row("faults", &[], ["[{ at = \"1s\", run = \"a\" }]", "[{ at = \"1s\", run = \"b\" }]"]),
+    row(
+        "faults",
+        &[],
+        [
+            "[{ every = \"1s\", run = \"a\", undo = \"b\", for = \"500ms\" }]",
+            "[{ every = \"1s\", run = \"a\", undo = \"c\", for = \"500ms\" }]",
+        ],
+    ),
     row("thresholds.require", &[], ["[\"failed = 0\"]", "[\"failed = 1\"]"]),
     row("thresholds.when_invalid", &[], ["fail", "ignore"]),
     row("output.directory", &[], ["a", "b"]),

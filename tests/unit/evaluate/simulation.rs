@@ -246,6 +246,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,
         conditions: Vec::new(),
+        faults: Vec::new(),
         clock: acks.clock(),
         times: Times {
             load_start_ns: LOAD_START_NS,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::measure::{ConditionKind, SubjectKind};
-use crate::record::{Condition, sample};
+use crate::record::{Condition, FaultCommand, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
@@ -44,6 +44,40 @@ fn condition_counts_for_as_long_as_it_lasted_in_the_window() {
     let other = Condition { kind: ConditionKind::Denied, ..throttled(7) };
     record.conditions = vec![throttled(1_000_000_000), other, throttled(5_000_000_000)];
     assert_eq!(lasted(&record), Some(6e9));
+}
+
+#[test]
+fn outages_and_faults_are_judged_by_the_longest() {
+    let mut record = sample::record();
+    let judged = |metric, record: &Record| {
+        let outcome = outcome(metric, Comparison::Less, 5e9, record);
+        (outcome.held, outcome.measured, outcome.explanation)
+    };
+    record.outages.clear();
+    assert_eq!(judged(Metric::Outage, &record).1, Some(0.0));
+    let outage = |gap_ns, recovered_ns: Option<u64>| Outage {
+        begin_ns: 0,
+        longest_gap_ns: gap_ns,
+        first_acknowledgement_ns: recovered_ns.map(|_| gap_ns),
+        recovered_ns,
+        expected_per_second: 1000.0,
+        client_paused_ns: 0,
+        caused_by_client: false,
+    };
+    record.outages = vec![outage(3_000_000_000, Some(4_000_000_000)), outage(2_000_000_000, Some(2_000_000_000))];
+    assert_eq!(judged(Metric::Outage, &record).1, Some(3e9));
+    assert_eq!(judged(Metric::Recovery, &record).1, Some(4e9));
+    let run = FaultCommand { recovered_ns: Some(4_500_000_000), ..FaultCommand::default() };
+    record.faults = vec![Fault { run, ..Fault::default() }];
+    assert_eq!(judged(Metric::Recovery, &record).1, Some(4.5e9), "from when the command began");
+    record.outages.push(outage(1, None));
+    for metric in [Metric::Outage, Metric::Recovery] {
+        let (held, measured, explanation) = judged(metric, &record);
+        assert!(!held && measured.is_none() && explanation.contains("an outage"), "{explanation}");
+    }
+    record.outages.clear();
+    record.faults[0].run.failure = Some("ended with exit status: 1".to_owned());
+    assert!(judged(Metric::Outage, &record).2.contains("a fault failed"), "nothing was broken");
 }
 
 #[test]

@@ -48,6 +48,7 @@ pub fn series() -> Vec<SeriesRow> {
                 memory_bytes: Some(20 << 20),
                 broker_cpu_cores: None,
                 broker_memory_bytes: None,
+                faults: Vec::new(),
             }
         })
         .collect()

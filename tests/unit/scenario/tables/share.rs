@@ -29,6 +29,20 @@ fn a_share_expects_its_part_of_the_schedule() {
 }
 
 #[test]
+fn the_first_share_alone_runs_faults_and_none_judges_outages() {
+    let text =
+        "broker.kind = \"null\"\nproducers.count = 8\nrun.duration = \"5s\"\n[[faults]]\nat = \"1s\"\nrun = \"a\"\n";
+    let whole = |text: &str| {
+        let plan = crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new(""));
+        plan.unwrap().trials[0].scenario.clone()
+    };
+    let faults = |number| whole(text).part(Share { number, count: 2 }).unwrap().faults.len();
+    assert_eq!((faults(1), faults(2)), (1, 0));
+    let judged = whole(&format!("{text}[thresholds]\nrequire = \"recovery < 5s\""));
+    assert!(judged.part(Share { number: 1, count: 2 }).unwrap_err().contains("\"recovery < 5s\" cannot be judged"));
+}
+
+#[test]
 fn idle_connections_are_divided_with_their_rates() {
     let text = "broker.kind = \"null\"\nrun.duration = \"1s\"\nproducers.count = 3";
     let plan =

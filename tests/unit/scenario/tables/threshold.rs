@@ -47,7 +47,7 @@ fn what_is_refused_and_why() {
     "10 parsecs" is not a duration: unknown unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
     unknown metric `messages_per_secnd`: did you mean `messages_per_second`?
     unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
-    unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
+    unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt`, `cpu_per_message`, `outage` and `recovery`
     "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
     unknown condition `not-enough-replica`: did you mean `condition.not-enough-replicas`?
     unknown condition `weather`: conditions are `waiting-for-leader`, `not-enough-replicas`, `topic-gone`, `denied`, `throttled`, `unanswered`, `blocked`, `backlog-quota`, `connecting`, `group-has-others`, `rebalancing`, `fenced`, `authentication`, `refused` and `topic-replaced`
