@@ -78,15 +78,18 @@ impl Server {
         self.control("thaw");
     }
 
-    /// Sends its process a signal.
-    pub fn signal(&self, signal: libc::c_int) {
+    /// The id of its process.
+    pub fn id(&self) -> libc::pid_t {
         let status = self.command("status").output().unwrap();
         let status = String::from_utf8(status.stdout).unwrap();
         let process = status.split("pid ").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let process: libc::pid_t =
-            process.and_then(|process| process.parse().ok()).unwrap_or_else(|| panic!("{status}"));
+        process.and_then(|process| process.parse().ok()).unwrap_or_else(|| panic!("{status}"))
+    }
+
+    /// Sends its process a signal.
+    pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: sends a signal to a process that this test has started.
-        assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+        assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
     }
 
     fn control(&self, command: &str) {

@@ -198,6 +198,26 @@ fn real_killed_server_loses_nothing_acknowledged() {
     }
 }
 
+/// The scenario itself stops the server, and lets it go on.
+#[test]
+fn real_fault_of_a_scenario_is_felt_for_as_long_as_it_lasts() {
+    let server = Server::start("nats", "nats-fault", 14312, &[]);
+    let id = server.id();
+    let scenario = format!(
+        "{}load.rate = \"1k/s\"\nrun.duration = \"8s\"\nconsumers.verify = true\n\
+         thresholds = {{ require = [\"outage > 2s\", \"recovery > 2s\", \"lost = 0\"], when_invalid = \"ignore\" }}\n\
+         [[faults]]\nat = \"2s\"\nrun = \"kill -STOP {id}\"\nfor = \"3s\"\nundo = \"kill -CONT {id}\"\n",
+        broker(&server.address())
+    );
+    let record = Bench::new(&scenario).run(&[]).expect(0).record();
+    assert_balanced(&record);
+    let [fault] = &record.faults[..] else { panic!("{:?}", record.faults) };
+    let (run, undo) = (&fault.run, fault.undo.as_ref().unwrap());
+    assert_eq!((run.exit_code, undo.exit_code, run.outages, undo.outages), (Some(0), Some(0), 1, 0), "{fault:?}");
+    assert!(run.first_acknowledgement_ns >= undo.begin_ns.zip(run.begin_ns).map(|(undo, run)| undo - run), "{fault:?}");
+    assert!(run.recovered_ns >= run.first_acknowledgement_ns, "{fault:?}");
+}
+
 #[test]
 fn real_frozen_server_shows_in_the_response_time() {
     let server = Server::start("nats", "nats-frozen", 14252, &[]);
