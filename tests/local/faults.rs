@@ -79,12 +79,12 @@ fn a_fault_is_run_and_undone_and_what_followed_it_is_recorded() {
     assert!(page.contains("fault, run: `kill -STOP") && page.contains("fault, undo: `kill -CONT"));
 }
 
-/// A run of a minute that is interrupted when a line with `part` has come.
-fn interrupted(faults: &str, part: &str) -> (Bench, Finished) {
+/// A run of a minute that gets a signal when a line with `part` has come.
+fn interrupted(faults: &str, part: &str, signal: libc::c_int) -> (Bench, Finished) {
     let bench = Bench::new(&scenario(&format!("run.duration = \"60s\"\n{faults}")));
     let mut running = bench.start(&[]);
     running.await_stderr(part);
-    running.signal(libc::SIGINT);
+    running.signal(signal);
     let ended = running.finish(PATIENCE).expect(130);
     (bench, ended)
 }
@@ -97,7 +97,7 @@ fn an_interrupted_run_undoes_its_fault() {
         "[[faults]]\nat = \"100ms\"\nrun = \"true\"\nfor = \"50s\"\nundo = \"echo > {}\"\n[[faults]]\nat = \"55s\"\nrun = \"true\"",
         undone.display()
     );
-    let (_bench, ended) = interrupted(&faults, "`true` ended");
+    let (_bench, ended) = interrupted(&faults, "`true` ended", libc::SIGINT);
     assert!(undone.exists());
     let record = ended.record();
     assert_eq!(record.status, Status::Interrupted);
@@ -116,7 +116,7 @@ fn a_command_that_hangs_is_killed_with_its_group_and_undone() {
         begun.display(),
         undone.display()
     );
-    let (_bench, ended) = interrupted(&faults, "began at");
+    let (_bench, ended) = interrupted(&faults, "began at", libc::SIGTERM);
     let record = ended.record();
     let [run, undo] = of_commands(&record)[..] else { panic!("{:?}", record.faults) };
     assert_eq!((run.exit_code, run.failure.as_deref()), (None, Some("had not ended in time, and was killed")));
