@@ -4,7 +4,6 @@
 //! What was begun is undone in any case: at its time, when the load ends, or when a signal asks for the end, whatever else still goes on.
 //! A command that does not end is killed, with all processes of its group.
 
-use std::cell::RefCell;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -280,23 +279,24 @@ fn seconds(ns: u64) -> String {
 /// The command in a process group of its own, so that Ctrl-C in the terminal does not end it, and all of it can be killed.
 fn shell(command: &str) -> std::io::Result<Child> {
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Both streams in one pipe, so that what was printed last is kept, in its order.
+    let command = format!("exec 2>&1\n{command}");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     #[cfg(unix)]
     shell.process_group(0);
     shell.spawn()
 }
 
 async fn watch_command(child: &mut Child, given_up: impl Future<Output = ()>) -> CommandRun {
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let output = RefCell::new(Vec::new());
+    let mut output = Vec::new();
     let ended = {
-        let reading = async { tokio::join!(keep_last(stdout, &output), keep_last(stderr, &output)) };
+        let reading = keep_last(child.stdout.take(), &mut output);
         let (mut reading, mut given_up) = (std::pin::pin!(reading), std::pin::pin!(given_up));
         let mut is_read = false;
         let (status, is_killed) = loop {
             tokio::select! {
                 status = child.wait() => break (status, false),
-                _ = &mut reading, if !is_read => is_read = true,
+                () = &mut reading, if !is_read => is_read = true,
                 () = &mut given_up => {
                     kill_group(child);
                     break (timeout(LAST_WAIT, child.wait()).await.unwrap_or_else(|late| Err(late.into())), true);
@@ -316,17 +316,16 @@ async fn watch_command(child: &mut Child, given_up: impl Future<Output = ()>) ->
     CommandRun {
         exit_code: ended.ok().and_then(|(status, _): (ExitStatus, bool)| status.code()),
         failure,
-        output: String::from_utf8_lossy(&output.into_inner()).into_owned(),
+        output: String::from_utf8_lossy(&output).into_owned(),
         ..CommandRun::default()
     }
 }
 
 /// Reads to the end, and keeps the last bytes.
-async fn keep_last(pipe: Option<impl AsyncRead + Unpin>, last: &RefCell<Vec<u8>>) {
+async fn keep_last(pipe: Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     let mut portion = [0; MAX_OUTPUT];
     while let Ok(length @ 1..) = pipe.read(&mut portion).await {
-        let mut last = last.borrow_mut();
         last.extend_from_slice(&portion[..length]);
         let excess = last.len().saturating_sub(MAX_OUTPUT);
         last.drain(..excess);
