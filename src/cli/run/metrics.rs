@@ -237,6 +237,9 @@ fn name(phase: Phase) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use hdrhistogram::Histogram;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
@@ -256,6 +259,67 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    /// The dashboard asks for nothing that a full scrape does not have, and leaves out nothing of it.
+    #[test]
+    fn the_dashboard_shows_what_the_endpoint_tells() {
+        let mut one = Histogram::<u64>::new(3).unwrap();
+        one.record(1_000_000).unwrap();
+        let mut buckets = Buckets::default();
+        buckets.add(&one, 0);
+        let second = Second {
+            phase: Phase::Measure,
+            begin_ns: 0,
+            end_ns: 1_000_000_000,
+            intended_length_ns: 1_000_000_000,
+            due: Some(1),
+            attempted: 1,
+            acknowledged: 1,
+            failed: 0,
+            payload_bytes: 1,
+            consumed: 1,
+            groups: Vec::new(),
+            finished: None,
+            consumer_lag: None,
+            in_flight: 0,
+            p50_ns: None,
+            p99_ns: None,
+            queue_messages: None,
+            cpu_cores: 1.0,
+            memory_bytes: None,
+            broker_cores: Some(1.0),
+            broker_memory_bytes: Some(1),
+        };
+        let figures = Figures {
+            phase: Some(Phase::Measure),
+            due: Some(1),
+            response: buckets,
+            service: buckets,
+            end_to_end: buckets,
+            last: Some(Last { second, quantiles: vec![("response", [1; QUANTILES.len()])] }),
+            ..Figures::default()
+        };
+        let text = figures.text();
+        let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let told: BTreeSet<String> = families
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                "histogram" => format!("{name}_bucket"),
+                "info" => format!("{name}_info"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        let dashboard: serde_json::Value = serde_json::from_str(include_str!("../../../configs/grafana.json")).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap().iter();
+        let expressions: Vec<&str> = panels
+            .flat_map(|panel| panel["targets"].as_array().unwrap())
+            .map(|target| target["expr"].as_str().unwrap())
+            .collect();
+        let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let words = expressions.iter().flat_map(|text| text.split(|character| !is_of_name(character)));
+        let shown: BTreeSet<String> = words.filter(|word| word.starts_with("brokermark_")).map(str::to_owned).collect();
+        assert_eq!(shown, told);
     }
 
     #[tokio::test]
