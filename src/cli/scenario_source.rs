@@ -165,7 +165,7 @@ impl ScenarioSource {
         if let Some(workload) = &self.omb {
             let has_rate = self.settings.iter().any(|one| one.key().starts_with("load."));
             let imported = scenario::omb::import(kinds, Path::new(workload), Path::new(&self.scenario), has_rate)?;
-            let origin = Origin::Imported { workload: workload.clone(), driver: self.scenario.clone() };
+            let origin = Origin::Imported { workload: workload.clone(), places: imported.places };
             let WrittenScenario(plain) = written(imported.text, origin, self.settings.clone(), Path::new(""));
             return Ok(WrittenScenario(Written { note: imported.note, ..plain }));
         }

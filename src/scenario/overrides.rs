@@ -43,12 +43,10 @@ pub enum Origin {
     File(String),
     /// Made of something else that the user named, such as a URL: its lines are nothing that the user knows.
     Made(String),
-    /// Made of two files of OpenMessaging Benchmark.
-    Imported { workload: String, driver: String },
+    /// Made of two files of OpenMessaging Benchmark. `places`: a key of the scenario, and the line and the key of a file of which it and all
+    /// below it were made.
+    Imported { workload: String, places: Vec<(String, String)> },
 }
-
-/// What the file of a driver says; the rest is in that of the workload.
-const OF_DRIVERS: [&[&str]; 3] = [&["broker"], &["topology", "replication"], &["topology", "config"]];
 
 impl Origin {
     /// What the user named.
@@ -59,15 +57,11 @@ impl Origin {
     }
 
     /// Where the user has written what became the value at `path`.
-    pub(super) fn file_of(&self, path: Option<&KeyPath>) -> &str {
-        match (self, path) {
-            (Origin::Imported { driver, .. }, Some(path))
-                if OF_DRIVERS.iter().any(|keys| path.starts_with(&KeyPath::from_keys(keys))) =>
-            {
-                driver
-            }
-            _ => self.name(),
-        }
+    pub(super) fn place_of(&self, path: Option<&KeyPath>) -> &str {
+        let (Origin::Imported { places, .. }, Some(path)) = (self, path) else { return self.name() };
+        let is_around = |key: &str| KeyPath::parse(key).is_ok_and(|key| path.starts_with(&key));
+        let around = places.iter().filter(|(key, _)| is_around(key)).max_by_key(|(key, _)| key.len());
+        around.map_or(self.name(), |(_, place)| place)
     }
 }
 

@@ -191,7 +191,7 @@ impl Source {
     fn report_in_file(&self, report: &mut String, problem: &Problem, message: &str) {
         // Writing to a string cannot fail.
         let (Some(range), Origin::File(file)) = (self.range(problem), &self.origin) else {
-            let _ = writeln!(report, "{}: {message}", self.origin.file_of(problem.place.path()));
+            let _ = writeln!(report, "{}: {message}", self.origin.place_of(problem.place.path()));
             return;
         };
         let start = floor_to_character(&self.text, range.start);

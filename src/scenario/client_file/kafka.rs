@@ -96,16 +96,27 @@ fn tuning(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
     mapped.set(&format!("broker.kafka.{name}"), value, one);
 }
 
+/// What a property is that no client here takes.
+pub(in crate::scenario) enum Untaken {
+    /// Without it, the load is the same, for this reason.
+    LeftOut(&'static str),
+    /// It is refused, for this reason.
+    Refused(&'static str),
+}
+
+pub(in crate::scenario) fn untaken(key: &str) -> Option<Untaken> {
+    let of = |table: &[(&str, &'static str)]| table.iter().find(|(name, _)| *name == key).map(|(_, reason)| *reason);
+    let prefix = LEFT_OUT_PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, reason)| *reason);
+    of(&REFUSED).map(Untaken::Refused).or(of(&LEFT_OUT).or(prefix).map(Untaken::LeftOut))
+}
+
 /// A property that is not a key of `[broker.kafka]`.
 fn other(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
     let key = one.key.as_str();
-    let of = |table: &[(&str, &'static str)]| table.iter().find(|(name, _)| *name == key).map(|(_, reason)| *reason);
-    let prefix = LEFT_OUT_PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, reason)| *reason);
-    if let Some(reason) = of(&REFUSED) {
-        return mapped.refuse(one, reason);
-    }
-    if let Some(reason) = of(&LEFT_OUT).or(prefix) {
-        return mapped.leave_out(one, reason);
+    match untaken(key) {
+        Some(Untaken::Refused(reason)) => return mapped.refuse(one, reason),
+        Some(Untaken::LeftOut(reason)) => return mapped.leave_out(one, reason),
+        None => {}
     }
     if is_librdkafka {
         return mapped.set(&format!("broker.properties.{key}"), one.value.as_str(), one);

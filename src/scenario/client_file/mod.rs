@@ -14,7 +14,7 @@ use std::path::Path;
 use toml::Table;
 use toml_edit::{InlineTable, Value};
 
-pub(super) use self::kafka::{is_security, security};
+pub(super) use self::kafka::{Untaken, is_security, security, untaken};
 use self::properties::Property;
 use super::kind::Kinds;
 use super::overrides::{Setting, Written};

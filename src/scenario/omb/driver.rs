@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use super::{Keys, Untranslated, Value, addresses, is_true, number_if_set, pulsar_driver, text};
-use crate::scenario::client_file::{self, Mapped, properties::Property};
+use crate::scenario::client_file::{self, Mapped, Untaken, properties::Property};
 use crate::scenario::kind::Kinds;
 use crate::scenario::overrides::{Override, Setting};
 
@@ -12,8 +12,17 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     document["broker"] = Item::Table(Table::new());
     let class = text(keys, "driverClass").unwrap_or_default();
     let name = class.rsplit('.').next().unwrap_or_default();
-    let kind = kinds.brokers.iter().find(|descriptor| descriptor.omb_driver == Some(name)).map(|found| found.kind);
+    // Both speak Kafka's protocol: Redpanda, and Kafka on Pulsar.
+    let known_as =
+        if ["RedpandaBenchmarkDriver", "KopBenchmarkDriver"].contains(&name) { "KafkaBenchmarkDriver" } else { name };
+    let kind = kinds.brokers.iter().find(|descriptor| descriptor.omb_driver == Some(known_as)).map(|found| found.kind);
     match (kind, name) {
+        (Some("kafka"), "KopBenchmarkDriver") => kafka_on_pulsar(keys, document, untranslated),
+        (Some("kafka"), "RedpandaBenchmarkDriver") if class.contains(".tx.") => untranslated.refuse(
+            "driverClass",
+            "its producers send in transactions: write the class without `.tx`, remove `requestsPerTransaction`, and set them, as in \
+             --set broker.kafka.transactions.messages=2 --set broker.connections=1 for one producer",
+        ),
         (Some("kafka"), _) => kafka(keys, document, untranslated),
         (Some("pulsar"), _) => pulsar_driver::convert(keys, document, untranslated),
         (Some("nats"), _) => nats(keys, document, untranslated),
@@ -25,14 +34,14 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
             "NATS Streaming is another server, which has come to its end: take `driver-nats/nats.yaml` for JetStream",
         ),
         (_, "") => untranslated.refuse("driverClass", "it is missing, so the kind of broker is unknown"),
-        // As the drivers of Redpanda and of Kafka on Pulsar.
-        _ if ["commonConfig", "kafkaConfig"].into_iter().any(|key| keys.contains_key(key)) => {
+        _ => {
             let kafka = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
-            let reason =
-                format!("brokermark has no broker for `{class}`; if it speaks Kafka's protocol, write `{kafka}`");
+            let reason = format!(
+                "this build has no broker for `{class}`: `brokermark brokers` lists what it has and how to add more; if the server speaks \
+                 Kafka's protocol, take a file of the driver `{kafka}`"
+            );
             untranslated.refuse("driverClass", &reason);
         }
-        _ => untranslated.refuse("driverClass", &format!("brokermark has no broker for `{class}`")),
     }
 }
 
@@ -56,34 +65,23 @@ pub(super) const KAFKA: [&str; 8] = [
     "consumerConfig",
 ];
 
-/// Properties of the Java clients that librdkafka has under the same name. Where consumers begin is a key of the scenario.
-pub(super) const SAME_NAME: [&str; 13] = [
-    "acks",
-    "batch.size",
-    "client.rack",
-    "compression.type",
-    "delivery.timeout.ms",
-    "enable.idempotence",
-    "fetch.min.bytes",
-    "fetch.max.bytes",
-    "linger.ms",
-    "max.in.flight.requests.per.connection",
-    "max.partition.fetch.bytes",
-    "request.timeout.ms",
-    "retries",
-];
-
 /// Properties that the driver's clients set themselves, whatever the file says: they have no effect there either.
 pub(super) const OVERWRITTEN: [&str; 5] =
     ["group.id", "key.serializer", "key.deserializer", "value.serializer", "value.deserializer"];
 
-/// Properties that do not change what is sent or received.
-pub(super) const LEFT_OUT: [(&str, &str); 5] = [
-    ("buffer.memory", "it limits the Java client's memory: see `producers.in_flight`"),
-    ("client.id", "clients have names of their own here; a quota of the broker for this name does not hold for them"),
-    ("default.api.timeout.ms", "it limits how long calls of the Java client wait"),
-    ("enable.auto.commit", "consumers of a load commit nothing here, while those of the driver commit either way"),
-    ("max.poll.records", "it limits what one call of the Java client returns"),
+/// Keys of the driver for Kafka on Pulsar. `reset` and the last three are those of a fork.
+pub(super) const KOP: [&str; 11] = [
+    "name",
+    "driverClass",
+    "producerType",
+    "consumerType",
+    "pollTimeoutMs",
+    "pulsarConfig",
+    "reset",
+    "kafkaConfig",
+    "kafkaCommonConfigConfig",
+    "kafkaProducerConfig",
+    "kafkaConsumerConfig",
 ];
 
 /// The highest `request.timeout.ms` of librdkafka. Java's client has no limit, and the driver's files ask for 20 minutes.
@@ -99,18 +97,49 @@ fn accepted<'k>(key: &'k str, setting: &str, untranslated: &mut Untranslated) ->
         // The Java client gathers no batches then.
         ("batch.size", Ok(0)) => ("batch.num.messages", "1".to_owned()),
         ("max.request.size", _) => ("message.max.bytes", setting.to_owned()),
+        ("fetch.max.wait.ms", _) => ("fetch.wait.max.ms", setting.to_owned()),
+        ("send.buffer.bytes", _) => ("socket.send.buffer.bytes", setting.to_owned()),
+        ("receive.buffer.bytes", _) => ("socket.receive.buffer.bytes", setting.to_owned()),
         _ => (key, setting.to_owned()),
     }
 }
 
+/// Producers and consumers that speak Kafka's protocol, both.
+fn kafka_on_pulsar(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    untranslated.refuse_unknown(keys, &KOP);
+    for key in ["producerType", "consumerType"] {
+        if !text(keys, key).is_some_and(|kind| kind.eq_ignore_ascii_case("kafka")) {
+            let reason = "producers and consumers of a scenario are of one broker: write kafka for both, or take a file of Pulsar's driver";
+            untranslated.refuse(key, reason);
+        }
+    }
+    let left_out = [
+        ("pulsarConfig", "producers and consumers are Kafka's"),
+        ("pollTimeoutMs", "it limits how long one call of the Java client waits"),
+    ];
+    untranslated.leave_out_each(keys, &left_out);
+    let blocks = ["kafkaConfig", "kafkaCommonConfigConfig", "kafkaProducerConfig", "kafkaConsumerConfig"];
+    kafka_clients(keys, &blocks, document, untranslated);
+}
+
 fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     untranslated.refuse_unknown(keys, &KAFKA);
+    kafka_clients(keys, &["commonConfig", "producerConfig", "consumerConfig"], document, untranslated);
+    if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
+        document["topology"]["replication"] = value(replication as i64);
+    }
+    for Property { key, value: setting, .. } in properties(keys, "topicConfig", untranslated) {
+        document["topology"]["config"].or_insert(Item::Table(Table::new()))[&key] = value(setting);
+    }
+}
+
+/// Clients with the properties of these blocks.
+fn kafka_clients(keys: &Keys, blocks: &[&str], document: &mut DocumentMut, untranslated: &mut Untranslated) {
     if is_true(keys, "reset", false, untranslated) {
         untranslated.leave_out("reset", "topics that existed before are never removed here");
     }
     document["broker"]["kind"] = value("kafka");
     document["broker"]["properties"] = Item::Table(Table::new());
-    let blocks = ["commonConfig", "producerConfig", "consumerConfig"];
     let all: Vec<Property> = blocks.iter().flat_map(|block| properties(keys, block, untranslated)).collect();
     let (of_security, rest): (Vec<Property>, Vec<Property>) =
         all.into_iter().partition(|one| client_file::is_security(&one.key));
@@ -120,13 +149,7 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     }
     let broker = &mut document["broker"];
     if broker.get("addresses").is_none() {
-        untranslated.refuse("commonConfig", "`bootstrap.servers` is missing");
-    }
-    if let Some(replication) = number_if_set(keys, "replicationFactor", untranslated) {
-        document["topology"]["replication"] = value(replication as i64);
-    }
-    for Property { key, value: setting, .. } in properties(keys, "topicConfig", untranslated) {
-        document["topology"]["config"].or_insert(Item::Table(Table::new()))[&key] = value(setting);
+        untranslated.refuse(blocks[0], "`bootstrap.servers` is missing");
     }
 }
 
@@ -152,18 +175,22 @@ fn security(all: &[Property], document: &mut DocumentMut, untranslated: &mut Unt
 fn kafka_property(key: &str, setting: &str, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     match key {
         "bootstrap.servers" => {
-            document["broker"]["addresses"] = addresses(setting.split(','), 9092);
+            // A listener's name may stand before a host, as in SSL://host:9093.
+            let hosts = setting.split(',').map(|host| host.rsplit("://").next().unwrap_or(host));
+            document["broker"]["addresses"] = addresses(hosts, 9092);
             return;
         }
         "auto.offset.reset" => return start(key, setting, document, untranslated),
         _ if OVERWRITTEN.contains(&key) => return,
-        _ if key == "max.request.size" || SAME_NAME.contains(&key) => {}
-        _ => {
-            return match LEFT_OUT.iter().find(|(name, _)| *name == key) {
-                Some((_, reason)) => untranslated.leave_out(key, reason),
-                None => untranslated.refuse(key, "librdkafka has no such property: remove it"),
-            };
-        }
+        // Of the forks' own consumers.
+        "offsetCommitLingerMs" => return untranslated.leave_out(key, "consumers of a load commit nothing"),
+        "max.request.size" => {}
+        _ => match client_file::untaken(key) {
+            Some(Untaken::LeftOut(reason)) => return untranslated.leave_out(key, reason),
+            Some(Untaken::Refused(reason)) => return untranslated.refuse(key, reason),
+            // The client says whether it has it, when the scenario is checked.
+            None => {}
+        },
     }
     let (own, setting) = accepted(key, setting, untranslated);
     let properties = &mut document["broker"]["properties"];

@@ -24,7 +24,40 @@ pub struct Imported {
     pub text: String,
     /// The same keys in one sentence for people.
     pub note: Option<String>,
+    /// Keys of the scenario, each with the line and the key of the file that it was made of.
+    pub places: Vec<(String, String)>,
 }
+
+/// Keys of the scenario, each with the key of the workload that it is made of.
+const OF_WORKLOAD: [(&str, &str); 17] = [
+    ("topology.topics", "topics"),
+    ("topology.partitions", "partitionsPerTopic"),
+    ("producers.count", "topics"),
+    ("producers.count", "producersPerTopic"),
+    ("producers.keys", "keyDistributor"),
+    ("payload.size", "messageSize"),
+    ("payload.size", "messageSizeDistribution"),
+    ("payload.pool", "randomizedPayloadPoolSize"),
+    ("payload.compressibility", "randomBytesRatio"),
+    ("load", "producerRate"),
+    ("load.schedule", "producerRateList"),
+    ("consumers", "consumerPerSubscription"),
+    ("consumers.groups", "subscriptionsPerTopic"),
+    ("consumers.members", "consumerPerSubscription"),
+    ("consumers.backlog", "consumerBacklogSizeGB"),
+    ("run.warm_up", "warmupDurationMinutes"),
+    ("run.duration", "testDurationMinutes"),
+];
+
+/// The same of a driver.
+const OF_DRIVER: [(&str, &str); 6] = [
+    ("broker", "driverClass"),
+    ("broker.addresses", "bootstrap.servers"),
+    ("broker.addresses", "serviceUrl"),
+    ("broker.connections", "connectionsPerBroker"),
+    ("topology.config", "topicConfig"),
+    ("topology.replication", "replicationFactor"),
+];
 
 /// The scenario that a workload on a driver's broker stands for. `has_rate`: the rate is set elsewhere.
 ///
@@ -32,18 +65,34 @@ pub struct Imported {
 /// When a file cannot be read, and for every key that has no counterpart.
 pub fn import(kinds: Kinds<'_>, workload: &Path, driver: &Path, has_rate: bool) -> Result<Imported, ScenarioError> {
     let mut document = DocumentMut::new();
-    let (load, broker) = (read(workload)?, read(driver)?);
-    let mut untranslated =
-        Untranslated { file: workload.display().to_string(), refused: Vec::new(), left_out: Vec::new() };
+    let ((load, load_text), (broker, broker_text)) = (read(workload)?, read(driver)?);
+    let mut untranslated = Untranslated {
+        file: workload.display().to_string(),
+        text: load_text,
+        refused: Vec::new(),
+        left_out: Vec::new(),
+    };
     workload::convert(&load, has_rate, &mut document, &mut untranslated);
-    untranslated.file = driver.display().to_string();
+    let mut places: Vec<(String, String)> = untranslated.places(&OF_WORKLOAD);
+    (untranslated.file, untranslated.text) = (driver.display().to_string(), broker_text);
     driver::convert(kinds, &broker, &mut document, &mut untranslated);
+    places.extend(untranslated.places(&OF_DRIVER));
+    for (table, inner) in [("broker", "properties"), ("topology", "config")] {
+        let table_of = document.get(table).and_then(|table| table.get(inner)).and_then(Item::as_table_like);
+        let keys: Vec<(String, &str)> = table_of
+            .into_iter()
+            .flat_map(|table| table.iter())
+            .map(|(key, _)| (format!("{table}.{inner}.{key:?}"), key))
+            .collect();
+        let keys: Vec<(&str, &str)> = keys.iter().map(|(path, key)| (path.as_str(), *key)).collect();
+        places.extend(untranslated.places(&keys));
+    }
     let Untranslated { refused, left_out, .. } = untranslated;
     if !refused.is_empty() {
         return Err(ScenarioError { reports: refused });
     }
     if left_out.is_empty() {
-        return Ok(Imported { text: document.to_string(), note: None });
+        return Ok(Imported { text: document.to_string(), note: None, places });
     }
     let lines: String = left_out.iter().map(|(key, reason)| format!("# - `{key}`: {reason}\n")).collect();
     let keys: Vec<String> = left_out.iter().map(|(key, _)| format!("`{key}`")).collect();
@@ -53,23 +102,47 @@ pub fn import(kinds: Kinds<'_>, workload: &Path, driver: &Path, has_rate: bool) 
             "note: not as in the files of OpenMessaging Benchmark: {} (`run --print-scenario` says why)",
             keys.join(", ")
         )),
+        places,
     })
 }
 
 type Keys = BTreeMap<String, Value>;
 
-fn read(path: &Path) -> Result<Keys, ScenarioError> {
-    let refuse = |reason: String| {
-        let advice = "give a workload of OpenMessaging Benchmark to --omb, and its driver's file as the scenario";
-        ScenarioError::single(format!("{}: {reason}\n   = {advice}\n", path.display()))
+/// The keys of a file, and its text.
+fn read(path: &Path) -> Result<(Keys, String), ScenarioError> {
+    let advice = "give a workload of OpenMessaging Benchmark to --omb, and its driver's file as the scenario";
+    let refuse = |place: String, reason: String, advice: &str| {
+        ScenarioError::single(format!("{}{place}: {reason}\n   = {advice}\n", path.display()))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
-    parse(&with_defaults(&text)).map_err(refuse)
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| refuse(String::new(), format!("it cannot be read: {error}"), advice))?;
+    match parse(&with_defaults(&text)) {
+        Ok(keys) => Ok((keys, text)),
+        Err((line, reason)) => {
+            let is_template = ["{{", "{%"].iter().any(|mark| text.contains(mark));
+            let advice =
+                if is_template { "it is a template: fill in what stands in {{ }} and {% %} first" } else { advice };
+            Err(refuse(line.map_or_else(String::new, |line| format!(":{line}")), reason, advice))
+        }
+    }
 }
 
 /// Reads a document. The error has the line and no text of the file, which may be a login.
-fn parse(text: &str) -> Result<Keys, String> {
-    serde_saphyr::from_str(text).map_err(|error| mask_text(&error.without_snippet().to_string()))
+fn parse(text: &str) -> Result<Keys, (Option<u64>, String)> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map(|location| location.line());
+        (line, mask_text(&error.without_snippet().to_string()))
+    })
+}
+
+/// The line, from 1, that begins with a key: of the document, or of a property in a block of it.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let begins = |line: &str| {
+        let line = line.trim_start().trim_start_matches("- ").trim_start_matches(['"', '\'']);
+        let rest = line.strip_prefix(key);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || "._-".contains(next)))
+    };
+    text.lines().position(begins).map(|index| index + 1)
 }
 
 /// A value of a key, as far as it is used: numbers and booleans stay text, and lists hold no setting of a broker.
@@ -104,6 +177,8 @@ impl From<serde_json::Value> for Value {
 struct Untranslated {
     /// The file that is being read.
     file: String,
+    /// Its text.
+    text: String,
     refused: Vec<String>,
     /// The load is the same without these.
     left_out: Vec<(String, String)>,
@@ -112,10 +187,19 @@ struct Untranslated {
 impl Untranslated {
     /// Once, if a key is read several times.
     fn refuse(&mut self, key: &str, reason: &str) {
-        let line = format!("{}: `{key}`: {reason}\n", self.file);
-        if !self.refused.contains(&line) {
-            self.refused.push(line);
+        let line = line_of(&self.text, key).map_or_else(String::new, |line| format!(":{line}"));
+        let report = format!("{}{line}: `{key}`: {reason}\n", self.file);
+        if !self.refused.contains(&report) {
+            self.refused.push(report);
         }
+    }
+
+    /// Those of these keys of the scenario whose key the file has.
+    fn places(&self, keys: &[(&str, &str)]) -> Vec<(String, String)> {
+        let place = |(made, key): &(&str, &str)| {
+            line_of(&self.text, key).map(|line| ((*made).to_owned(), format!("{}:{line}: `{key}`", self.file)))
+        };
+        keys.iter().filter_map(place).collect()
     }
 
     /// Refuses every key that is not one of these.

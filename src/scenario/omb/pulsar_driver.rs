@@ -78,7 +78,11 @@ fn connection(client: &Keys, document: &mut DocumentMut, untranslated: &mut Untr
     broker["pulsar"] = Item::Table(Table::new());
     let url = text(client, "serviceUrl").unwrap_or_default();
     match url.split_once("://") {
-        Some(("pulsar", hosts)) => broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6650),
+        Some(("pulsar", hosts)) => {
+            broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6650);
+            let reason = "the connection has no TLS";
+            untranslated.leave_out_each(client, &[("tlsEnableHostnameVerification", reason)]);
+        }
         Some(("pulsar+ssl", hosts)) => {
             broker["addresses"] = addresses(hosts.trim_end_matches('/').split(','), 6651);
             let mut tls = InlineTable::new();

@@ -1,11 +1,11 @@
 //! A workload: topics, payloads, producers, consumers, rate and duration.
 
-use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
-use super::{Keys, Untranslated, is_true, number, number_if_set, text};
+use super::{Keys, Untranslated, Value, has_value, is_true, number, number_if_set, text};
 
-/// Every key that is not refused by its name alone.
-pub(super) const KNOWN: [&str; 21] = [
+/// Every key that is not refused by its name alone. The last eight are those of forks.
+pub(super) const KNOWN: [&str; 29] = [
     "name",
     "topics",
     "partitionsPerTopic",
@@ -27,10 +27,25 @@ pub(super) const KNOWN: [&str; 21] = [
     "warmupDurationMinutes",
     "producerIncrementRate",
     "producerIncrementSeconds",
+    "messageSizeDistribution",
+    "producerRateList",
+    "drainProducerRate",
+    "partitionsPerTopicList",
+    "producersPerTopicList",
+    "logIntervalMillis",
+    "sampleRateMillis",
+    "randomTopicNames",
 ];
 
+const EACH_SECOND: &str = "a run keeps every second, and a latency of every message";
+
+const UNLIKE: &str = "the topics of a scenario are alike: remove it, and run the workload once for each kind of topic";
+
 /// Keys that the load does not need.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 8] = [
+    ("logIntervalMillis", EACH_SECOND),
+    ("sampleRateMillis", EACH_SECOND),
+    ("randomTopicNames", "topics are called after the run, and did not exist before it"),
     ("acceptableBacklog", SEARCH_HINT),
     (
         "backlogDrainRatio",
@@ -38,7 +53,7 @@ const LEFT_OUT: [(&str, &str); 5] = [
     ),
     (
         "payloadFile",
-        "random bytes of `messageSize` stand for it, which do not compress: set `payload.compressibility`, or `payload.file`",
+        "random bytes of `messageSize` stand for what it names, and do not compress: set `payload.compressibility`, or `payload.file`",
     ),
     ("producerIncrementSeconds", SEARCH_HINT),
     ("producerStartRate", SEARCH_HINT),
@@ -52,6 +67,15 @@ const DISTINCT_KEYS: i64 = 10_000;
 pub(super) fn convert(keys: &Keys, has_rate: bool, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     untranslated.refuse_unknown(keys, &KNOWN);
     untranslated.leave_out_each(keys, &LEFT_OUT);
+    for key in ["partitionsPerTopicList", "producersPerTopicList"].into_iter().filter(|key| has_value(keys, key)) {
+        untranslated.refuse(key, UNLIKE);
+    }
+    if text(keys, "drainProducerRate").is_some_and(|rate| rate != "-1") {
+        untranslated.refuse(
+            "drainProducerRate",
+            "producers keep their rate while a backlog is drained: write -1, or write `load.schedule` of a scenario in TOML",
+        );
+    }
     if let Some(name) = text(keys, "name") {
         document["name"] = value(safe_name(name));
     }
@@ -86,7 +110,7 @@ pub(super) fn convert(keys: &Keys, has_rate: bool, document: &mut DocumentMut, u
 /// it is given as long again.
 fn backlog_minutes(keys: &Keys, untranslated: &mut Untranslated) -> u64 {
     let bytes = backlog_bytes(keys, untranslated);
-    let per_second = number(keys, "producerRate", 0, untranslated) * number(keys, "messageSize", 0, untranslated);
+    let per_second = number(keys, "producerRate", 0, untranslated) * mean_size(keys, untranslated);
     if per_second == 0 { 0 } else { 2 * bytes.div_ceil(per_second).div_ceil(60) }
 }
 
@@ -108,7 +132,10 @@ fn key_distributor(keys: &Keys, document: &mut DocumentMut, untranslated: &mut U
         None | Some("NO_KEY") => return,
         Some("KEY_ROUND_ROBIN") => "round-robin",
         Some("RANDOM_NANO") => "random",
-        Some(other) => return untranslated.refuse("keyDistributor", &format!("`{other}` is unknown")),
+        Some(other) => {
+            let reason = format!("`{other}` is unknown: write NO_KEY, KEY_ROUND_ROBIN or RANDOM_NANO");
+            return untranslated.refuse("keyDistributor", &reason);
+        }
     };
     let mut distinct = InlineTable::new();
     distinct.insert("kind", kind.into());
@@ -119,28 +146,131 @@ fn key_distributor(keys: &Keys, document: &mut DocumentMut, untranslated: &mut U
 fn payload(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     let payload = &mut document["payload"];
     payload["kind"] = value("random");
-    payload["size"] = value(format!("{}B", number(keys, "messageSize", 0, untranslated)));
-    // Without it, a payload file is sent, for which random bytes stand.
+    let sizes = distribution(keys, untranslated);
+    if sizes.is_empty() {
+        payload["size"] = value(format!("{}B", number(keys, "messageSize", 0, untranslated)));
+    } else {
+        let reason = "`messageSizeDistribution` stands instead of it";
+        untranslated.leave_out_each(keys, &[("messageSize", reason), ("randomizedPayloadPoolSize", reason)]);
+        let choice = |(bytes, weight): &(u64, u64)| {
+            let mut choice = Array::new();
+            choice.push(format!("{bytes}B"));
+            choice.push(*weight as i64);
+            choice
+        };
+        let mut table = InlineTable::new();
+        table.insert("choices", sizes.iter().map(choice).collect::<Array>().into());
+        payload["size"] = value(table);
+    }
+    // Without it, a payload file is sent, for which random bytes stand, and zeros of the sizes of a distribution.
     if !is_true(keys, "useRandomizedPayloads", false, untranslated) {
         let reason = "payloads are not randomized: `useRandomizedPayloads` is not true";
         untranslated.leave_out_each(keys, &[("randomBytesRatio", reason), ("randomizedPayloadPoolSize", reason)]);
+        if !sizes.is_empty() {
+            payload["kind"] = value("zeros");
+        }
         return;
     }
     match text(keys, "randomBytesRatio").unwrap_or("0").parse::<f64>() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => payload["compressibility"] = value(1.0 - ratio),
         _ => untranslated.refuse("randomBytesRatio", "it is not a share from 0 to 1"),
     }
-    match number_if_set(keys, "randomizedPayloadPoolSize", untranslated) {
+    match number_if_set(keys, "randomizedPayloadPoolSize", untranslated).filter(|_| sizes.is_empty()) {
         Some(0) => untranslated.refuse("randomizedPayloadPoolSize", "a pool of 0 payloads is empty"),
         Some(size) => payload["pool"] = value(size as i64),
         None => {}
     }
 }
 
+/// Sizes in bytes with their weights. A range such as `1KB-4KB` stands for its middle, as `MessageSizeDistribution.getRepresentativeSize` of the
+/// fork has it, with KB and MB of 1024.
+fn distribution(keys: &Keys, untranslated: &mut Untranslated) -> Vec<(u64, u64)> {
+    const KEY: &str = "messageSizeDistribution";
+    let Some(Value::Table(ranges)) = keys.get(KEY) else {
+        if has_value(keys, KEY) {
+            untranslated.refuse(KEY, "write ranges of bytes with their weights, as in \"256-1024\": 10");
+        }
+        return Vec::new();
+    };
+    let size = |text: &str| {
+        let text = text.trim().to_ascii_uppercase();
+        let units = [("KB", 1 << 10), ("MB", 1 << 20), ("B", 1)];
+        let found =
+            units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim().to_owned(), bytes)));
+        let (digits, bytes) = found.unwrap_or((text, 1));
+        Some(u64::from(digits.parse::<u32>().ok()?) * bytes)
+    };
+    let mut sizes = Vec::new();
+    for range in ranges.keys() {
+        let middle = range.split_once('-').and_then(|(low, high)| Some((size(low)? + size(high)?) / 2));
+        match (middle, number(ranges, range, 0, untranslated)) {
+            (_, 0) => {}
+            (Some(bytes @ 1..), weight) => sizes.push((bytes, weight)),
+            _ => untranslated.refuse(range, "it is not a range of bytes as in 256-1024 or 1KB-4KB"),
+        }
+    }
+    if sizes.is_empty() {
+        untranslated.refuse(KEY, "no size of it has a weight above 0");
+    }
+    sizes.sort_unstable();
+    sizes
+}
+
+/// The mean size of messages in bytes.
+fn mean_size(keys: &Keys, untranslated: &mut Untranslated) -> u64 {
+    let sizes = distribution(keys, untranslated);
+    let weights: u64 = sizes.iter().map(|(_, weight)| weight).sum();
+    let bytes: u64 = sizes.iter().map(|(bytes, weight)| bytes * weight).sum();
+    bytes.checked_div(weights).unwrap_or_else(|| number(keys, "messageSize", 0, untranslated))
+}
+
+/// `producerRateList` of pairs: a minute of the test and the rate from then on. The warm-up has the first rate.
+fn rate_list(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslated) {
+    const KEY: &str = "producerRateList";
+    untranslated.leave_out_each(keys, &[("producerRate", "`producerRateList` stands instead of it")]);
+    if number(keys, "consumerBacklogSizeGB", 0, untranslated) > 0 {
+        untranslated.refuse(KEY, "a backlog is built at one rate: remove it, or `consumerBacklogSizeGB`");
+    }
+    let number_of =
+        |value: &Value| if let Value::Text(text) = value { text.parse::<u32>().ok().map(u64::from) } else { None };
+    let row = |value: &Value| if let Value::List(row) = value { row.iter().map(number_of).collect() } else { None };
+    let rows: Option<Vec<Vec<u64>>> =
+        if let Some(Value::List(rows)) = keys.get(KEY) { rows.iter().map(row).collect() } else { None };
+    let rows = rows.unwrap_or_default();
+    if rows.iter().any(|row| row.len() == 3) {
+        let reason = "a schedule has no times of day: write pairs of a minute of the test and a rate, as in [[0, 1000], [10, 2000]]";
+        return untranslated.refuse(KEY, reason);
+    }
+    let begins: Vec<u64> = rows.iter().map(|row| row[0]).collect();
+    if rows.is_empty() || rows.iter().any(|row| row.len() != 2) || begins[0] != 0 || !begins.is_sorted_by(|a, b| a < b)
+    {
+        let reason = "write pairs of a minute of the test and a rate, from minute 0 on, as in [[0, 1000], [10, 2000]]";
+        return untranslated.refuse(KEY, reason);
+    }
+    let warm_up = number(keys, "warmupDurationMinutes", 1, untranslated);
+    let end = number(keys, "testDurationMinutes", 0, untranslated);
+    let mut steps = Array::new();
+    for (index, row) in rows.iter().enumerate() {
+        let until = begins.get(index + 1).copied().unwrap_or_else(|| end.max(row[0] + 1));
+        let minutes = until - row[0] + if index == 0 { warm_up } else { 0 };
+        let mut step = InlineTable::new();
+        step.insert("rate", format!("{}/s", row[1]).into());
+        step.insert("for", format!("{minutes}min").into());
+        steps.push(step);
+    }
+    document["load"] = Item::Table(Table::new());
+    document["load"]["schedule"] = Item::Table(Table::new());
+    document["load"]["schedule"]["kind"] = value("steps");
+    document["load"]["schedule"]["steps"] = value(steps);
+}
+
 fn rate(keys: &Keys, has_rate: bool, document: &mut DocumentMut, untranslated: &mut Untranslated) {
     if number(keys, "producerIncrementRate", 0, untranslated) > 0 {
         untranslated
             .refuse("producerIncrementRate", "a rate in steps is `load.schedule` of a scenario: write it in TOML");
+    }
+    if has_value(keys, "producerRateList") {
+        return rate_list(keys, document, untranslated);
     }
     match number(keys, "producerRate", 0, untranslated) {
         0 if has_rate => {}

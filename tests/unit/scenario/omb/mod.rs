@@ -1,5 +1,6 @@
 //! Workloads with the keys and values of those in openmessaging/benchmark's folder `workloads` (Apache License 2.0).
 
+use super::super::overrides::{Origin, Written};
 use super::*;
 
 /// Topics, partitions of each, bytes, subscriptions, consumers of each, producers of each topic, rate, backlog in GB, minutes.
@@ -204,16 +205,29 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     assert!(converted(&highest, KAFKA, true).is_ok(), "a search sets the rate");
     let steps = format!("{simple}producerIncrementRate: 100\n");
     refused(&steps, KAFKA, &["`producerIncrementRate`", "load.schedule"]);
-    refused(&format!("{simple}drainProducerRate: 5\n"), KAFKA, &["`drainProducerRate`", "no counterpart"]);
+    refused(
+        &format!("{simple}drainProducerRate: 5\n"),
+        KAFKA,
+        &["yaml:14: `drainProducerRate`", "write -1", "load.schedule"],
+    );
+    refused(&format!("{simple}consumerOnly: true\n"), KAFKA, &["yaml:14: `consumerOnly`", "no counterpart"]);
+    refused(&format!("{simple}producersPerTopicList: [1]\n"), KAFKA, &["`producersPerTopicList`", "alike"]);
+    refused(&format!("{simple}keyDistributor: ONE\n"), KAFKA, &["`keyDistributor`: `ONE` is unknown", "RANDOM_NANO"]);
     let consumers = simple.replace("consumerPerSubscription: 1", "").replace("GB: 0", "GB: 100");
     refused(&consumers, KAFKA, &["consumerBacklogSizeGB", "needs consumers"]);
     refused(&simple, "driverClass: a.b.RocketMQBenchmarkDriver", &["RocketMQBenchmarkDriver"]);
-    let redpanda = "driverClass: a.b.RedpandaBenchmarkDriver\ncommonConfig: |\n  bootstrap.servers=a";
-    refused(&simple, redpanda, &["RedpandaBenchmarkDriver", "kafka.KafkaBenchmarkDriver"]);
+    let transactions = "driverClass: a.redpanda.tx.RedpandaBenchmarkDriver\nrequestsPerTransaction: 2";
+    refused(&simple, transactions, &["driver.yaml:1: `driverClass`", "broker.kafka.transactions.messages"]);
+    let template = "driverClass: a.KafkaBenchmarkDriver\nname: {{ name }}";
+    refused(&simple, template, &["driver.yaml:2: ", "it is a template"]);
     let selecting = "driverClass: a.b.JMSBenchmarkDriver\nproperties:\n  - name: foo\n    value: bar\nselector: x";
     refused(&simple, selecting, &["JMSBenchmarkDriver"]);
     refused(&simple, "name: nothing", &["driverClass", "missing"]);
-    refused(&simple, &format!("{KAFKA}  partition.assignment.strategy=x\n"), &["partition.assignment.strategy"]);
+    refused(
+        &simple,
+        &format!("{KAFKA}  group.instance.id=x\n"),
+        &["driver.yaml:21: `group.instance.id`", "static_members"],
+    );
     let kerberos = KAFKA.replace("acks=all", "security.protocol=SASL_SSL\n  sasl.mechanism=GSSAPI");
     refused(&simple, &kerberos, &["`sasl.mechanism`", "Kerberos"]);
     let two = format!("{}  security.protocol=SSL\n", KAFKA.replace("acks=all", "security.protocol=PLAINTEXT"));
@@ -226,7 +240,7 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
 /// A key of a file with two values that mean different things.
 type KeyRow = (&'static str, [&'static str; 2]);
 
-const WORKLOAD_ROWS: [KeyRow; 21] = [
+const WORKLOAD_ROWS: [KeyRow; 29] = [
     ("name", ["a", "b"]),
     ("topics", ["1", "2"]),
     ("partitionsPerTopic", ["1", "2"]),
@@ -248,6 +262,14 @@ const WORKLOAD_ROWS: [KeyRow; 21] = [
     ("warmupDurationMinutes", ["1", "2"]),
     ("producerIncrementRate", ["0", "1"]),
     ("producerIncrementSeconds", ["1", "2"]),
+    ("messageSizeDistribution", ["{\"0-256\": 1}", "{\"0-512\": 1}"]),
+    ("producerRateList", ["[[0, 1000]]", "[[0, 2000]]"]),
+    ("drainProducerRate", ["-1", "5"]),
+    ("partitionsPerTopicList", ["[1]", "[2]"]),
+    ("producersPerTopicList", ["[1]", "[2]"]),
+    ("logIntervalMillis", ["1", "2"]),
+    ("sampleRateMillis", ["1", "2"]),
+    ("randomTopicNames", ["true", "false"]),
 ];
 
 const KAFKA_ROWS: [KeyRow; 6] = [
@@ -326,7 +348,7 @@ fn silent(rows: &[KeyRow], files: impl Fn(&str, &str) -> (String, String)) -> Ve
             match imported(&workload, &driver, false) {
                 Err(error) if error.to_string().contains(&quoted) => None,
                 Err(error) => panic!("{key}: {error}"),
-                Ok(Imported { note: Some(note), text }) if note.contains(&quoted) => {
+                Ok(Imported { note: Some(note), text, .. }) if note.contains(&quoted) => {
                     assert!(text.contains(&format!("# - {quoted}: ")), "{text}");
                     None
                 }
@@ -451,10 +473,26 @@ fn each_property_of_kafka_is_mapped_refused_or_said() {
         let driver = "driverClass: a.KafkaBenchmarkDriver\ncommonConfig: |\n  bootstrap.servers=a\n  ";
         (workload(&ACCEPTED[0]), format!("{driver}{key}={value}\n"))
     };
-    let left_out = driver::LEFT_OUT.iter().map(|(key, _)| *key);
-    let more =
-        ["auto.offset.reset", "max.request.size", "sasl.mechanism", "ssl.protocol", "security.protocol", "other"];
-    for key in driver::SAME_NAME.into_iter().chain(left_out).chain(more) {
+    let keys = [
+        "acks",
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "batch.size",
+        "client.id",
+        "enable.auto.commit",
+        "fetch.max.wait.ms",
+        "max.request.size",
+        "metadata.recovery.strategy",
+        "offsetCommitLingerMs",
+        "other",
+        "partition.assignment.strategy",
+        "request.timeout.ms",
+        "sasl.mechanism",
+        "security.protocol",
+        "session.timeout.ms",
+        "ssl.protocol",
+    ];
+    for key in keys {
         let values = if key == "auto.offset.reset" { ["earliest", "latest"] } else { ["1", "2"] };
         assert_eq!(silent(&[(key, values)], with_property), [""; 0]);
     }
@@ -469,7 +507,7 @@ fn each_property_of_kafka_is_mapped_refused_or_said() {
 
 #[test]
 fn an_import_names_what_it_leaves_out() {
-    let Imported { text, note } = imported(&workload(&ACCEPTED[0]), KAFKA, false).unwrap();
+    let Imported { text, note, .. } = imported(&workload(&ACCEPTED[0]), KAFKA, false).unwrap();
     assert!(text.starts_with("# Not as in the files of OpenMessaging Benchmark:\n# - `payloadFile`: "), "{text}");
     assert_eq!(
         note.unwrap(),
@@ -504,8 +542,8 @@ fn yaml_of_the_files_is_read() {
 #[test]
 fn yaml_that_is_wrong_is_refused_by_its_line() {
     for (text, line) in [("a: 1\njust words", 2), ("a: 1\na: 2", 2), ("a: 1\n   b: 2", 2), ("a: [1, 2", 1)] {
-        let error = parse(text).unwrap_err();
-        assert!(error.contains(&format!("line {line}")), "{text}: {error}");
+        let (found, error) = parse(text).unwrap_err();
+        assert!(found == Some(line) && error.contains(&format!("line {line}")), "{text}: {error}");
     }
 }
 
@@ -519,7 +557,92 @@ fn yaml_that_is_refused_shows_no_secret() {
         "- https://me:hunter2@h",
         "password: *hunter2",
     ] {
-        let error = parse(text).unwrap_err();
+        let (_, error) = parse(text).unwrap_err();
         assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+/// A fork's sizes: each range stands for its middle.
+#[test]
+fn a_distribution_of_sizes_becomes_choices() {
+    let simple = workload(&ACCEPTED[4]).replace("messageSize: 1024\n", "");
+    let drawn = format!("{simple}messageSizeDistribution:\n  \"0-256\": 3\n  1KB-4KB: 1\n  \"9-9\": 0\n");
+    let text = converted(&drawn, KAFKA, false).unwrap();
+    let scenario: toml::Table = text.parse().unwrap();
+    let expected = "choices = [['128B', 3], ['2560B', 1]]";
+    assert_eq!(scenario["payload"]["size"], toml::from_str(expected).unwrap());
+    assert!(text.contains("# - `randomizedPayloadPoolSize`: `messageSizeDistribution`"), "{text}");
+    let zeros = converted(&drawn.replace("useRandomizedPayloads: true", ""), KAFKA, false).unwrap();
+    assert!(zeros.contains("kind = \"zeros\""), "{zeros}");
+    // The backlog of 512 GiB is built by messages of 736 bytes on average.
+    let backlog = |sizes: &str| {
+        let text = workload(&ACCEPTED[5]).replace("messageSize: 1024\n", sizes);
+        converted(&text, KAFKA, false).unwrap().parse::<toml::Table>().unwrap()["run"]["duration"].to_string()
+    };
+    let drawn_sizes = "messageSizeDistribution: {\"0-256\": 3, 1KB-4KB: 1}\n";
+    assert_eq!(backlog(drawn_sizes), backlog("messageSize: 736\n"));
+    for (wrong, place) in
+        [("{\"much\": 1}", "`much`"), ("{\"1-3\": 0}", "`messageSizeDistribution`"), ("5", "write ranges")]
+    {
+        let error =
+            converted(&format!("{simple}messageSizeDistribution: {wrong}\n"), KAFKA, false).unwrap_err().to_string();
+        assert!(error.contains(place), "{error}");
+    }
+}
+
+/// A fork's rates by the minute. The warm-up of a minute has the first one.
+#[test]
+fn a_list_of_rates_becomes_steps() {
+    let listed = |rates: &str| format!("{}producerRateList: {rates}\n", workload(&ACCEPTED[0]));
+    let text = converted(&listed("[[0, 1000], [2, 0], [4, 3000]]"), KAFKA, false).unwrap();
+    let scenario: toml::Table = text.parse().unwrap();
+    let expected = "schedule = { kind = 'steps', steps = [{ rate = '1000/s', for = '3min' }, { rate = '0/s', for = '2min' }, \
+                    { rate = '3000/s', for = '1min' }] }";
+    assert_eq!(scenario["load"], toml::from_str(expected).unwrap());
+    assert!(text.contains("# - `producerRate`: `producerRateList`"), "{text}");
+    for (rates, part) in [
+        ("[[4, 30, 1000]]", "times of day"),
+        ("[[1, 5]]", "from minute 0"),
+        ("[[0, 5], [0, 6]]", "pairs"),
+        ("7", "pairs"),
+    ] {
+        let error = converted(&listed(rates), KAFKA, false).unwrap_err().to_string();
+        assert!(error.contains("yaml:14: `producerRateList`") && error.contains(part), "{error}");
+    }
+    let backlog = listed("[[0, 5]]").replace("GB: 0", "GB: 1");
+    assert!(converted(&backlog, KAFKA, false).unwrap_err().to_string().contains("built at one rate"));
+}
+
+#[test]
+fn redpanda_and_kafka_on_pulsar_are_kafka() {
+    let simple = workload(&ACCEPTED[0]);
+    let kafka = converted(&simple, KAFKA, false).unwrap();
+    for class in ["redpanda.RedpandaBenchmarkDriver", "redpanda.swarm.RedpandaBenchmarkDriver"] {
+        let redpanda = KAFKA.replace("kafka.KafkaBenchmarkDriver", class);
+        assert_eq!(converted(&simple, &redpanda, false).unwrap(), kafka, "{class}");
+    }
+    let on_pulsar = "driverClass: a.KopBenchmarkDriver\nproducerType: kafka\nconsumerType: kafka\npulsarConfig:\n  serviceUrl: pulsar://a\n\
+                     kafkaConfig: |\n  ! a comment\n  bootstrap.servers : SSL://a:1,b\n  linger.ms 1\n  acks=\\\n    all\n";
+    let text = converted(&simple, on_pulsar, false).unwrap();
+    let scenario: toml::Table = text.parse().unwrap();
+    let expected = "kind = 'kafka'\naddresses = ['a:1', 'b:9092']\nproperties = { 'linger.ms' = '1', acks = 'all' }";
+    assert_eq!(scenario["broker"].as_table(), Some(&expected.parse().unwrap()));
+    assert!(text.contains("# - `pulsarConfig`: "), "{text}");
+    let mixed = on_pulsar.replace("consumerType: kafka", "consumerType: pulsar");
+    let error = converted(&simple, &mixed, false).unwrap_err().to_string();
+    assert!(error.contains("driver.yaml:3: `consumerType`"), "{error}");
+}
+
+/// What the scenario refuses is told by the key of the file.
+#[test]
+fn a_refusal_of_the_scenario_names_the_line_of_the_file() {
+    let text = workload(&ACCEPTED[0]).replace("topics: 1\n", "topics: 20000\n");
+    let driver = format!("{KAFKA}  other.property=1\n");
+    let Imported { text, places, .. } = imported(&text, &driver, false).unwrap();
+    let place = |made: &str| places.iter().rev().find(|(path, _)| path == made).map_or("", |(_, place)| place.as_str());
+    assert!(place("broker.properties.\"other.property\"").ends_with("driver.yaml:21: `other.property`"), "{places:?}");
+    let origin = Origin::Imported { workload: "w.yaml".to_owned(), places: places.clone() };
+    let written = Written { text, origin, settings: Vec::new(), directory: Default::default(), note: None };
+    let error = super::super::parse_written(crate::engine::kinds(), &written).unwrap_err().to_string();
+    assert!(error.contains("workload.yaml:4: `topics`: `topology.topics` cannot be 20000"), "{error}");
 }
