@@ -154,8 +154,8 @@ fn omb_workload_runs_and_its_result_is_exported() {
         let driver = bench.write("wrong.yaml", &text);
         execute(&["check", "--omb", workload.to_str().unwrap(), driver.to_str().unwrap()]).expect(2)
     };
-    wrong("linger.ms=soon").complains_of(&["wrong.yaml: ", "linger.ms"]);
-    wrong("acks=1\n  enable.idempotence=true").complains_of(&["wrong.yaml: ", "needs `acks = \"all\"`"]);
+    wrong("linger.ms=soon").complains_of(&["wrong.yaml:6: `linger.ms`: "]);
+    wrong("acks=1\n  enable.idempotence=true").complains_of(&["wrong.yaml:2: ", "needs `acks = \"all\"`"]);
     bench.run(&[]).expect(0);
     let shown = execute(&["show", bench.run_directory().to_str().unwrap(), "--format", "omb"]).expect(0);
     let result: serde_json::Value = serde_json::from_str(shown.stdout.trim()).unwrap();
