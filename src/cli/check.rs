@@ -11,8 +11,11 @@ use super::Exit;
 use super::scenario_source::ScenarioSource;
 use crate::printable::printable;
 use crate::record::point_values;
-use crate::record::readable::settings;
-use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
+use crate::record::readable::{bytes, rate, settings};
+use crate::scenario::{Consumers, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
+
+/// The rate by which it is told what a closed loop writes, of which the rate is not known, in messages per second.
+const EXAMPLE_RATE: f64 = 100e3;
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
@@ -81,9 +84,13 @@ fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
         producers.count, producers.batch, producers.in_flight
     )?;
     writeln!(out, "  load       {}", load(&scenario.load, run.warm_up))?;
+    if let Some(written) = written(scenario) {
+        writeln!(out, "  writes     {written}")?;
+    }
     if let Some(consumers) = &scenario.consumers {
         let verify = if consumers.verify { ", verified" } else { "" };
         writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups.len(), consumers.members)?;
+        too_slow(scenario, consumers).try_for_each(|group| writeln!(out, "           ! {group}"))?;
     }
     if let Some(backlog) = scenario.consumers.as_ref().and_then(|consumers| consumers.backlog) {
         writeln!(out, "  backlog    {} messages before the consumers begin", backlog.messages)?;
@@ -142,6 +149,50 @@ fn warning(scenario: &Scenario) -> Option<String> {
     };
     let reads = writes && scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest);
     Some(done + if reads { "; consumers read first what it holds already" } else { "" })
+}
+
+/// What the broker stores in an hour, as far as it is known beforehand.
+fn written(scenario: &Scenario) -> Option<String> {
+    let sends = scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.producer_mode != ProducerMode::None);
+    let payload_bytes = scenario.payload.content.mean_bytes().filter(|_| sends && scenario.is_stored())?;
+    let in_an_hour = |per_second: f64| bytes(scenario.stored_bytes(payload_bytes) * per_second * 3600.0);
+    Some(match &scenario.load {
+        Load::Open(schedule) => {
+            let per_second = schedule.highest_lasting_rate();
+            format!("{} an hour at {} messages/s, before compression", in_an_hour(per_second), rate(per_second))
+        }
+        Load::Closed => format!(
+            "{} an hour for each {} messages/s that the broker takes, before compression",
+            in_an_hour(EXAMPLE_RATE),
+            rate(EXAMPLE_RATE)
+        ),
+    })
+}
+
+/// Groups that cannot follow the load, by the time that their consumers work on a message, or by their rate.
+fn too_slow<'a>(scenario: &'a Scenario, consumers: &'a Consumers) -> impl Iterator<Item = String> + use<'a> {
+    let wanted = match &scenario.load {
+        Load::Open(schedule) => schedule.highest_lasting_rate(),
+        Load::Closed => 0.0,
+    };
+    let members = consumers.members * scenario.topology.topics;
+    consumers.groups.iter().enumerate().filter_map(move |(number, group)| {
+        let by_work = group.work.map(|work| {
+            (
+                members as f64 / work.mean.as_secs_f64(),
+                format!("{members} consumer(s) with {:?} of work each", work.mean),
+            )
+        });
+        let limits = by_work.into_iter().chain(group.rate.map(|limit| (limit, "its `rate`".to_owned())));
+        let (most, why) = limits.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+        (most < wanted).then(|| {
+            format!(
+                "group {number} will fall behind: by {why}, it takes {} messages/s at most, and {}/s are sent",
+                rate(most),
+                rate(wanted)
+            )
+        })
+    })
 }
 
 fn pipeline(pipeline: &Pipeline) -> String {

@@ -95,6 +95,37 @@ fn a_ramp_that_begins_in_the_warm_up_is_said() {
 }
 
 #[test]
+fn check_tells_which_group_cannot_follow_the_load() {
+    let check = |work: &str, more: &str| {
+        let groups =
+            format!("{more}\nconsumers.members = 2\n[[consumers.group]]\n[[consumers.group]]\nwork = \"{work}\"");
+        let bench =
+            Bench::new(&format!("broker.kind = \"null\"\nload.rate = \"10k/s\"\nrun.duration = \"5s\"\n{groups}"));
+        execute(&["check", bench.scenario().to_str().unwrap()]).expect(0).stdout
+    };
+    let slow = check("500us", "");
+    let found = "group 1 will fall behind: by 2 consumer(s) with 500µs of work each, it takes 4,000 messages/s at most, and 10,000/s are sent";
+    assert!(slow.contains(found) && !slow.contains("group 0"), "{slow}");
+    let fast = [check("100us", ""), check("500us", "topology.topics = 3")];
+    assert!(fast.iter().all(|plan| !plan.contains("fall behind")), "{fast:?}");
+}
+
+#[test]
+#[cfg(feature = "nats")]
+fn check_tells_what_is_written_in_an_hour() {
+    let check = |more: &[&str]| {
+        let arguments =
+            [&["check", "nats://127.0.0.1:4222", "--size", "1KiB", "--set", "topology.replication=3"], more];
+        execute(&arguments.concat()).expect(0).stdout
+    };
+    // 10,000 × 3,600 × 3 KiB.
+    let open = check(&["--rate", "10k/s"]);
+    assert!(open.contains("writes     103.0 GiB an hour at 10,000 messages/s"), "{open}");
+    let closed = check(&[]);
+    assert!(closed.contains("writes     1.0 TiB an hour for each 100,000 messages/s"), "{closed}");
+}
+
+#[test]
 fn what_must_hold_is_asked_in_the_command_line() {
     let bench = Bench::new(
         "broker = { kind = \"null\", null.fail = 0.5 }\nrun.messages = 1000\nthresholds = { require = [\"failed < 1\"], when_invalid = \"ignore\" }",

@@ -216,7 +216,7 @@ impl SearchArguments {
     fn announcement(&self, planned: &Planned) -> String {
         let nanoseconds = |duration: Duration| duration.as_nanos() as f64;
         let scenario = &planned.plan.trials[0].scenario;
-        let writes = if is_stored(scenario) {
+        let writes = if scenario.is_stored() {
             format!(" It writes at most {} to the broker (--write-limit).", bytes(self.write_limit as f64))
         } else {
             String::new()
@@ -300,11 +300,6 @@ fn refuse_without_producers(scenario: &Scenario) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// Whether what is sent is kept outside of this process.
-fn is_stored(scenario: &Scenario) -> bool {
-    !scenario.broker.addresses.is_empty() && !scenario.broker.is_embedded()
 }
 
 /// 0 where a rate was confirmed that the broker holds; 3 where none was.

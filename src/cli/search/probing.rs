@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::shape::{self, Shape};
-use super::{Planned, SearchArguments, is_stored};
+use super::{Planned, SearchArguments};
 use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
@@ -117,10 +117,8 @@ impl<'a> Probing<'a> {
             command_line: masked_command_line(),
             began: Instant::now(),
             overhead: FIRST_OVERHEAD,
-            bytes_per_message: stored_bytes(
-                scenario,
-                scenario.payload.content.mean_bytes().unwrap_or(USUAL_PAYLOAD_BYTES),
-            ),
+            bytes_per_message: scenario
+                .stored_bytes(scenario.payload.content.mean_bytes().unwrap_or(USUAL_PAYLOAD_BYTES)),
             messages_sent: 0,
             probes: Vec::new(),
             confirmations: Vec::new(),
@@ -166,7 +164,7 @@ impl<'a> Probing<'a> {
         let left = self.arguments.within.saturating_sub(self.began.elapsed());
         let takes = |length| self.recovery() + self.warm_up() + self.window(length) + self.overhead;
         let written = self.messages_sent as f64 * self.bytes_per_message;
-        let messages = match is_stored(&self.plan.trials[0].scenario) {
+        let messages = match self.plan.trials[0].scenario.is_stored() {
             true => (self.arguments.write_limit as f64 - written).max(0.0) / self.bytes_per_message,
             false => f64::INFINITY,
         };
@@ -260,7 +258,7 @@ impl<'a> Probing<'a> {
         let throughput = &record.throughput;
         if throughput.messages_per_second > 0.0 {
             let bytes = throughput.payload_bytes_per_second / throughput.messages_per_second;
-            self.bytes_per_message = stored_bytes(&trial.scenario, bytes);
+            self.bytes_per_message = trial.scenario.stored_bytes(bytes);
         }
         let probed = ProbeRecord {
             point_index: trial.point_index,
@@ -310,11 +308,6 @@ impl<'a> Probing<'a> {
             answer,
         }
     }
-}
-
-/// What a payload of this size takes on the broker's disks, in bytes.
-fn stored_bytes(scenario: &Scenario, payload_bytes: f64) -> f64 {
-    (payload_bytes * f64::from(scenario.topology.replication)).max(1.0)
 }
 
 /// How busy the busiest part of the machine was that is known: its cores, those of the client, one of its threads or tasks, or the broker's cores.

@@ -25,18 +25,12 @@ impl Shape {
         let (schedule, mean) = match load {
             Load::Closed => (Schedule::Constant { rate: 1.0 }, None),
             Load::Open(schedule) => {
-                let mean = match schedule {
-                    Schedule::Constant { rate } | Schedule::Poisson { rate, .. } => *rate,
-                    Schedule::Bursts { base, burst, every, length } => {
-                        base + (burst - base) * length.as_secs_f64() / every.as_secs_f64()
-                    }
-                    Schedule::Ramp { .. } | Schedule::Steps(_) => {
-                        return Err(format!(
-                            "a search finds one rate that holds, and the rate of `load.schedule` changes on the way: {other}"
-                        ));
-                    }
-                };
-                (schedule.clone(), Some(mean))
+                if matches!(schedule, Schedule::Ramp { .. } | Schedule::Steps(_)) {
+                    return Err(format!(
+                        "a search finds one rate that holds, and the rate of `load.schedule` changes on the way: {other}"
+                    ));
+                }
+                (schedule.clone(), Some(schedule.highest_lasting_rate()))
             }
         };
         Ok(Shape { schedule, mean })

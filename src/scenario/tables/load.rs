@@ -388,6 +388,16 @@ impl Schedule {
         rates.into_iter()
     }
 
+    /// The highest rate at which it stays, in messages per second: of bursts the average, since consumers catch up between them.
+    pub fn highest_lasting_rate(&self) -> f64 {
+        match self {
+            Schedule::Bursts { base, burst, every, length } => {
+                base + (burst - base) * length.as_secs_f64() / every.as_secs_f64()
+            }
+            _ => self.rates().fold(0.0, f64::max),
+        }
+    }
+
     /// Whether nothing is due any more after its parts.
     pub fn comes_to_rest(&self) -> bool {
         match self {

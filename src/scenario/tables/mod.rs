@@ -238,6 +238,18 @@ pub struct Scenario {
     pub part: Option<Part>,
 }
 
+impl Scenario {
+    /// Whether what is sent is kept outside of this process.
+    pub fn is_stored(&self) -> bool {
+        !self.broker.addresses.is_empty() && !self.broker.is_embedded()
+    }
+
+    /// What a message with a payload of this size takes on the broker's disks, in bytes.
+    pub fn stored_bytes(&self, payload_bytes: f64) -> f64 {
+        (payload_bytes * f64::from(self.topology.replication)).max(1.0)
+    }
+}
+
 /// The swept keys of one point with their values, as TOML.
 pub type Point = BTreeMap<String, toml::Value>;
 
