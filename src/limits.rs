@@ -26,5 +26,8 @@ pub fn shrink_unpacked(memory: &mut Vec<u8>) {
     }
 }
 
+/// Groups of consumers whose latencies are kept apart: one takes some 200 KB.
+pub const MAX_GROUPS_APART: usize = 16;
+
 /// The longest time that a histogram holds, in nanoseconds: ten minutes.
 pub const MAX_LATENCY_NS: u64 = 600_000_000_000;

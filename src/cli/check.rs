@@ -12,7 +12,9 @@ use super::scenario_source::ScenarioSource;
 use crate::printable::printable;
 use crate::record::point_values;
 use crate::record::readable::{bytes, rate, settings};
-use crate::scenario::{Consumers, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
+use crate::scenario::{
+    ConsumerGroup, Consumers, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom,
+};
 
 /// The rate by which it is told what a closed loop writes, of which the rate is not known, in messages per second.
 const EXAMPLE_RATE: f64 = 100e3;
@@ -89,7 +91,15 @@ fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
     }
     if let Some(consumers) = &scenario.consumers {
         let verify = if consumers.verify { ", verified" } else { "" };
-        writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups.len(), consumers.members)?;
+        let has_own = |group: &ConsumerGroup| group.name.is_some() || group.members.is_some();
+        let groups = match consumers.groups.iter().any(has_own) {
+            false => format!("{} group(s) of {}", consumers.groups.len(), consumers.members),
+            true => {
+                let group = |number| format!("{} of {}", consumers.name_of(number), consumers.members_of(number));
+                (0..consumers.groups.len()).map(group).collect::<Vec<_>>().join(", ")
+            }
+        };
+        writeln!(out, "  consumers  {groups} per topic{verify}")?;
         too_slow(scenario, consumers).try_for_each(|group| writeln!(out, "           ! {group}"))?;
     }
     if let Some(backlog) = scenario.consumers.as_ref().and_then(|consumers| consumers.backlog) {
@@ -175,8 +185,8 @@ fn too_slow<'a>(scenario: &'a Scenario, consumers: &'a Consumers) -> impl Iterat
         Load::Open(schedule) => schedule.highest_lasting_rate(),
         Load::Closed => 0.0,
     };
-    let members = consumers.members * scenario.topology.topics;
     consumers.groups.iter().enumerate().filter_map(move |(number, group)| {
+        let members = consumers.members_of(number) * scenario.topology.topics;
         let by_work = group.work.map(|work| {
             (
                 members as f64 / work.mean.as_secs_f64(),
@@ -187,7 +197,8 @@ fn too_slow<'a>(scenario: &'a Scenario, consumers: &'a Consumers) -> impl Iterat
         let (most, why) = limits.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
         (most < wanted).then(|| {
             format!(
-                "group {number} will fall behind: by {why}, it takes {} messages/s at most, and {}/s are sent",
+                "group {} will fall behind: by {why}, it takes {} messages/s at most, and {}/s are sent",
+                consumers.name_of(number),
                 rate(most),
                 rate(wanted)
             )

@@ -11,8 +11,9 @@ use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, Condition, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent,
-    Fault, FaultCommand, GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares,
-    Record, SchedulePart, SlowestMessages, Tail, Throughput, Transactions, Verification, Wire, saturating_sum,
+    Fault, FaultCommand, GroupLatency, GroupVerification, HistogramError, IdleConnections, Latencies, Latency,
+    ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput, Transactions, Verification, Wire,
+    saturating_sum,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -245,6 +246,7 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
     let received_something = found.iter().filter(|group| group.received > 0);
     GroupVerification {
         group: found[0].group,
+        name: found[0].name.clone(),
         task: found[0].task.clone(),
         received: total(|group| group.received),
         consumed: total(|group| group.consumed),
@@ -292,7 +294,18 @@ pub(super) fn latencies(shares: &[KeptShare]) -> Result<Latencies, MergeError> {
         service: merged_latency(shares, |record| record.latency.service.as_ref())?,
         schedule_delay: merged_latency(shares, |record| record.latency.schedule_delay.as_ref())?,
         end_to_end: merged_latency(shares, |record| record.latency.end_to_end.as_ref())?,
+        end_to_end_by_group: latencies_by_group(shares)?,
     })
+}
+
+/// End-to-end latency of each group. All shares have the same groups.
+fn latencies_by_group(shares: &[KeptShare]) -> Result<Vec<GroupLatency>, MergeError> {
+    let groups = shares.first().map(|share| share.record.latency.end_to_end_by_group.as_slice()).unwrap_or_default();
+    let of_group = |of: &GroupLatency| {
+        let end_to_end = merged_latency(shares, |record| record.latency.of_group(&of.group))?;
+        Ok(GroupLatency { group: of.group.clone(), end_to_end })
+    };
+    groups.iter().map(of_group).collect()
 }
 
 /// One latency of all shares that have it; `None`: none has.

@@ -8,13 +8,11 @@ use std::time::Duration;
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
 use crate::broker::{Telemetry, Wire, known_sum};
+use crate::limits::MAX_GROUPS_APART;
 use crate::load::ScheduleSegment;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
 use crate::measure::{Acks, Arrivals, Distribution, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
-
-/// Groups of consumers that a second lists.
-const MAX_GROUPS: usize = 16;
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -85,6 +83,8 @@ pub struct Sample {
 pub struct Totals {
     pub outcomes: Interval,
     pub arrivals: Reception,
+    /// The same of each group, where there are several; empty with more than [`MAX_GROUPS_APART`].
+    pub arrivals_by_group: Vec<Reception>,
     /// All of them, which the verdict needs: under 30 MB after a day with one group of consumers, and 100 MB with many.
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
@@ -161,6 +161,8 @@ impl Collector {
             Load::Open(schedule) => Some(schedule.clone()),
             Load::Closed => None,
         };
+        let groups = arrivals.as_ref().map_or(0, Arrivals::group_count);
+        let groups_apart = if (2..=MAX_GROUPS_APART).contains(&groups) { groups } else { 0 };
         Collector {
             acks,
             verified: arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some()),
@@ -180,7 +182,7 @@ impl Collector {
             reception: Reception::default(),
             spare_interval: Interval::default(),
             spare_reception: Reception::default(),
-            totals: Totals::default(),
+            totals: Totals { arrivals_by_group: vec![Reception::default(); groups_apart], ..Totals::default() },
             schedule,
             nominal_end_ns,
             first_segments: first_of_each_result(&segments),
@@ -229,7 +231,8 @@ impl Collector {
     fn account(&mut self, sample: Sample, observer: &mut dyn Observer) {
         let Sample { phase, telemetry, .. } = sample;
         if let Some(arrivals) = &self.arrivals {
-            arrivals.collect(phase == Phase::Measure, &mut self.reception, &mut self.spare_reception);
+            let by_group = &mut self.totals.arrivals_by_group;
+            arrivals.collect(phase == Phase::Measure, &mut self.reception, &mut self.spare_reception, by_group);
         }
         let second = self.second(sample);
         observer.second(&second, &self.interval, &self.reception);
@@ -298,9 +301,9 @@ impl Collector {
         };
         let laps = self.arrivals.as_ref().map(Arrivals::laps).unwrap_or_default();
         let mut groups: Vec<GroupSecond> = laps.into_iter().enumerate().map(group).collect();
-        if groups.len() > MAX_GROUPS {
+        if groups.len() > MAX_GROUPS_APART {
             groups.sort_by_key(|group| (Reverse(group.consumer_lag), group.consumed));
-            groups.truncate(MAX_GROUPS);
+            groups.truncate(MAX_GROUPS_APART);
             groups.sort_by_key(|group| group.group);
         }
         groups

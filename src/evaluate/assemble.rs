@@ -6,15 +6,15 @@ use super::environment::{broker_usage, client, environment, host_load, wire};
 use super::outage::{longest_gap_ns, outages};
 use super::sections::{errors_by_class, independent, latency, per_second, series_row, with_tails};
 use super::threshold::evaluate as thresholds;
-use super::verdict::{Evidence, LoadShape, judge};
+use super::verdict::{Evidence, LoadShape, groups_that_fell_behind, judge};
 use crate::broker::Topic;
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, SegmentTotals};
 use crate::load::SegmentKind;
-use crate::measure::{Distribution, FailureClass, Slowest};
+use crate::measure::{Distribution, FailureClass, Reception, Slowest};
 use crate::record::{
-    Completion, Consumers, Counts, ErrorCount, FoundTopic, GroupVerification, Latencies, Latency, LoadModel,
-    PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status,
-    Throughput, Transactions, Verification, WarmUpCounts, point_values,
+    Completion, Consumers, Counts, ErrorCount, FoundTopic, GroupLatency, GroupVerification, Latencies, Latency,
+    LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
+    Status, Throughput, Transactions, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -33,14 +33,24 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
         let latency = independent(latency, outcomes.moments);
         with_tails(latency, outcomes.timeline.bins(), &outcome.usage.long_pauses, slowest_ns)
     };
+    let received = |arrivals: &Reception| {
+        let latency = independent(&arrivals.end_to_end, arrivals.moments);
+        let (bins, pauses) = (arrivals.timeline.bins(), &outcome.usage.long_pauses);
+        with_tails(latency, bins, pauses, |slowest| slowest.end_to_end_ns)
+    };
+    let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.end_to_end);
     record.latency = Latencies {
         response: tailed(&outcomes.response, |slowest| slowest.response_ns),
         service: tailed(&outcomes.service, |slowest| slowest.service_ns),
         schedule_delay: tailed(&outcomes.schedule_delay, |slowest| slowest.schedule_delay_ns),
-        end_to_end: trial.scenario.consumers.as_ref().filter(|consumers| consumers.end_to_end).and_then(|_| {
-            let latency = independent(&arrivals.end_to_end, arrivals.moments);
-            let (bins, pauses) = (arrivals.timeline.bins(), &outcome.usage.long_pauses);
-            with_tails(latency, bins, pauses, |slowest| slowest.end_to_end_ns)
+        end_to_end: consumers.and_then(|_| received(arrivals)),
+        end_to_end_by_group: consumers.map_or_else(Vec::new, |consumers| {
+            let of_groups = outcome.totals.arrivals_by_group.iter().enumerate();
+            let of_group = |(group, found): (usize, &Reception)| GroupLatency {
+                group: consumers.name_of(group),
+                end_to_end: received(found),
+            };
+            of_groups.map(of_group).collect()
         }),
     };
     let service = record.latency.service.as_ref();
@@ -161,10 +171,17 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 pub fn evaluate(record: &mut Record, scenario: &Scenario, rows: &[SeriesRow]) {
-    record.verdict = judge(&Evidence { record, series: rows, shape: LoadShape::from_scenario(scenario) });
+    let evidence = Evidence { record, series: rows, shape: LoadShape::from_scenario(scenario) };
+    let (verdict, behind) = (judge(&evidence), groups_that_fell_behind(&evidence));
+    record.verdict = verdict;
     if record.verdict.notes.iter().any(|note| note.kind == ReasonKind::LagGrew) {
         record.latency.end_to_end = record.latency.end_to_end.take().map(Latency::with_growing_lag);
         record.consumers = record.consumers.take().map(Consumers::without_latencies);
+        for group in behind {
+            if let Some(of_group) = record.latency.end_to_end_by_group.get_mut(group as usize) {
+                of_group.end_to_end = of_group.end_to_end.take().map(Latency::with_growing_lag);
+            }
+        }
     }
     // A group that others may join is owed no message: they receive a part.
     let shared = scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
@@ -259,6 +276,7 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
         let caught_up = account.unread == 0 && consumer_lag_at_load_end.is_some();
         let one = GroupVerification {
             group,
+            name: consumers.groups[group].name.clone(),
             task: super::sections::task(&consumers.groups[group]),
             received: arrived.received,
             consumed: arrived.consumed,

@@ -224,7 +224,7 @@ fn is_missed_by_service(record: &Record, requirements: &[Threshold], outcome: &T
     required(requirements, outcome).filter(|_| !outcome.held).is_some_and(|required| match required.metric {
         Metric::Latency(LatencyKind::Headline | LatencyKind::Response | LatencyKind::EndToEnd, statistic) => {
             let metric = Metric::Latency(LatencyKind::Service, statistic);
-            let service = Threshold { metric, ..required.clone() };
+            let service = Threshold { group: None, metric, ..required.clone() };
             !holds(&service, record).unwrap_or_else(|| holds_by_estimate(&service, record))
         }
         _ => false,

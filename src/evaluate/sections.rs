@@ -201,7 +201,7 @@ pub(super) fn share(outcome: &Outcome) -> (Option<Start>, Option<Share>) {
         count: found.part.share.count,
         first_producer: found.part.producers.start,
         producers: found.part.producers.len(),
-        consumers: found.part.consumers.len(),
+        consumers: found.part.consumers,
         window_begin_unix_ns: unix_ns(outcome.times.measure_start_ns),
         first_sent_unix_ns: first_sent.map(|first| unix_ns(first.sent_ns)),
         first_due_unix_ns: first_sent.map(|first| unix_ns(first.due_ns)),

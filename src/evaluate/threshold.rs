@@ -4,10 +4,13 @@
 
 use super::verdict::trend::Trend;
 use crate::record::{
-    Fault, Latency, Outage, Record, Status, ThresholdOutcome, independent_values_needed, readable, saturating_sum,
+    Fault, GroupVerification, Latency, Outage, Record, Status, ThresholdOutcome, Verification,
+    independent_values_needed, readable, saturating_sum,
 };
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, Until, on_one_line};
 use crate::statistics::{Interval, centre_after_looks, likeness_of_neighbours};
+
+const NOT_VERIFIED: &str = "nothing was verified: set `consumers.verify = true`";
 
 /// One outcome for each threshold, in their order. `groups` is how many groups of consumers were owed each message.
 ///
@@ -20,13 +23,13 @@ fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> Threshol
     let found = match record.status {
         Status::Failed => Err("the trial failed".to_owned()),
         Status::Completed | Status::Interrupted | Status::Stalled | Status::Running => {
-            measured(threshold.metric, record, groups)
+            measured(threshold.metric, threshold.group.as_deref(), record, groups)
         }
     };
     let (held, explanation) = match &found {
         Ok(value) => {
             let held = compare(*value, threshold.comparison, threshold.value);
-            let events = few_events(threshold.metric, record, *value).unwrap_or_default();
+            let events = few_events(threshold, record, *value).unwrap_or_default();
             (held, format!("{} measured{events}", readable_figure(threshold.metric, *value)))
         }
         Err(reason) => (false, format!("not known, so it counts as missed: {reason}")),
@@ -36,9 +39,12 @@ fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> Threshol
 
 /// How few events made a high percentile. Its threshold is judged all the same: a limit that one event broke was broken, and one that held
 /// in spite of it held.
-fn few_events(metric: Metric, record: &Record, value_ns: f64) -> Option<String> {
-    let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = metric else { return None };
-    let slowest = latency_of(record, kind)?.slowest.as_ref().filter(|_| (0.99..1.0).contains(&quantile))?;
+fn few_events(threshold: &Threshold, record: &Record, value_ns: f64) -> Option<String> {
+    let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = threshold.metric else { return None };
+    let slowest = latency_of(record, kind, threshold.group.as_deref())?
+        .slowest
+        .as_ref()
+        .filter(|_| (0.99..1.0).contains(&quantile))?;
     let found = slowest.exceedances(value_ns as u64).ok().filter(|found| !found.are_enough())?;
     Some(format!(
         ", by few events: messages as slow as that were answered in {} tenths of a second, in {} different seconds",
@@ -49,7 +55,7 @@ fn few_events(metric: Metric, record: &Record, value_ns: f64) -> Option<String> 
 
 /// Whether it holds; `None` where the record has no such figure.
 pub(super) fn holds(threshold: &Threshold, record: &Record) -> Option<bool> {
-    let value = measured(threshold.metric, record, 1).ok()?;
+    let value = measured(threshold.metric, threshold.group.as_deref(), record, 1).ok()?;
     Some(compare(value, threshold.comparison, threshold.value))
 }
 
@@ -57,8 +63,9 @@ pub(super) fn holds(threshold: &Threshold, record: &Record) -> Option<bool> {
 /// with fewer than two, their slowest. `None` where messages that have no latency decide it, or lag grew.
 pub(super) fn estimate(threshold: &Threshold, record: &Record) -> Option<f64> {
     let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = threshold.metric else { return None };
-    let latency = latency_of(record, kind).filter(|latency| !latency.lag_grew)?;
-    let population = Population { missing: missing(record, kind, 1), latency };
+    let group = threshold.group.as_deref();
+    let latency = latency_of(record, kind, group).filter(|latency| !latency.lag_grew)?;
+    let population = Population { missing: missing(record, kind, group, 1), latency };
     if population.independent() < independent_values_needed(quantile) / 5 {
         return population.over_all(|latency| latency.max_ns as f64).ok();
     }
@@ -80,11 +87,16 @@ fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
     }
 }
 
-/// The metric's figure, or why the record has none.
-pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String> {
+/// The metric's figure of the trial, or of one group of its consumers; or why the record has none.
+pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, groups: u64) -> Result<f64, String> {
+    let of_group = || {
+        let found = record.verification.as_ref().ok_or_else(|| NOT_VERIFIED.to_owned())?;
+        let is_it = |of: &&GroupVerification| Some(of.title().as_str()) == group;
+        found.groups.iter().find(is_it).ok_or_else(|| "the record has no such group".to_owned())
+    };
     let verification = || {
         let found = record.verification.as_ref();
-        found.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {
+        found.ok_or_else(|| NOT_VERIFIED.to_owned()).and_then(|found| {
             match (found.saturated, metric) {
                 // What was found is there all the same, but what was not found may be.
                 (true, Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered) => {
@@ -93,12 +105,25 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
                 (_, Metric::Reordered) if found.order_unchecked > 0 => {
                     Err("the order of some messages was not checked, for lack of memory".to_owned())
                 }
-                _ => Ok(found),
+                _ if group.is_some() => {
+                    let mut one = Verification::default();
+                    one.add_group(of_group()?.clone());
+                    Ok(one)
+                }
+                _ => Ok(found.clone()),
             }
         })
     };
     match metric {
-        Metric::Latency(kind, statistic) => latency(record, kind, statistic, groups),
+        Metric::Latency(kind, statistic) => latency(record, kind, statistic, group, groups),
+        Metric::Lag => of_group()?.consumer_lag_at_load_end.map(|lag| lag as f64).ok_or_else(|| {
+            "it is not known how far the group was behind when the load ended: it had not begun, or shares were merged"
+                .to_owned()
+        }),
+        Metric::CatchUp => of_group()?
+            .catch_up_ns
+            .map(|ns| ns as f64)
+            .ok_or_else(|| "the group had not received everything when the wait for it ended".to_owned()),
         Metric::MessagesPerSecond => Ok(record.throughput.messages_per_second),
         Metric::PayloadBytesPerSecond => Ok(record.throughput.payload_bytes_per_second),
         Metric::ConsumedPerSecond => {
@@ -158,18 +183,24 @@ fn broken(record: &Record, figure: impl Fn(&Outage) -> Result<u64, &'static str>
     longest.map(|ns| ns as f64).map_err(|reason: &str| reason.to_owned())
 }
 
-fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, groups: u64) -> Result<f64, String> {
+fn latency(
+    record: &Record,
+    kind: LatencyKind,
+    statistic: LatencyStatistic,
+    group: Option<&str>,
+    groups: u64,
+) -> Result<f64, String> {
     let absent = match kind {
         LatencyKind::Headline | LatencyKind::Service => "no message was acknowledged",
         LatencyKind::Response => "a closed loop has no response time",
         LatencyKind::ScheduleDelay => "a closed loop has no schedule",
         LatencyKind::EndToEnd => "no end-to-end latency was recorded: set `consumers.end_to_end = true`",
     };
-    let latency = latency_of(record, kind).ok_or(absent)?;
+    let latency = latency_of(record, kind, group).ok_or(absent)?;
     if latency.lag_grew {
         return Err("consumers fell further and further behind, so it tells how long the trial lasted".to_owned());
     }
-    let population = Population { missing: missing(record, kind, groups), latency };
+    let population = Population { missing: missing(record, kind, group, groups), latency };
     match statistic {
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
         LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.over_all(|latency| latency.max_ns as f64),
@@ -177,7 +208,10 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
     }
 }
 
-fn latency_of(record: &Record, kind: LatencyKind) -> Option<&Latency> {
+fn latency_of<'a>(record: &'a Record, kind: LatencyKind, group: Option<&str>) -> Option<&'a Latency> {
+    if let Some(group) = group {
+        return record.latency.of_group(group);
+    }
     match kind {
         LatencyKind::Headline => record.headline_latency(),
         LatencyKind::Response => record.latency.response.as_ref(),
@@ -188,18 +222,23 @@ fn latency_of(record: &Record, kind: LatencyKind) -> Option<&Latency> {
 }
 
 /// Messages that are not in a latency because its second moment never came.
-fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
+fn missing(record: &Record, kind: LatencyKind, group: Option<&str>, groups: u64) -> Missing {
     match kind {
         LatencyKind::EndToEnd => {
-            let timed = record
-                .latency
-                .end_to_end
-                .as_ref()
-                .map_or(0, |latency| latency.count.saturating_add(latency.beyond_range));
+            let timed =
+                latency_of(record, kind, group).map_or(0, |latency| latency.count.saturating_add(latency.beyond_range));
             // Those that another process sent were received, and not timed.
-            let received = if record.times_own_messages() { record.counts.consumed.unwrap_or(0) } else { timed };
+            let received = match (record.times_own_messages(), group) {
+                (false, _) => timed,
+                (true, None) => record.counts.consumed.unwrap_or(0),
+                (true, Some(group)) => {
+                    let groups = record.verification.iter().flat_map(|found| &found.groups);
+                    groups.filter(|of| of.title() == group).map(|of| of.consumed).sum()
+                }
+            };
             let wanted = record.counts.attempted.saturating_add(record.counts.unsent);
-            let owed = wanted.saturating_sub(record.aborted_on_purpose()).saturating_mul(groups);
+            let owing = if group.is_some() { 1 } else { groups };
+            let owed = wanted.saturating_sub(record.aborted_on_purpose()).saturating_mul(owing);
             Missing { messages: owed.saturating_sub(received), what: "were not received" }
         }
         _ => Missing {
@@ -286,14 +325,18 @@ fn round(percentile: f64) -> f64 {
 
 fn readable_figure(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage | Metric::Outage | Metric::Recovery => {
-            readable::duration(value)
-        }
+        Metric::Latency(..)
+        | Metric::Condition(_)
+        | Metric::CpuPerMessage
+        | Metric::Outage
+        | Metric::Recovery
+        | Metric::CatchUp => readable::duration(value),
         Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
             format!("{}/s", readable::rate(value))
         }
         Metric::PayloadBytesPerSecond => format!("{}/s", readable::bytes(value)),
         Metric::ConsumerLag
+        | Metric::Lag
         | Metric::Failed
         | Metric::Unresolved
         | Metric::Lost
@@ -354,7 +397,7 @@ pub fn not_known(until: &Until, trials: &[&Record]) -> Option<String> {
 fn figures(until: &Until, trials: &[&Record]) -> Result<Vec<f64>, String> {
     let valid: Vec<&Record> = trials.iter().copied().filter(|record| record.verdict.valid).collect();
     let counted = if valid.is_empty() { trials.to_vec() } else { valid };
-    counted.iter().map(|record| measured(until.metric, record, 0)).collect()
+    counted.iter().map(|record| measured(until.metric, None, record, 0)).collect()
 }
 
 /// `figures` are in the order of the trials.

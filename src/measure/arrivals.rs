@@ -57,11 +57,15 @@ impl Arrivals {
     }
 
     /// Everything received since the last call, inside the measured window or not, merged into `into`; `into` and `spare` must be clear.
-    pub fn collect(&self, is_in_window: bool, into: &mut Reception, spare: &mut Reception) {
+    /// It is also added to that of its group in `by_group`, as far as the group is there.
+    pub fn collect(&self, is_in_window: bool, into: &mut Reception, spare: &mut Reception, by_group: &mut [Reception]) {
         let is_verified = self.shared.verification.is_some();
         for Consumer { shard, tally } in self.shared.consumers.lock().iter_mut() {
             mem::swap(&mut shard.lock().reception, spare);
             into.merge(spare);
+            if let Some(of_group) = by_group.get_mut(tally.subscription.group) {
+                of_group.merge(spare);
+            }
             let latencies = tally.add(spare, is_in_window, is_verified);
             if let Some(group) = self.shared.groups.get(tally.subscription.group) {
                 *group.arrived.lock() += &spare.arrived;
@@ -69,6 +73,10 @@ impl Arrivals {
             }
             spare.clear();
         }
+    }
+
+    pub fn group_count(&self) -> usize {
+        self.shared.groups.len()
     }
 
     /// What each group has received by the last call of [`Arrivals::collect`].

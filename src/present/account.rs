@@ -48,7 +48,7 @@ pub fn load(record: &Record, in_detail: bool) -> Vec<Fact> {
 /// What came of it: a backlog, errors, and what consumers verified.
 pub fn outcome(record: &Record) -> Vec<Fact> {
     known([
-        Fact::list("backlog", record.backlog.as_ref().map(backlog).unwrap_or_default()),
+        Fact::list("backlog", record.backlog.as_ref().map(|found| backlog(found, record)).unwrap_or_default()),
         Fact::list("errors", errors(&record.errors)),
         Fact::list("receiving", errors(&record.receive_errors)),
         Fact::list("verified", record.verification.as_ref().map(verified).unwrap_or_default()),
@@ -221,7 +221,7 @@ fn partitions(record: &Record) -> String {
 fn consumers(record: &Record) -> Vec<String> {
     let groups = record.consumers.as_ref().map(|consumers| consumers.groups.as_slice()).unwrap_or_default();
     let sentence = |group: &ConsumerSpread| {
-        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        let name = if groups.len() > 1 { format!("group {}: ", record.group_name(group.group)) } else { String::new() };
         let messages = format!("{} received {} messages each", count(group.consumers), between(group.consumed, count));
         let latency = latencies(group.end_to_end_p50_ns, group.end_to_end_p99_ns);
         format!("{name}{messages}{}", if latency.is_empty() { latency } else { format!("; end to end {latency}") })
@@ -261,7 +261,7 @@ fn outage(outage: &Outage) -> String {
 }
 
 /// The backlog that consumers found: how it was built and drained, and what the producers saw meanwhile.
-fn backlog(backlog: &Backlog) -> Vec<String> {
+fn backlog(backlog: &Backlog, record: &Record) -> Vec<String> {
     let built = match (backlog.messages, backlog.payload_bytes) {
         (Some(messages), Some(payload)) => {
             format!("{} messages, {} of payload, when the consumers began", count(messages), bytes(payload as f64))
@@ -269,7 +269,8 @@ fn backlog(backlog: &Backlog) -> Vec<String> {
         _ => "not there when the load ended, so no consumer began before".to_owned(),
     };
     let drained = backlog.groups.iter().map(|group| {
-        let name = if backlog.groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        let is_alone = backlog.groups.len() < 2;
+        let name = if is_alone { String::new() } else { format!("group {}: ", record.group_name(group.group)) };
         name + &drained(group)
     });
     let phases =

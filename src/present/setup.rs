@@ -8,6 +8,7 @@ use super::{Fact, account, known, several};
 use crate::broker::{Durability, DurabilityLevel};
 use crate::record::readable::{bytes, count, duration, percent, plain};
 use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, LoadModel, PayloadSchema, Record, SinkRecord};
+use crate::scenario::GroupTable;
 
 /// Different texts of one fact that are told.
 const MAX_TEXTS: usize = 4;
@@ -193,9 +194,19 @@ fn clients(record: &Record) -> Option<String> {
     let consumers = tables.consumers.map(|consumers| {
         let own = consumers.group.as_ref().map(Vec::len);
         let (groups, members) = (consumers.groups.or(own).unwrap_or(1), consumers.members.unwrap_or(1));
-        match groups {
-            1 => format!(", {}", several(members, "consumer")),
-            groups => format!(", {groups} groups of {}", several(members, "consumer")),
+        let has_own = |group: &GroupTable| group.name.is_some() || group.members.is_some();
+        let named = consumers.group.as_ref().filter(|groups| groups.iter().any(has_own));
+        match (groups, named) {
+            (_, Some(named)) => {
+                let each = |(number, group): (usize, &GroupTable)| {
+                    let members = several(group.members.unwrap_or(members), "consumer");
+                    format!("{} ({members})", record.group_name(number))
+                };
+                let each: Vec<String> = named.iter().enumerate().map(each).take(MAX_TEXTS).collect();
+                format!(", {}: {}", several(groups, "group"), each.join(", "))
+            }
+            (1, None) => format!(", {}", several(members, "consumer")),
+            (groups, None) => format!(", {groups} groups of {}", several(members, "consumer")),
         }
     });
     Some(format!("{}{window}{}", several(tables.producers.count, "producer"), consumers.unwrap_or_default()))

@@ -1,12 +1,14 @@
 //! One trial: its headline, and the tables of its latencies and of the parts of its schedule.
 
+use std::borrow::Cow;
+
 use super::setup::ran;
 use super::verdict::{cause, is_demonstration, limit, trust};
 use super::verified::SHOWN_CATCH_UP_NS;
 use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{
-    GroupVerification, Headline, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
+    GroupVerification, Headline, Latencies, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
 };
 use crate::scenario::{ScheduleTable, units};
 
@@ -139,7 +141,7 @@ fn behind(record: &Record) -> Vec<String> {
     let groups = record.verification.as_ref().map(|found| found.groups.as_slice()).unwrap_or_default();
     let late = |group: &GroupVerification| {
         let behind = duration(group.catch_up_ns.filter(|ns| *ns >= SHOWN_CATCH_UP_NS)? as f64);
-        let name = if groups.len() > 1 { format!("group {}", group.group) } else { "consumers".to_owned() };
+        let name = if groups.len() > 1 { format!("group {}", group.title()) } else { "consumers".to_owned() };
         group.consumer_lag_at_load_end.filter(|lag| *lag > 0).map(|_| format!("{name} ended {behind} behind"))
     };
     groups.iter().filter_map(late).collect()
@@ -178,16 +180,21 @@ fn missing(record: &Record) -> String {
 }
 
 /// The latencies that a trial has, by name; the headline is strong.
-pub fn latencies(record: &Record) -> Vec<(&'static str, &Latency)> {
-    let all = [
-        ("response", record.latency.response.as_ref()),
-        ("service", record.latency.service.as_ref()),
-        ("schedule delay", record.latency.schedule_delay.as_ref()),
-        ("end to end", record.latency.end_to_end.as_ref()),
-        ("commit", record.transactions.as_ref().and_then(|transactions| transactions.commit.as_ref())),
-    ];
-    all.into_iter().filter_map(|(name, latency)| Some((name, latency?))).collect()
+///
+/// Of several groups of consumers, each has its own: one may be quick where another one is far behind.
+pub fn latencies(record: &Record) -> Vec<(Cow<'static, str>, &Latency)> {
+    let Latencies { response, service, schedule_delay, end_to_end, end_to_end_by_group: groups } = &record.latency;
+    let before = [("response", response), ("service", service), ("schedule delay", schedule_delay)];
+    let before = before.map(|(name, latency)| (Cow::from(name), latency.as_ref()));
+    let end_to_end = (Cow::from(END_TO_END), end_to_end.as_ref().filter(|_| groups.is_empty()));
+    let by_group = groups.iter().map(|of| (format!("{END_TO_END}, {}", of.group).into(), of.end_to_end.as_ref()));
+    let commit = record.transactions.as_ref().and_then(|transactions| transactions.commit.as_ref());
+    let all = before.into_iter().chain([end_to_end]).chain(by_group).chain([(Cow::from("commit"), commit)]);
+    all.filter_map(|(name, latency)| Some((name, latency?))).collect()
 }
+
+/// How the latency from when a message was due to when it was received is called.
+pub const END_TO_END: &str = "end to end";
 
 /// A figure of a latency, in words.
 type Statistic = fn(&Latency) -> String;
@@ -196,7 +203,7 @@ type Statistic = fn(&Latency) -> String;
 pub fn latency_table(record: &Record) -> Option<Table> {
     let rows = latencies(record);
     let tone = |name: &str| if name == record.headline.to_string() { Tone::Strong } else { Tone::Plain };
-    let names = rows.iter().map(|(name, _)| (tone(name), format!("{name:<width$}", width = FIRST_COLUMN)));
+    let names = rows.iter().map(|(name, _)| (tone(name), format!("{name:<FIRST_COLUMN$}")));
     let mut columns = vec![Column::toned("latency", Align::Left, Column::KEEP, names)];
     let statistics: [(&str, u8, Statistic); 8] = [
         ("messages", 0, |latency| count(latency.count)),
@@ -251,7 +258,7 @@ pub fn latency_words(record: &Record) -> Vec<&'static str> {
             "beyond range: longer than the histogram can hold, so the upper percentiles and the maximum are too low",
         ),
         (
-            record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew),
+            all.iter().any(|latency| latency.lag_grew),
             "end to end: consumers fell further and further behind, so it tells how long the trial lasted",
         ),
     ];

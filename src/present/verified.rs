@@ -40,7 +40,7 @@ pub fn verified(found: &Verification) -> Vec<String> {
     };
     let groups = if found.groups.is_empty() { std::slice::from_ref(&sum) } else { &found.groups };
     let sentence = |group: &GroupVerification| {
-        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        let name = if groups.len() > 1 { format!("group {}: ", group.title()) } else { String::new() };
         format!("{name}{}{}", group.task.as_ref().map(task).unwrap_or_default(), verified_by(group, found))
     };
     let mut sentences: Vec<String> = groups.iter().map(sentence).collect();

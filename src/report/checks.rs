@@ -115,7 +115,7 @@ fn of_compared_point(comparison: &Comparison, point: &PointComparison) -> Vec<Ch
     checks.extend(point.counts.iter().filter(|count| count.is_telling()).map(|count| of_count(&group, count)));
     checks.extend(point.figures.iter().map(|figure| of_figure(&group, figure, comparison.tolerance)));
     let missing = point.missing_figures.iter();
-    checks.extend(missing.map(|missing| Check::new(&group, missing.figure, CheckOutcome::NotKnown, &missing.reason)));
+    checks.extend(missing.map(|missing| Check::new(&group, &missing.figure, CheckOutcome::NotKnown, &missing.reason)));
     checks
 }
 
@@ -136,7 +136,7 @@ fn of_figure(group: &str, figure: &FigureComparison, tolerance: f64) -> Check {
         figure.ratio,
         figure.conclusion(tolerance)
     );
-    Check::new(group, figure.figure, outcome(figure.regression, figure.outcome), text)
+    Check::new(group, &figure.figure, outcome(figure.regression, figure.outcome), text)
 }
 
 fn outcome(is_regression: bool, outcome: Outcome) -> CheckOutcome {

@@ -229,3 +229,63 @@ fn missing_messages_are_told_without_verification() {
     let found = finding(&record, ReasonKind::Unread).unwrap();
     assert_eq!((found.figures["unread"], record.verdict.valid), (10.0, false), "{found:?}");
 }
+
+/// A group with half of the rate that it needs, and one of two members that follows.
+const NAMED: &str = "broker.kind = \"null\"
+    topology.partitions = 2
+    producers.count = 2
+    load.rate = \"1k/s\"
+    run.duration = \"4s\"
+    [thresholds]
+    when_invalid = \"ignore\"
+    require = [
+        'p50 of \"billing\" < 10m', 'p50 of \"audit\" < 10m',
+        'lag of \"billing\" at end < 100ms', 'lag of \"audit\" at end < 10m',
+        'lag of \"billing\" at end > 1000', 'lost of billing = 0',
+    ]
+    [[consumers.group]]
+    name = \"billing\"
+    rate = \"500/s\"
+    [[consumers.group]]
+    name = \"audit\"
+    members = 2";
+
+#[test]
+fn each_named_group_has_its_members_its_latency_and_its_thresholds() {
+    let bench = Bench::new(NAMED);
+    let record = bench.run(&[]).expect(3).record();
+    assert_delivered(&record, 4_000, 2);
+    let held: Vec<bool> = record.thresholds.iter().map(|threshold| threshold.held).collect();
+    assert_eq!(held, [false, true, false, true, true, true], "{:#?}", record.thresholds);
+    let by_group = record.latency.end_to_end_by_group.iter().map(|of| {
+        let latency = of.end_to_end.as_ref().unwrap();
+        (of.group.as_str(), latency.count, latency.lag_grew)
+    });
+    assert_eq!(by_group.collect::<Vec<_>>(), [("billing", 4_000, true), ("audit", 4_000, false)]);
+    let names: Vec<String> = groups(&record).iter().map(GroupVerification::title).collect();
+    assert_eq!(names, ["billing", "audit"]);
+    let spread = &record.consumers.as_ref().unwrap().groups;
+    assert_eq!(spread.iter().map(|of| (of.group, of.consumers)).collect::<Vec<_>>(), [(1, 2)]);
+    let shown = execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout;
+    let rows: Vec<&str> = shown.lines().filter(|line| line.trim().starts_with("end to end")).collect();
+    let is_of = |row: &str, group: &str| row.contains(&format!("end to end, {group}"));
+    assert!(is_of(rows[0], "billing") && is_of(rows[1], "audit"), "{shown}");
+    assert!(shown.contains("group billing") && shown.contains("2 groups: billing (1 consumer)"), "{shown}");
+    execute(&["check", bench.scenario().to_str().unwrap()]).expect(0).says(&["billing of 1, audit of 2 per topic"]);
+}
+
+#[test]
+fn groups_that_cannot_be_told_apart_are_refused() {
+    let refused = |change: &[&str], expected: &[&str]| {
+        let bench = Bench::new(&NAMED.replace(change[0], change[1]));
+        execute(&["check", bench.scenario().to_str().unwrap()]).expect(2).complains_of(expected);
+    };
+    refused(&["name = \"audit\"", "name = \"billing\""], &["\"billing\" names group 0, too"]);
+    refused(&["name = \"audit\"", "name = \"a.b\""], &["\"a.b\" cannot name a group of consumers"]);
+    refused(&["lost of billing", "lost of biling"], &["the groups of consumers are `billing` and `audit`"]);
+    refused(&["lost of billing", "failed of billing"], &["`failed` is not a figure of a group"]);
+    refused(&["lost of billing = 0", "lag < 5s"], &["\"lag < 5s\" is about no group"]);
+    let members = "rate = \"500/s\"\n members = 1";
+    let bench = Bench::new(&(NAMED.replace("rate = \"500/s\"", members) + "\n[consumers]\nmembers = 2"));
+    execute(&["check", bench.scenario().to_str().unwrap()]).expect(2).complains_of(&["has `members` of its own"]);
+}

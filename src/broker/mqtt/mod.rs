@@ -106,7 +106,7 @@ impl Broker for MqttBroker {
                 "make payloads larger, set `broker.mqtt.version` to \"5\", or set `consumers.verify` and `consumers.end_to_end` to false",
             );
         }
-        if !options.shared && consumers.members > 1 {
+        if !options.shared && consumers.most_members() > 1 {
             return refused(
                 "without shared subscriptions, each member of a group gets all messages",
                 "set `consumers.members` to 1 and use more groups, or set `broker.mqtt.shared` to true",

@@ -65,9 +65,7 @@ impl TopicLog {
     }
 
     fn options_of(&self, subscription: &Subscription) -> GroupOptions {
-        // The engine's own groups are named `<run>-<group>-<topic>`.
-        let number = subscription.group.rsplit('-').nth(1).and_then(|number| number.parse::<usize>().ok());
-        number.and_then(|number| self.options.groups.get(number)).cloned().unwrap_or_default()
+        self.options.groups.get(subscription.number).cloned().unwrap_or_default()
     }
 
     pub fn has_groups(&self) -> bool {

@@ -111,7 +111,7 @@ impl Broker for RedisBroker {
                 "set `consumers.groups` to 1, or use streams",
             );
         }
-        if options.mode == Mode::Pubsub && consumers.members > 1 {
+        if options.mode == Mode::Pubsub && consumers.most_members() > 1 {
             return refused(
                 "a channel sends each message to all who listen, so members of a group cannot share one",
                 "set `consumers.members` to 1, or use more groups",

@@ -134,7 +134,10 @@ fn files(plan: &Plan) -> Option<Finding> {
 
 /// Consumers have connections of their own, to every broker.
 fn connections(scenario: &Scenario) -> usize {
-    let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
+    let members = scenario
+        .consumers
+        .as_ref()
+        .map_or(0, |consumers| (0..consumers.groups.len()).map(|group| consumers.members_of(group)).sum());
     let clients = scenario.broker.connections + members * scenario.topology.topics;
     let idle = scenario.idle_connections.as_ref().map_or(0, |idle| idle.count);
     clients * scenario.broker.addresses.len().max(1) + idle

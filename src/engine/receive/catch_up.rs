@@ -312,7 +312,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// Whether consumers run in this process.
     fn has_consumers(&self) -> bool {
-        self.context.scenario.part.as_ref().is_none_or(|part| !part.consumers.is_empty())
+        self.context.scenario.part.as_ref().is_none_or(|part| part.consumers > 0)
     }
 
     /// First arrivals of all groups: it only grows.

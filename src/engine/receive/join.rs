@@ -101,8 +101,8 @@ impl<'a, B: Broker> Members<'a, B> {
             let (recorder, clock, stop) =
                 (arrivals.recorder(place, member), self.context.acks.clock(), self.stop.clone());
             let group = &consumers.groups[place.group];
-            let of_group = place.topic * consumers.members + member;
-            let number = place.group * self.context.topics.len() * consumers.members + of_group;
+            let of_group = place.topic * consumers.members_of(place.group) + member;
+            let number = place.group * self.context.topics.len() * consumers.most_members() + of_group;
             if group.is_unpaced() {
                 let task = consume(consumer, recorder, clock, stop);
                 self.tasks.lock().spawn(watched("consumer", number, task));
@@ -151,11 +151,12 @@ impl<'a, B: Broker> Members<'a, B> {
 
     /// The places of a group's members in this process, by topic.
     fn places(&self, consumers: &Consumers, group: usize) -> impl Iterator<Item = (SubscriptionIndex, usize)> + use<B> {
-        let (topics, members): (Range<usize>, Range<usize>) = (0..self.context.topics.len(), 0..consumers.members);
+        let (topics, members): (Range<usize>, Range<usize>) =
+            (0..self.context.topics.len(), 0..consumers.members_of(group));
         let places = topics
             .flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)));
         places
-            .filter(|(place, member)| self.context.scenario.has_consumer(place.topic, *member))
+            .filter(|(place, member)| self.context.scenario.has_consumer(group, place.topic, *member))
             .collect::<Vec<_>>()
             .into_iter()
     }
@@ -178,13 +179,13 @@ pub(in crate::engine) fn subscription(
     let SubscriptionIndex { group, topic } = place;
     Subscription {
         // A group of its own for each topic: its members share one topic's partitions and nothing else.
-        group: named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id)),
+        group: named.unwrap_or_else(|| format!("{}-{}-{topic}", context.identity.run_id, consumers.name_of(group))),
         number: group,
         topic: context.topics[place.topic].clone(),
         from: consumers.from,
-        members: consumers.members,
+        members: consumers.members_of(group),
         member,
-        is_divided: context.scenario.is_divided(place.topic),
+        is_divided: context.scenario.is_divided(group, place.topic),
         properties: consumers.groups[place.group].properties.clone(),
         progress,
     }

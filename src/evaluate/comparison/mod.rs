@@ -158,7 +158,13 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
 
 /// A figure or a count is tested at several points, so its p-values are adjusted for as many.
 fn adjust(points: &mut [PointComparison], tolerance: f64) {
-    for kind in FigureKind::ALL {
+    let mut kinds: Vec<FigureKind> = Vec::new();
+    for figure in points.iter().flat_map(|point| &point.figures) {
+        if !kinds.contains(&figure.figure) {
+            kinds.push(figure.figure.clone());
+        }
+    }
+    for kind in kinds {
         let mut figures: Vec<&mut FigureComparison> =
             points.iter_mut().flat_map(|point| &mut point.figures).filter(|figure| figure.figure == kind).collect();
         let tested = figures.len();
@@ -274,9 +280,8 @@ pub struct FigureComparison {
 /// Compares the counts of both sides, and the figures that all their trials have.
 fn compare_point(a: &Side<'_>, b: &Side<'_>, design: Design, bounds: Bounds) -> PointComparison {
     let (mut figures, mut missing_figures) = (Vec::new(), Vec::new());
-    let is_wanted = |kind: &FigureKind| a.ended().chain(b.ended()).any(|record| kind.is_wanted_of(record));
-    for kind in FigureKind::ALL.into_iter().filter(is_wanted) {
-        match figure(kind, a, b, design, bounds) {
+    for kind in FigureKind::wanted_of(a.ended().chain(b.ended()).collect::<Vec<_>>().into_iter()) {
+        match figure(&kind, a, b, design, bounds) {
             Ok(compared) => figures.push(compared),
             Err(reason) => missing_figures.push(MissingFigure { figure: kind, reason }),
         }
@@ -292,7 +297,7 @@ fn compare_point(a: &Side<'_>, b: &Side<'_>, design: Design, bounds: Bounds) -> 
 }
 
 fn figure(
-    kind: FigureKind,
+    kind: &FigureKind,
     a: &Side<'_>,
     b: &Side<'_>,
     design: Design,
@@ -303,7 +308,7 @@ fn figure(
     let no_ratio = || "one side's figure is 0, so it has no ratio".to_owned();
     let compared = design.compare((a, &of_a), (b, &of_b), bounds).ok_or_else(no_ratio)?;
     Ok(FigureComparison {
-        figure: kind,
+        figure: kind.clone(),
         a: a.centre(kind, &of_a).ok_or_else(no_ratio)?,
         b: b.centre(kind, &of_b).ok_or_else(no_ratio)?,
         ratio: compared.ratio,

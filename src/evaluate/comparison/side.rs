@@ -182,7 +182,7 @@ impl<'a> Side<'a> {
     }
 
     /// The figure of each trial, or why it cannot be compared.
-    pub(super) fn figures(&self, kind: FigureKind) -> Result<Vec<f64>, String> {
+    pub(super) fn figures(&self, kind: &FigureKind) -> Result<Vec<f64>, String> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for record in self.records() {
             match kind.value(record) {
@@ -203,7 +203,7 @@ impl<'a> Side<'a> {
     }
 
     /// What is known of the figures of [`Side::figures`].
-    pub(super) fn centre(&self, kind: FigureKind, figures: &[f64]) -> Option<Centre> {
+    pub(super) fn centre(&self, kind: &FigureKind, figures: &[f64]) -> Option<Centre> {
         let Quartiles { lower, median, upper } = quartiles(figures)?;
         let within = if let [trial] = self.trials.as_slice() { within(trial, kind) } else { None };
         let interval = centre(figures).or(within.as_ref().map(|within| within.interval));
@@ -234,7 +234,7 @@ struct Within {
 }
 
 /// The interval of a figure from the seconds of a single trial. It knows nothing of what differs between trials.
-fn within(trial: &KeptTrial, kind: FigureKind) -> Option<Within> {
+fn within(trial: &KeptTrial, kind: &FigureKind) -> Option<Within> {
     let rows = trial.series.iter().filter(|row| row.phase == Phase::Measure && row.full);
     let seconds: Vec<f64> = match kind.quantile() {
         None => rows.map(|row| row.acknowledged as f64 * 1e9 / row.length_ns as f64).collect(),
@@ -268,7 +268,7 @@ pub enum Outcome {
 }
 
 /// A figure that is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
     MessagesPerSecond,
@@ -279,6 +279,8 @@ pub enum FigureKind {
     ServiceP99,
     ServiceP999,
     EndToEndP99,
+    /// Of one of several groups of consumers, by its name.
+    EndToEndP99OfGroup(String),
 }
 
 impl FigureKind {
@@ -294,7 +296,7 @@ impl FigureKind {
     ];
 
     /// The latency with the quantile (0 to 1), `None` of a rate; and the name.
-    fn parts(self) -> (Option<(LatencyKind, f64)>, &'static str) {
+    fn parts(&self) -> (Option<(LatencyKind, f64)>, &'static str) {
         match self {
             FigureKind::MessagesPerSecond => (None, "messages/s"),
             FigureKind::ResponseP50 => (Some((LatencyKind::Response, 0.5)), "response p50"),
@@ -303,23 +305,45 @@ impl FigureKind {
             FigureKind::ServiceP50 => (Some((LatencyKind::Service, 0.5)), "service p50"),
             FigureKind::ServiceP99 => (Some((LatencyKind::Service, 0.99)), "service p99"),
             FigureKind::ServiceP999 => (Some((LatencyKind::Service, 0.999)), "service p99.9"),
-            FigureKind::EndToEndP99 => (Some((LatencyKind::EndToEnd, 0.99)), "end-to-end p99"),
+            FigureKind::EndToEndP99 | FigureKind::EndToEndP99OfGroup(_) => {
+                (Some((LatencyKind::EndToEnd, 0.99)), "end-to-end p99")
+            }
         }
     }
 
-    pub(super) fn quantile(self) -> Option<f64> {
+    /// The figures that a trial of one of these records was to have. Of several groups of consumers, each has its own.
+    pub(super) fn wanted_of<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<FigureKind> {
+        let is_wanted = |kind: &FigureKind| records.clone().any(|record| kind.is_wanted_of(record));
+        let mut kinds: Vec<FigureKind> = FigureKind::ALL.into_iter().filter(is_wanted).collect();
+        for of in records.flat_map(|record| &record.latency.end_to_end_by_group) {
+            let kind = FigureKind::EndToEndP99OfGroup(of.group.clone());
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    /// The group of consumers that it is about; `None`: all.
+    fn group(&self) -> Option<&str> {
+        if let FigureKind::EndToEndP99OfGroup(name) = self { Some(name) } else { None }
+    }
+
+    pub(super) fn quantile(&self) -> Option<f64> {
         self.parts().0.map(|(_, quantile)| quantile)
     }
 
-    fn latency_kind(self) -> Option<LatencyKind> {
+    fn latency_kind(&self) -> Option<LatencyKind> {
         self.parts().0.map(|(kind, _)| kind)
     }
 
     /// Whether the record is of a trial that was to have the figure: only the headline's latency, and what consumers saw.
-    pub(super) fn is_wanted_of(self, record: &Record) -> bool {
+    fn is_wanted_of(&self, record: &Record) -> bool {
         match self.latency_kind() {
             None => true,
-            Some(LatencyKind::EndToEnd) => record.latency.end_to_end.is_some(),
+            Some(LatencyKind::EndToEnd) => {
+                record.latency.end_to_end.is_some() && record.latency.end_to_end_by_group.is_empty()
+            }
             Some(LatencyKind::Response) => record.headline == Headline::Response,
             Some(_) => record.headline == Headline::Service,
         }
@@ -327,7 +351,7 @@ impl FigureKind {
 
     /// The figure of a record, or why it has none. A percentile is that of all messages that were wanted, those that never arrived
     /// included, as in a threshold; one with too few values beyond it is not known.
-    pub(super) fn value(self, record: &Record) -> Result<f64, String> {
+    pub(super) fn value(&self, record: &Record) -> Result<f64, String> {
         match self.quantile() {
             Some(quantile) => self.at(quantile, record),
             None if record.counts.acknowledged == 0 => Err("no message was acknowledged".to_owned()),
@@ -336,26 +360,29 @@ impl FigureKind {
     }
 
     /// Another quantile of the figure's latency.
-    pub(super) fn at(self, quantile: f64, record: &Record) -> Result<f64, String> {
+    pub(super) fn at(&self, quantile: f64, record: &Record) -> Result<f64, String> {
         let Some(kind) = self.latency_kind() else { return Err("a rate has no quantile".to_owned()) };
         let groups = consumer_groups(record);
         if kind == LatencyKind::EndToEnd && groups > 0 && record.counts.consumed == Some(0) {
             return Err("no message was received".to_owned());
         }
-        measured(Metric::Latency(kind, LatencyStatistic::Quantile(quantile)), record, groups)
+        measured(Metric::Latency(kind, LatencyStatistic::Quantile(quantile)), self.group(), record, groups)
     }
 
     /// The latency that the figure is a quantile of.
-    pub(super) fn latency(self, record: &Record) -> Option<&Latency> {
+    pub(super) fn latency<'a>(&self, record: &'a Record) -> Option<&'a Latency> {
         match self.latency_kind()? {
-            LatencyKind::EndToEnd => record.latency.end_to_end.as_ref(),
+            LatencyKind::EndToEnd => match self.group() {
+                Some(group) => record.latency.of_group(group),
+                None => record.latency.end_to_end.as_ref(),
+            },
             _ => record.headline_latency(),
         }
     }
 
     /// Whether a larger figure is a better one.
-    pub fn larger_is_better(self) -> bool {
-        self == FigureKind::MessagesPerSecond
+    pub fn larger_is_better(&self) -> bool {
+        *self == FigureKind::MessagesPerSecond
     }
 }
 
@@ -370,6 +397,7 @@ pub(super) fn consumer_groups(record: &Record) -> u64 {
 
 impl fmt::Display for FigureKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.parts().1)
+        formatter.write_str(self.parts().1)?;
+        self.group().map_or(Ok(()), |group| write!(formatter, ", {group}"))
     }
 }

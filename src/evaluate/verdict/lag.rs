@@ -26,13 +26,24 @@ struct Growth {
     lag: Option<(i64, i64)>,
 }
 
-fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
+/// By their numbers, those that fell further and further behind.
+pub fn groups_that_fell_behind(evidence: &Evidence<'_>) -> Vec<u32> {
+    growths(evidence).into_iter().map(|growth| growth.group).collect()
+}
+
+/// The largest first.
+fn growths(evidence: &Evidence<'_>) -> Vec<Growth> {
     let rows = rows(evidence);
     let mut groups: Vec<u32> = rows.iter().flat_map(|row| row.groups.iter().map(|of| of.group)).collect();
     groups.sort_unstable();
     groups.dedup();
     let mut grown: Vec<Growth> = groups.into_iter().filter_map(|group| growth(evidence, &rows, group)).collect();
     grown.sort_by(|one, other| other.longer_ns.total_cmp(&one.longer_ns));
+    grown
+}
+
+fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
+    let grown = growths(evidence);
     let longest_ns = grown.first()?.longer_ns;
     let describe = |growth: &Growth| {
         let lag = growth.lag.map(|(first, last)| {
@@ -40,7 +51,8 @@ fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
             format!(" (lag: {first} messages after the first second, {last} after the last one)")
         });
         let longer = duration(growth.longer_ns);
-        format!("in group {}, messages waited {longer} longer at the end{}", growth.group, lag.unwrap_or_default())
+        let name = evidence.record.group_name(growth.group as usize);
+        format!("in group {name}, messages waited {longer} longer at the end{}", lag.unwrap_or_default())
     };
     let mut described: Vec<String> = grown.iter().take(NAMED).map(describe).collect();
     if grown.len() > NAMED {
@@ -144,7 +156,10 @@ fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
         count(evidence.record.counts.acknowledged.saturating_add(evidence.record.counts.warm_up.acknowledged));
     let mut described: Vec<String> = lacking()
         .take(NAMED)
-        .map(|(group, lag)| format!("group {group} lacks {} of {acknowledged} acknowledged messages", count(lag)))
+        .map(|(group, lag)| {
+            let name = evidence.record.group_name(group as usize);
+            format!("group {name} lacks {} of {acknowledged} acknowledged messages", count(lag))
+        })
         .collect();
     if groups > NAMED {
         described.push(format!("and so on in {} more groups", groups - NAMED));

@@ -15,6 +15,7 @@ pub(super) mod trend;
 mod verification;
 mod warm_up;
 
+pub use self::lag::groups_that_fell_behind;
 use crate::record::{Phase, Reason, ReasonKind, Record, SeriesRow, Status, Verdict, Verification};
 
 /// All that a verdict is made from.

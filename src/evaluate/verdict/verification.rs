@@ -45,7 +45,7 @@ fn losses(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_
     let described = describe_groups(verification, concerns, |group| {
         format!(
             "in group {}, {} of {} acknowledged messages were lost, {} were delivered twice without notice and {} were damaged",
-            group.group,
+            group.title(),
             count(group.lost),
             count(acknowledged),
             count(group.duplicated),
@@ -73,7 +73,7 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
         |group| {
             format!(
                 "in group {}, {} of {} acknowledged messages were not read when the wait for consumers ended",
-                group.group,
+                group.title(),
                 count(group.unread),
                 count(acknowledged)
             )
@@ -94,7 +94,7 @@ fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
         |group| {
             format!(
                 "in group {}, {} of {} acknowledged messages were gone before the group read them",
-                group.group,
+                group.title(),
                 count(group.removed),
                 count(acknowledged)
             )
@@ -118,7 +118,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
         |group| {
             format!(
                 "group {} was {} messages behind when the load ended, and received the last of them {} later",
-                group.group,
+                group.title(),
                 count(group.consumer_lag_at_load_end.unwrap_or(0)),
                 duration(group.catch_up_ns.unwrap_or(0) as f64)
             )
@@ -140,7 +140,7 @@ fn stored(verification: &Verification) -> Option<Finding> {
         |group| group.not_acknowledged_but_stored > 0,
         |group| {
             let stored = count(group.not_acknowledged_but_stored);
-            format!("group {} received {stored} messages that had failed or had no outcome", group.group)
+            format!("group {} received {stored} messages that had failed or had no outcome", group.title())
         },
     )?;
     Some(note(

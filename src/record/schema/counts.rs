@@ -210,6 +210,9 @@ impl Verification {
 pub struct GroupVerification {
     /// The group's number, from 0.
     pub group: usize,
+    /// Name of the group; left out if the scenario gives it none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Task of the group; left out if it was to receive as fast as it could, from before the load on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<GroupTask>,
@@ -241,6 +244,13 @@ pub struct GroupVerification {
     /// Time from the end of the load to the last first arrival, in nanoseconds: 0 if nothing came after the load. `null` if the
     /// group never caught up, or began after the load.
     pub catch_up_ns: Option<u64>,
+}
+
+impl GroupVerification {
+    /// The group's name; without one, its number.
+    pub fn title(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.group.to_string())
+    }
 }
 
 /// The transactions in which measured messages were sent. A message is acknowledged when its transaction is committed; one whose

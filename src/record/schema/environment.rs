@@ -98,7 +98,7 @@ pub struct Share {
     pub first_producer: usize,
     /// Number of its producers.
     pub producers: usize,
-    /// Number of its consumers in each group.
+    /// Number of its consumers in each group; where groups have members of their own, in the largest.
     pub consumers: usize,
     /// Begin of the measured window, in nanoseconds since 1970, by this machine's wall clock.
     pub window_begin_unix_ns: u64,

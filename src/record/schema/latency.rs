@@ -24,9 +24,30 @@ pub struct Latencies {
     pub schedule_delay: Option<Latency>,
     /// Intended (in a closed loop: sent) → received by a consumer. `null` when the scenario does not ask for it.
     pub end_to_end: Option<Latency>,
+    /// The same of each group of consumers, in their order; left out with one group, with more than 16, and in records of older builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub end_to_end_by_group: Vec<GroupLatency>,
+}
+
+/// End-to-end latency of one group of consumers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupLatency {
+    /// Name of the group; its number, from 0, where the scenario gives it none.
+    pub group: String,
+    /// Latency of the messages that its consumers received; `null` if they received none.
+    pub end_to_end: Option<Latency>,
 }
 
 impl Latencies {
+    /// End-to-end latency of the group of this name. A list is left out where there is one group only.
+    pub fn of_group(&self, name: &str) -> Option<&Latency> {
+        match self.end_to_end_by_group.as_slice() {
+            [] => self.end_to_end.as_ref(),
+            groups => groups.iter().find(|of| of.group == name)?.end_to_end.as_ref(),
+        }
+    }
+
     /// One of them, by its name here.
     pub fn named(&self, name: &str) -> Option<&Latency> {
         match name {

@@ -29,8 +29,8 @@ pub use environment::{Environment, FoundTopic, LostRank, MergedShare, RankClock,
 pub use faults::{Fault, FaultCommand};
 pub use idle_connections::IdleConnections;
 pub use latency::{
-    Exceedances, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail, decode_histogram,
-    encode_histogram, independent_values_needed,
+    Exceedances, GroupLatency, HistogramError, Latencies, Latency, MIN_TAIL_SECONDS, SlowestMessages, Tail,
+    decode_histogram, encode_histogram, independent_values_needed,
 };
 pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
@@ -210,6 +210,12 @@ impl Record {
     /// The scenario's tables, with the defaults that the record tells.
     pub fn tables(&self) -> ScenarioTables {
         ScenarioTables::from_record(&self.scenario, &self.defaults)
+    }
+
+    /// The name of a group of consumers; without one, its number.
+    pub fn group_name(&self, group: usize) -> String {
+        let name = self.scenario["consumers"]["group"][group]["name"].as_str();
+        name.map_or_else(|| group.to_string(), str::to_owned)
     }
 
     /// The kind of broker that was loaded. Every scenario writes it, so that its tables need not be read for it: renderers ask often.

@@ -226,7 +226,7 @@ fn lines(timeline: &Timeline<'_>, of: impl Fn(&GroupRow) -> Option<f64>) -> Vec<
     }
     let line = |group: u32| {
         let of_group = |row: &SeriesRow| row.groups.iter().find(|row| row.group == group).and_then(&of);
-        timeline.line(&format!("group {group}"), group as usize + 1, of_group)
+        timeline.line(&format!("group {}", timeline.record.group_name(group as usize)), group as usize + 1, of_group)
     };
     (0..=last).map(line).collect()
 }

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 use super::{Block, Section};
 use crate::present::Table;
-use crate::present::trial::{latencies, latency_table, latency_words};
+use crate::present::trial::{END_TO_END, latencies, latency_table, latency_words};
 use crate::record::readable::{duration, percent};
 use crate::record::{Headline, Latency, Record};
 use crate::report::figure::{Figure, PHONE, Values, WIDE};
@@ -24,7 +24,10 @@ const SHAPES: (Shape, Shape) = (Shape { height: 330.0, ..WIDE }, Shape { height:
 
 /// Of one trial: every latency that it has.
 pub fn section(record: &Record) -> Option<Section> {
-    let curves = latencies(record).into_iter().filter_map(|(name, latency)| curve(name, style(name), latency));
+    // The groups' curves have colours of their own, after the one of a single group.
+    let mut of_groups = [2, 4, 5].into_iter().cycle();
+    let mut style = |name: &str| if name.starts_with(END_TO_END) { of_groups.next().unwrap_or(2) } else { style(name) };
+    let curves = latencies(record).into_iter().filter_map(|(name, latency)| curve(&name, style(&name), latency));
     let curves: Vec<Curve> = curves.collect();
     let figure = (!curves.is_empty())
         .then(|| figure("latency-by-percentile", "Latency by percentile", sentence(record), curves))
@@ -39,7 +42,6 @@ fn style(name: &str) -> usize {
         "response" => 1,
         "service" => 3,
         "schedule delay" => 6,
-        "end to end" => 2,
         _ => 4,
     }
 }

@@ -34,7 +34,7 @@ struct Entries {
 }
 
 pub fn section(record: &Record) -> Option<Section> {
-    let consumers = record.consumers.as_ref().into_iter().flat_map(differing_groups);
+    let consumers = record.consumers.as_ref().into_iter().flat_map(|consumers| differing_groups(record, consumers));
     let all = partitions(record).into_iter().chain(consumers).filter(|entries| !entries.of.is_empty());
     let pairs = all.map(|entries| Block::Pair(vec![messages(&entries), latency(&entries)]));
     Section::new("spread", "Partitions and consumers that differ", pairs.collect())
@@ -74,7 +74,7 @@ fn partitions(record: &Record) -> Option<Entries> {
 }
 
 /// The consumers of each group in which they differ.
-fn differing_groups(consumers: &Consumers) -> impl Iterator<Item = Entries> {
+fn differing_groups<'a>(record: &'a Record, consumers: &'a Consumers) -> impl Iterator<Item = Entries> + use<'a> {
     let is_alone = consumers.groups.len() == 1;
     consumers.groups.iter().filter(|group| group.differs()).map(move |group| {
         let of: Vec<&ConsumerFigures> = consumers.listed.iter().filter(|of| of.group == group.group).collect();
@@ -91,7 +91,7 @@ fn differing_groups(consumers: &Consumers) -> impl Iterator<Item = Entries> {
         let axis = if of_one_topic { "member" } else { "topic/member" };
         Entries {
             thing: "consumer",
-            whose: if is_alone { String::new() } else { format!(" of group {}", group.group) },
+            whose: if is_alone { String::new() } else { format!(" of group {}", record.group_name(group.group)) },
             axis: axis.to_owned(),
             done: "received",
             latency: "end-to-end latency".to_owned(),

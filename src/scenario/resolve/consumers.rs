@@ -41,6 +41,7 @@ pub(super) fn read(
     let advice = "remove `groups`: there are as many as `[[consumers.group]]` tables";
     reader.exclusive("consumers", "group", "groups", advice);
     let properties = &table.properties.0;
+    names(reader, table.group.as_deref().unwrap_or_default());
     let groups = match &table.group {
         Some(groups) => groups.iter().enumerate().map(|(index, one)| group(reader, index, one, properties)).collect(),
         None => {
@@ -57,6 +58,27 @@ pub(super) fn read(
         verify: alone && table.verify,
         backlog: table.backlog.as_ref().and_then(|table| backlog(reader, table, sizes)),
     })
+}
+
+/// Refuses names of groups that brokers would refuse or that two groups would have, and members of all groups where each has its own.
+fn names(reader: &Reader<'_>, groups: &[GroupTable]) {
+    let name = |(index, group): (usize, &GroupTable)| group.name.clone().unwrap_or_else(|| index.to_string());
+    let names: Vec<String> = groups.iter().enumerate().map(name).collect();
+    for (index, name) in names.iter().enumerate() {
+        let key = format!("consumers.group[{index}].name");
+        if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter)) {
+            let message = format!("\"{name}\" cannot name a group of consumers");
+            reader.refuse(&key, message, "use letters, digits, hyphens and underscores: brokers know the group by it");
+        } else if let Some(other) = names[..index].iter().position(|other| other == name) {
+            let message =
+                format!("\"{name}\" names group {other}, too; a group without a name is called by its number");
+            reader.refuse(&key, message, "give each group a name of its own");
+        }
+    }
+    if !groups.is_empty() && groups.iter().all(|group| group.members.is_some()) {
+        let reason = "each `[[consumers.group]]` has `members` of its own";
+        reader.forbid("consumers.members", reason, "remove it");
+    }
 }
 
 fn forbid_for_pipelines(reader: &Reader<'_>) {
@@ -76,6 +98,8 @@ fn group(reader: &Reader<'_>, index: usize, table: &GroupTable, common: &[(Strin
     let is_overridden = |key: &str| own.iter().any(|(name, _)| name == key);
     let common = common.iter().filter(|(key, _)| !is_overridden(key));
     ConsumerGroup {
+        name: table.name.clone(),
+        members: table.members,
         work: table.work.as_ref().map(|table| work(reader, &key("work"), table)),
         rate: table.rate.and_then(|table| rate(reader, &key("rate"), table)),
         start_after: table.start_after,

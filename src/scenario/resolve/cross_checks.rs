@@ -2,7 +2,8 @@
 //! is valid by itself.
 
 use super::{Reader, consumers, pipeline};
-use crate::limits::TRACE_HEADER_BYTES;
+use crate::limits::{MAX_GROUPS_APART, TRACE_HEADER_BYTES};
+use crate::scenario::advice::list;
 use crate::scenario::kind::{Capabilities, Contradiction, Descriptor};
 use crate::scenario::tables::{
     Content, Keys, LatencyKind, Load, Metric, Partitioning, Placement, ProducerMode, Scenario, Schedule, Threshold,
@@ -234,8 +235,32 @@ fn trace_header(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descripto
 fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'static str)> {
     let consumers = scenario.consumers.as_ref();
     let closed = scenario.load == Load::Closed;
+    if let Some(group) = &threshold.group {
+        let names: Vec<String> = consumers
+            .into_iter()
+            .flat_map(|found| (0..found.groups.len()).map(|number| found.name_of(number)))
+            .collect();
+        let reason = if !names.contains(group) {
+            format!("the groups of consumers are {}", list(names.iter().map(String::as_str)))
+        } else if names.len() > MAX_GROUPS_APART && matches!(threshold.metric, Metric::Latency(..)) {
+            format!("latencies are kept apart of at most {MAX_GROUPS_APART} groups")
+        } else {
+            String::new()
+        };
+        if !reason.is_empty() {
+            let advice = "name a group by `name` in its table `[[consumers.group]]`";
+            return Some((format!("\"{}\" cannot be judged: {reason}", threshold.text), advice));
+        }
+    }
     let (reason, advice) = match threshold.metric {
-        Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
+        Metric::Lag
+        | Metric::CatchUp
+        | Metric::Lost
+        | Metric::Unread
+        | Metric::Removed
+        | Metric::Duplicated
+        | Metric::Reordered
+        | Metric::Corrupt
             if !consumers.is_some_and(|consumers| consumers.verify) =>
         {
             ("verification is off", "add `[consumers]` with `verify = true`")

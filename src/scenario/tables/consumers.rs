@@ -12,6 +12,9 @@ use super::{ByteSize, Count, DurationText, Properties, Rate};
 const MAX_CONSUMERS: u64 = 100_000;
 const MAX_GROUPS: u64 = 1_000;
 
+/// Names of groups become a part of those that brokers know them by, some of which may not be long.
+const MAX_NAME: u64 = 32;
+
 /// `[consumers]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -63,6 +66,13 @@ impl Default for ConsumersTable {
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct GroupTable {
+    /// Name, which results and thresholds call it by. Default: its number, from 0.
+    #[schemars(length(min = 1, max = MAX_NAME))]
+    pub name: Option<String>,
+    /// Consumers of the group, on each topic. Default: `consumers.members`.
+    #[serde(with = "Count")]
+    #[schemars(range(min = 1, max = MAX_CONSUMERS))]
+    pub members: Option<usize>,
     /// How long each consumer works on a message, before it takes the next one.
     pub work: Option<WorkTable>,
     /// Most messages per second that its consumers take together.
@@ -162,7 +172,7 @@ impl Default for BacklogTable {
 pub struct Consumers {
     /// Every group receives every message. There is at least one.
     pub groups: Vec<ConsumerGroup>,
-    /// Consumers of each group, per topic.
+    /// Consumers of each group, per topic, unless the group has a number of its own.
     pub members: usize,
     pub from: StartFrom,
     /// Record the time from intended to received.
@@ -173,6 +183,23 @@ pub struct Consumers {
     pub verify: bool,
     /// What the groups find when they begin; `None`: they begin before the load, but for those that are told otherwise.
     pub backlog: Option<Backlog>,
+}
+
+impl Consumers {
+    /// Consumers of the group on each topic.
+    pub fn members_of(&self, group: usize) -> usize {
+        self.groups.get(group).and_then(|group| group.members).unwrap_or(self.members)
+    }
+
+    /// Those of the group that has the most.
+    pub fn most_members(&self) -> usize {
+        (0..self.groups.len()).map(|group| self.members_of(group)).max().unwrap_or(self.members)
+    }
+
+    /// The group's name; without one, its number.
+    pub fn name_of(&self, group: usize) -> String {
+        self.groups.get(group).and_then(|group| group.name.clone()).unwrap_or_else(|| group.to_string())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -195,6 +222,9 @@ pub enum Timing {
 /// One group of consumers.
 #[derive(Clone, PartialEq, Default)]
 pub struct ConsumerGroup {
+    pub name: Option<String>,
+    /// Its consumers, per topic; `None`: as many as the other groups have.
+    pub members: Option<usize>,
     /// How long each of its consumers pretends to work on a message before it takes the next one.
     pub work: Option<Work>,
     /// Most messages per second that its consumers take together (> 0, finite).
@@ -218,6 +248,8 @@ impl fmt::Debug for ConsumerGroup {
         let keys: Vec<&str> = self.properties.iter().map(|(key, _)| key.as_str()).collect();
         formatter
             .debug_struct("ConsumerGroup")
+            .field("name", &self.name)
+            .field("members", &self.members)
             .field("work", &self.work)
             .field("rate", &self.rate)
             .field("start_after", &self.start_after)

@@ -154,7 +154,7 @@ impl RankRoles {
             && consumers < ranks.count()
         {
             return Err(format!(
-                "`distribution.readers` = \"{ranks}\" names {} ranks, which need as many consumers, but each group has {consumers}: \
+                "`distribution.readers` = \"{ranks}\" names {} ranks, which need as many consumers, but no group has more than {consumers}: \
                  name fewer ranks, or raise `consumers.members`",
                 ranks.count()
             ));

@@ -55,8 +55,10 @@ pub struct Part {
     pub producers: Range<usize>,
     /// Producers of the whole.
     pub all_producers: usize,
-    /// This part's consumers in each group: numbers of places, which count members of the first topic, then of the second, and so on.
-    pub consumers: Range<usize>,
+    /// Which share of each group's consumers it has; `None`: none.
+    pub readers: Option<Share>,
+    /// This part's consumers of the group that has the most.
+    pub consumers: usize,
 }
 
 impl Scenario {
@@ -76,7 +78,8 @@ impl Scenario {
             share,
             producers: producers.clone(),
             all_producers,
-            consumers: readers.map_or(0..0, |readers| readers.range(self.consumer_places())),
+            readers,
+            consumers: readers.map_or(0, |readers| readers.range(self.consumer_places()).len()),
         });
         part.producers.count = producers.len();
         part.idle_connections = self.idle_connections.as_ref().map(|idle| idle.part(share));
@@ -103,9 +106,9 @@ impl Scenario {
         (0..count).find(idle).filter(|_| own)
     }
 
-    /// Consumers of each group, over all topics.
+    /// Consumers of the group that has the most, over all topics.
     fn consumer_places(&self) -> usize {
-        self.consumers.as_ref().map_or(0, |consumers| consumers.members * self.topology.topics)
+        self.consumers.as_ref().map_or(0, |consumers| consumers.most_members() * self.topology.topics)
     }
 
     fn refuse_part(&self, share: Share) -> Result<(), String> {
@@ -213,17 +216,24 @@ impl Scenario {
         }
     }
 
-    /// Whether a consumer on this topic runs here; `member` is its number among those of a group on the topic.
-    pub fn has_consumer(&self, topic: usize, member: usize) -> bool {
-        let members = self.consumers.as_ref().map_or(0, |consumers| consumers.members);
-        self.part.as_ref().is_none_or(|part| part.consumers.contains(&(topic * members + member)))
+    /// Whether a consumer of the group on this topic runs here; `member` is its number among those of the group on the topic. Places of
+    /// a group count members of the first topic, then of the second, and so on.
+    pub fn has_consumer(&self, group: usize, topic: usize, member: usize) -> bool {
+        let Some(part) = &self.part else { return true };
+        let members = self.members_of(group);
+        let here = part.readers.map_or(0..0, |readers| readers.range(members * self.topology.topics));
+        here.contains(&(topic * members + member))
     }
 
     /// Whether a group's consumers on this topic are in several processes.
-    pub fn is_divided(&self, topic: usize) -> bool {
-        let members = self.consumers.as_ref().map_or(0, |consumers| consumers.members);
-        let here = (0..members).filter(|member| self.has_consumer(topic, *member)).count();
+    pub fn is_divided(&self, group: usize, topic: usize) -> bool {
+        let members = self.members_of(group);
+        let here = (0..members).filter(|member| self.has_consumer(group, topic, *member)).count();
         (1..members).contains(&here)
+    }
+
+    fn members_of(&self, group: usize) -> usize {
+        self.consumers.as_ref().map_or(0, |consumers| consumers.members_of(group))
     }
 
     /// Whether this process makes the topics that do not exist; otherwise it waits for them.

@@ -13,6 +13,8 @@ use crate::scenario::problem::Refusal;
 pub struct Threshold {
     /// As written.
     pub text: String,
+    /// The group of consumers that it is about, by its name; `None`: the whole trial.
+    pub group: Option<String>,
     pub metric: Metric,
     pub comparison: Comparison,
     /// In the metric's unit: nanoseconds, messages per second, bytes per second, or a count.
@@ -42,6 +44,10 @@ pub enum Metric {
     WrittenPerSecond,
     /// Messages that a pipeline was behind when it ended.
     ConsumerLag,
+    /// Messages that a group had not received when the load ended.
+    Lag,
+    /// How long it took the group from then on to receive them, in nanoseconds.
+    CatchUp,
     Failed,
     Unresolved,
     Lost,
@@ -110,27 +116,69 @@ impl Threshold {
             .min_by_key(|(position, sign, _)| (*position, 2 - sign.len()))
             .ok_or_else(|| Refusal::new(format!("\"{text}\" compares nothing"), ADVICE))?;
         let (name, value) = (text[..position].trim(), text[position + sign.len()..].trim());
-        let metric = metric(name)?;
-        let value = match metric {
-            Metric::Latency(..) | Metric::Condition(_) | Metric::CpuPerMessage | Metric::Outage | Metric::Recovery => {
-                units::parse_duration(value)?.as_nanos() as f64
+        let (name, group) = name_and_group(name);
+        let metric = match (metric(name)?, &group) {
+            (Metric::Lag, None) => return Err(Refusal::new(format!("\"{text}\" is about no group"), OF_GROUP)),
+            (Metric::Lag, Some(_)) if units::parse_duration(value).is_ok() => Metric::CatchUp,
+            (Metric::Latency(LatencyKind::Headline, statistic), Some(_)) => {
+                Metric::Latency(LatencyKind::EndToEnd, statistic)
             }
+            (metric, Some(_)) if !metric.is_of_a_group() => {
+                return Err(Refusal::new(format!("`{name}` is not a figure of a group"), OF_GROUP));
+            }
+            (metric, _) => metric,
+        };
+        let value = match metric {
+            Metric::Latency(..)
+            | Metric::Condition(_)
+            | Metric::CpuPerMessage
+            | Metric::Outage
+            | Metric::Recovery
+            | Metric::CatchUp => units::parse_duration(value)?.as_nanos() as f64,
             Metric::PayloadBytesPerSecond => units::parse_size(value.strip_suffix("/s").unwrap_or(value))? as f64,
             Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
                 units::parse_count(value.strip_suffix("/s").unwrap_or(value))? as f64
             }
             _ => units::parse_count(value)? as f64,
         };
-        Ok(Threshold { text: text.to_owned(), metric, comparison, value })
+        Ok(Threshold { text: text.to_owned(), group, metric, comparison, value })
     }
 }
 
-const METRICS: [(&str, Metric); 16] = [
+const OF_GROUP: &str = "of a group there are its end-to-end latencies, its lag at the end and what it verified, as in \
+                        `p99 of \"billing\" < 1s`, `lag of \"billing\" at end < 5s` or `lost of \"billing\" = 0`";
+
+impl Metric {
+    /// Whether a group of consumers has it.
+    fn is_of_a_group(self) -> bool {
+        matches!(
+            self,
+            Metric::Latency(LatencyKind::EndToEnd, _)
+                | Metric::Lag
+                | Metric::Lost
+                | Metric::Unread
+                | Metric::Removed
+                | Metric::Duplicated
+                | Metric::Reordered
+                | Metric::Corrupt
+        )
+    }
+}
+
+/// Divides `p99 of "billing"` and `lag of "billing" at end`.
+fn name_and_group(text: &str) -> (&str, Option<String>) {
+    let Some((name, group)) = text.split_once(" of ") else { return (text, None) };
+    let group = group.trim().strip_suffix(" at end").unwrap_or(group).trim();
+    (name.trim(), Some(group.trim_matches(['"', '\'']).to_owned()))
+}
+
+const METRICS: [(&str, Metric); 17] = [
     ("messages_per_second", Metric::MessagesPerSecond),
     ("payload_bytes_per_second", Metric::PayloadBytesPerSecond),
     ("consumed_per_second", Metric::ConsumedPerSecond),
     ("written_per_second", Metric::WrittenPerSecond),
     ("consumer_lag", Metric::ConsumerLag),
+    ("lag", Metric::Lag),
     ("failed", Metric::Failed),
     ("unresolved", Metric::Unresolved),
     ("lost", Metric::Lost),

@@ -58,7 +58,8 @@ fn percentile_of_900_moments_is_judged_by_its_value() {
     let mut judged = |moments: u64, limit_ns: f64| {
         record.latency.response.as_mut().unwrap().independent = Some(moments);
         let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
-        let required = Threshold { text: text.clone(), metric, comparison: Comparison::Less, value: limit_ns };
+        let required =
+            Threshold { text: text.clone(), group: None, metric, comparison: Comparison::Less, value: limit_ns };
         judge_probe(&record, &[], &[required])
     };
     let between_ns = (p99_ns + max_ns) / 2.0;
@@ -94,7 +95,7 @@ fn percentile_of_few_messages_holds_by_the_slowest() {
         let explanation = "not known".to_owned();
         record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
         let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.999_999_9));
-        let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
+        let threshold = Threshold { text, group: None, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
         judge_probe(&record, &[], &[threshold]).outcome
     };
     let slowest_ms = sample::record().latency.response.unwrap().max_ns as f64 / 1e6;
@@ -166,7 +167,7 @@ fn a_full_window_is_the_client_s_limit_unless_answers_are_slow() {
         record.thresholds =
             vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
         let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
-        let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
+        let threshold = Threshold { text, group: None, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
         judge_probe(&record, &sample::series(), &[threshold]).outcome
     };
     let service_ms = sample::record().latency.service.unwrap().p99_ns.unwrap() as f64 / 1e6;
@@ -183,7 +184,7 @@ fn with_a_full_window(metric: Metric, limit: f64, in_flight: impl Fn(u64) -> u64
     let explanation = "more measured".to_owned();
     record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
     series.iter_mut().for_each(|row| row.in_flight = in_flight(row.second));
-    let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit };
+    let threshold = Threshold { text, group: None, metric, comparison: Comparison::Less, value: limit };
     judge_probe(&record, &series, &[threshold]).outcome
 }
 
@@ -230,7 +231,7 @@ fn a_tail_that_the_client_s_pauses_made_limits_a_probe() {
             vec![ThresholdOutcome { text: text.clone(), measured: Some(2e9), held: false, explanation }];
         series.iter_mut().for_each(|row| row.in_flight = in_flight(row.second));
         let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(quantile));
-        let threshold = Threshold { text, metric, comparison: Comparison::Less, value: 1e6 };
+        let threshold = Threshold { text, group: None, metric, comparison: Comparison::Less, value: 1e6 };
         judge_probe(&record, &series, &[threshold]).outcome
     };
     assert_eq!(with(0.999, 3, |_| 60), ProbeOutcome::Limited);

@@ -4,7 +4,7 @@ use crate::record::{Condition, FaultCommand, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
-    Threshold { text: "as written".to_owned(), metric, comparison, value }
+    Threshold { text: "as written".to_owned(), group: None, metric, comparison, value }
 }
 
 fn outcome(metric: Metric, comparison: Comparison, value: f64, record: &Record) -> ThresholdOutcome {
@@ -204,7 +204,7 @@ fn a_threshold_on_an_unknown_figure_is_missed_with_the_reason() {
 #[test]
 fn an_order_that_was_not_checked_proves_no_order() {
     let mut record = sample::record();
-    record.verification = Some(crate::record::Verification { order_unchecked: 1, ..Default::default() });
+    record.verification = Some(Verification { order_unchecked: 1, ..Default::default() });
     assert!(!outcome(Metric::Reordered, Comparison::Equal, 0.0, &record).held);
     assert!(outcome(Metric::Lost, Comparison::Equal, 0.0, &record).held);
     assert!(outcome(Metric::Unread, Comparison::Equal, 0.0, &record).held);
@@ -213,6 +213,6 @@ fn an_order_that_was_not_checked_proves_no_order() {
 #[test]
 fn a_saturated_verifier_proves_no_absence() {
     let mut record = sample::record();
-    record.verification = Some(crate::record::Verification { saturated: true, ..Default::default() });
+    record.verification = Some(Verification { saturated: true, ..Default::default() });
     assert!(!outcome(Metric::Duplicated, Comparison::Equal, 0.0, &record).held);
 }

@@ -13,7 +13,7 @@ fn verified(run_tag: u32) -> Arrivals {
 
 fn collected(arrivals: &Arrivals) -> Reception {
     let mut reception = Reception::default();
-    arrivals.collect(true, &mut reception, &mut Reception::default());
+    arrivals.collect(true, &mut reception, &mut Reception::default(), &mut []);
     reception
 }
 
@@ -294,7 +294,7 @@ fn figures_of_consumers_add_up_to_those_of_all() {
     // After the window.
     let mut late = Reception::default();
     receive(0, 9);
-    arrivals.collect(false, &mut late, &mut Reception::default());
+    arrivals.collect(false, &mut late, &mut Reception::default(), &mut []);
     all.merge(&late);
     let consumers = arrivals.consumers();
     let figures = |of: &ConsumerTally| (of.member, of.consumed, of.in_window, of.moments);

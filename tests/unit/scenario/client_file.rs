@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::super::{Origin, Plan, parse_url_beside, parse_written};
+use super::super::{Plan, parse_url_beside, parse_written};
 use super::*;
 use crate::engine::kinds;
 
@@ -188,7 +188,7 @@ fn a_scenario_of_a_file_is_completed() {
     file.write_all(b"bootstrap.servers=a\nacks=5\n").unwrap();
     let written = add(kinds(), file.path(), written).unwrap();
     assert!(written.text.starts_with(text));
-    assert_eq!(written.origin, Origin::File("my.toml".to_owned()));
+    assert_eq!(written.origin, crate::scenario::Origin::File("my.toml".to_owned()));
     // What is wrong is shown where it was written.
     let error = parse_written(kinds(), &written).unwrap_err().to_string();
     assert!(error.contains(":2: `acks`") && error.contains("cannot be \"5\""), "{error}");

@@ -73,7 +73,7 @@ fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
     let plan = crate::scenario::parse_for(crate::engine::kinds(), consumers, "share", &[], std::path::Path::new(""));
     whole.consumers = plan.unwrap().trials[0].scenario.consumers.clone();
     let part = |number| whole.part(Share { number, count: 3 }).unwrap();
-    let consumers = |part: &Scenario| part.part.as_ref().unwrap().consumers.len();
+    let consumers = |part: &Scenario| part.part.as_ref().unwrap().consumers;
     let reader = part(3);
     assert_eq!(reader.producers.count, 0);
     assert_eq!(reader.broker.connections, 1);
@@ -108,4 +108,20 @@ fn a_share_is_written_with_a_stroke() {
     for wrong in ["", "2", "0/3", "4/3", "1/0", "a/3", "1/3/4", "-1/3", "1/10001"] {
         assert!(wrong.parse::<Share>().unwrap_err().contains("as in `2/3`"), "{wrong}");
     }
+}
+
+#[test]
+fn members_of_each_group_are_divided_by_themselves() {
+    let text = "broker.kind = \"null\"\nproducers.count = 2\nrun.duration = \"1s\"\n[[consumers.group]]\nmembers = 3\n[[consumers.group]]";
+    let plan =
+        crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+    let mut whole = plan.trials[0].scenario.clone();
+    whole.broker.addresses = vec!["server:1".to_owned()];
+    let parts = [1, 2].map(|number| whole.part(Share { number, count: 2 }).unwrap());
+    let here =
+        |part: &Scenario, group| (0..3).filter(|member| part.has_consumer(group, 0, *member)).collect::<Vec<_>>();
+    assert_eq!((here(&parts[0], 0), here(&parts[1], 0)), (vec![0], vec![1, 2]));
+    assert_eq!(here(&parts[0], 1), [0; 0]);
+    assert_eq!(here(&parts[1], 1)[0], 0);
+    assert!(parts[0].is_divided(0, 0) && !parts[1].is_divided(1, 0));
 }
