@@ -281,7 +281,10 @@ fn groups_that_cannot_be_told_apart_are_refused() {
         execute(&["check", bench.scenario().to_str().unwrap()]).expect(2).complains_of(expected);
     };
     refused(&["name = \"audit\"", "name = \"billing\""], &["\"billing\" names group 0, too"]);
-    refused(&["name = \"audit\"", "name = \"a.b\""], &["\"a.b\" cannot name a group of consumers"]);
+    for name in ["a.b", &"x".repeat(33)] {
+        let change = ["name = \"audit\"", &format!("name = \"{name}\"")];
+        refused(&change, &[&format!("\"{name}\" cannot name a group of consumers"), "at most 32 letters"]);
+    }
     refused(&["lost of billing", "lost of biling"], &["the groups of consumers are `billing` and `audit`"]);
     refused(&["lost of billing", "failed of billing"], &["`failed` is not a figure of a group"]);
     refused(&["lost of billing = 0", "lag < 5s"], &["\"lag < 5s\" is about no group"]);

@@ -85,6 +85,19 @@ fn a_run_that_meets_no_broker_leaves_no_directory() {
 }
 
 #[test]
+#[cfg(feature = "nats")]
+fn a_run_that_needs_more_open_files_says_so_before_the_load() {
+    let bench = Bench::new(
+        "broker = { kind = \"nats\", address = \"127.0.0.1:1\", connections = 900 }\nproducers.count = 900\nrun.messages = 10",
+    );
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 400; exec \"$@\"", "limited", env!("CARGO_BIN_EXE_brokermark"), "run"]);
+    command.arg(bench.scenario()).arg("--output").arg(bench.results());
+    let ended = Running::start(&mut command).finish(PATIENCE).expect(1);
+    ended.complains_of(&["400 files may be open, and about 1156 are needed", "`ulimit -n 2048`"]);
+}
+
+#[test]
 fn a_ramp_that_begins_in_the_warm_up_is_said() {
     let ramp = "load.schedule={ kind = \"ramp\", from = \"1k/s\", to = \"10k/s\", over = \"20s\" }";
     execute(&["check", "null://", "--for", "20s", "--warm-up", "5s", "--set", ramp])

@@ -121,15 +121,28 @@ fn directory(results: &Path) -> Finding {
     }
 }
 
-/// Those of the trial that opens most.
 fn files(plan: &Plan) -> Option<Finding> {
+    let (limit, needed) = files_needed(plan)?;
+    let text = format!("{limit} may be open, about {needed} are needed");
+    Some(match limit >= needed {
+        true => good("open files", text),
+        false => doubtful("open files", text, format!("ulimit -n {}", needed.next_power_of_two())),
+    })
+}
+
+/// How many files may be open, and about how many the trial opens that opens most.
+fn files_needed(plan: &Plan) -> Option<(u64, u64)> {
     let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
-    let (limit, _) = rlimit::getrlimit(rlimit::Resource::NOFILE).ok()?;
-    if limit >= needed {
-        return Some(good("open files", format!("{limit} may be open, about {needed} are needed")));
-    }
-    let text = format!("{limit} may be open, and about {needed} are needed");
-    Some(doubtful("open files", text, format!("ulimit -n {}", needed.next_power_of_two())))
+    rlimit::getrlimit(rlimit::Resource::NOFILE).ok().map(|(limit, _)| (limit, needed))
+}
+
+/// What is said before a run that may not open as many files as it needs.
+pub fn too_few_files(plan: &Plan) -> Option<String> {
+    let (limit, needed) = files_needed(plan).filter(|(limit, needed)| limit < needed)?;
+    Some(format!(
+        "{limit} files may be open, and about {needed} are needed, one for each connection: `ulimit -n {}` allows more",
+        needed.next_power_of_two()
+    ))
 }
 
 /// Consumers have connections of their own, to every broker.

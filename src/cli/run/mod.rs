@@ -27,6 +27,7 @@ use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
 use super::compare::{Options, compare_runs, read_set};
+use super::doctor::too_few_files;
 use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::report;
@@ -58,6 +59,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     }
     let mut documents = plans.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.document);
     if let Some(note) = documents.find_map(unchosen_content).filter(|_| !arguments.quiet) {
+        notice!("note: {note}");
+    }
+    if let Some(note) = plans.iter().find_map(too_few_files).filter(|_| !arguments.quiet) {
         notice!("note: {note}");
     }
     let figures = displays(arguments)?;

@@ -9,8 +9,8 @@ use super::{Reader, path};
 use crate::scenario::kind::Descriptor;
 use crate::scenario::tables::{
     Backlog, BacklogTable, ConsumerGroup, Consumers, ConsumersTable, GroupTable, IdleConnections, IdleConnectionsTable,
-    Load, Pipeline, ProducerMode, Rate, Scenario, Schedule, StartFrom, Work, WorkKind, WorkLaw, WorkMean, WorkTable,
-    units,
+    Load, MAX_GROUP_NAME, Pipeline, ProducerMode, Rate, Scenario, Schedule, StartFrom, Work, WorkKind, WorkLaw,
+    WorkMean, WorkTable, units,
 };
 
 /// Times of work whose mean is longer say more about a timer than about consumers; brokers also take a consumer for dead that is silent
@@ -66,9 +66,11 @@ fn names(reader: &Reader<'_>, groups: &[GroupTable]) {
     let names: Vec<String> = groups.iter().enumerate().map(name).collect();
     for (index, name) in names.iter().enumerate() {
         let key = format!("consumers.group[{index}].name");
-        if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter)) {
+        let is_possible = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+        if name.len() > MAX_GROUP_NAME || !name.chars().all(is_possible) {
             let message = format!("\"{name}\" cannot name a group of consumers");
-            reader.refuse(&key, message, "use letters, digits, hyphens and underscores: brokers know the group by it");
+            let advice = "use at most 32 letters, digits, hyphens and underscores: brokers know the group by it";
+            reader.refuse(&key, message, advice);
         } else if let Some(other) = names[..index].iter().position(|other| other == name) {
             let message =
                 format!("\"{name}\" names group {other}, too; a group without a name is called by its number");

@@ -240,7 +240,9 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
             .into_iter()
             .flat_map(|found| (0..found.groups.len()).map(|number| found.name_of(number)))
             .collect();
-        let reason = if !names.contains(group) {
+        let reason = if names.is_empty() {
+            "nothing is consumed".to_owned()
+        } else if !names.contains(group) {
             format!("the groups of consumers are {}", list(names.iter().map(String::as_str)))
         } else if names.len() > MAX_GROUPS_APART && matches!(threshold.metric, Metric::Latency(..)) {
             format!("latencies are kept apart of at most {MAX_GROUPS_APART} groups")

@@ -13,7 +13,7 @@ const MAX_CONSUMERS: u64 = 100_000;
 const MAX_GROUPS: u64 = 1_000;
 
 /// Names of groups become a part of those that brokers know them by, some of which may not be long.
-const MAX_NAME: u64 = 32;
+pub const MAX_GROUP_NAME: usize = 32;
 
 /// `[consumers]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +67,7 @@ impl Default for ConsumersTable {
 #[schemars(deny_unknown_fields)]
 pub struct GroupTable {
     /// Name, which results and thresholds call it by. Default: its number, from 0.
-    #[schemars(length(min = 1, max = MAX_NAME))]
+    #[schemars(length(min = 1, max = MAX_GROUP_NAME))]
     pub name: Option<String>,
     /// Consumers of the group, on each topic. Default: `consumers.members`.
     #[serde(with = "Count")]

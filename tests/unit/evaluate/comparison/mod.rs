@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{Durability, DurabilityLevel, Reason, ReasonKind, Status, sample};
+use crate::record::{Durability, DurabilityLevel, GroupLatency, Latency, Reason, ReasonKind, Status, sample};
 
 /// Trials at these rates, `minutes` apart from the first one on.
 fn trials(rates: &[f64], first_minute: i64, apart: i64) -> Vec<KeptTrial> {
@@ -340,4 +340,30 @@ fn percentiles_are_of_all_messages_that_were_wanted() {
     let without = changed(&sound(60), |_, record| record.latency.end_to_end = None);
     let compared = compare(&sound(0), &without, Bounds::default()).unwrap();
     assert_eq!(compared.points[0].missing_figures[0].figure, FigureKind::EndToEndP99);
+}
+
+#[test]
+fn each_of_several_groups_of_consumers_is_compared_by_itself() {
+    let with_groups = |slower: u64| {
+        let mut side = trials(&RATES, slower as i64 * 60, 1);
+        for (index, trial) in side.iter_mut().enumerate() {
+            let of_group = |group: &str, ms: u64| {
+                let mut histogram = hdrhistogram::Histogram::new_with_max(600_000_000_000, 3).unwrap();
+                let messages = trial.record.counts.attempted + trial.record.counts.unsent;
+                histogram.record_n((ms * 100 + index as u64) * 10_000, messages).unwrap();
+                GroupLatency {
+                    group: group.to_owned(),
+                    end_to_end: Latency::from_histogram(&histogram, 0, Some(messages)),
+                }
+            };
+            trial.record.latency.end_to_end_by_group = vec![of_group("quick", 5), of_group("slow", 50 * slower)];
+        }
+        side
+    };
+    let compared = compare(&with_groups(1), &with_groups(2), TRIALS_ALONE).unwrap();
+    let figures = &compared.points[0].figures;
+    let of = |name: &str| figures.iter().find(|found| found.figure.to_string() == name).map(|found| found.outcome);
+    assert_eq!(of("end-to-end p99, quick"), Some(Outcome::NoDifferent), "{:?}", compared.points[0]);
+    assert_eq!(of("end-to-end p99, slow"), Some(Outcome::Worse));
+    assert_eq!(of("end-to-end p99"), None, "the groups are never mixed");
 }

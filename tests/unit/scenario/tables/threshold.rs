@@ -24,6 +24,24 @@ fn what_people_write() {
 }
 
 #[test]
+fn a_group_is_named_after_its_figure() {
+    let of_group = |text: &str| {
+        let threshold = Threshold::parse(text).unwrap();
+        (threshold.metric, threshold.group.unwrap(), threshold.value)
+    };
+    let p99 = Metric::Latency(LatencyKind::EndToEnd, LatencyStatistic::Quantile(0.99));
+    for text in ["p99 of \"billing\" < 1s", "p99 of billing<1s", "end_to_end.p99 of 'billing' < 1s"] {
+        assert_eq!(of_group(text), (p99, "billing".to_owned(), 1e9), "{text}");
+    }
+    assert_eq!(of_group("lag of \"a-b\" at end < 5s"), (Metric::CatchUp, "a-b".to_owned(), 5e9));
+    assert_eq!(of_group("lag of 0 at end < 5k"), (Metric::Lag, "0".to_owned(), 5e3));
+    assert_eq!(of_group("lost of billing = 0"), (Metric::Lost, "billing".to_owned(), 0.0));
+    for text in ["lag < 5s", "response.p99 of billing < 1s", "failed of billing = 0", "cpu_per_message of a < 1us"] {
+        assert!(Threshold::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn what_is_refused_and_why() {
     let refusals = [
         "p99",
@@ -47,7 +65,7 @@ fn what_is_refused_and_why() {
     "10 parsecs" is not a duration: unknown unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
     unknown metric `messages_per_secnd`: did you mean `messages_per_second`?
     unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
-    unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt`, `cpu_per_message`, `outage` and `recovery`
+    unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `lag`, `failed`, `unresolved`, `lost`, `unread`, `removed`, `duplicated`, `reordered`, `corrupt`, `cpu_per_message`, `outage` and `recovery`
     "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
     unknown condition `not-enough-replica`: did you mean `condition.not-enough-replicas`?
     unknown condition `weather`: conditions are `waiting-for-leader`, `not-enough-replicas`, `topic-gone`, `denied`, `throttled`, `unanswered`, `blocked`, `backlog-quota`, `connecting`, `group-has-others`, `rebalancing`, `fenced`, `authentication`, `refused` and `topic-replaced`
