@@ -30,15 +30,26 @@ pub struct Side<'a> {
 }
 
 pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
-    let is_untrusted = |point: &&PointComparison| point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0;
+    let is_untrusted = |point: &&PointComparison| {
+        comparison.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
+    };
     let untrusted = comparison.points.iter().filter(is_untrusted).count();
     Summary {
         name: format!("A: {}", side(a.name, comparison, |difference| &difference.a)),
         context: vec![format!("B: {}", side(b.name, comparison, |difference| &difference.b))],
         ran: ran(&[a.records.as_slice(), &b.records].concat()),
         sentence: sentence(comparison),
-        answers: vec![worse(comparison, untrusted), trust(comparison, untrusted, a, b), limit(a, b)],
+        answers: match comparison.unknown {
+            Some(unknown) => vec![worse(comparison, untrusted), not_known(comparison, unknown)],
+            None => vec![worse(comparison, untrusted), trust(comparison, untrusted, a, b), limit(a, b)],
+        },
     }
+}
+
+/// Whether files of another tool can be trusted.
+fn not_known(comparison: &Comparison, unknown: &str) -> Answer {
+    let evidence = format!("{}. Design: {}.", capital(unknown), comparison.design_in_words());
+    Answer { question: TRUST, tone: Tone::Doubtful, word: "Not known".to_owned(), evidence }
 }
 
 /// Whether B is worse, and in what.
@@ -191,7 +202,7 @@ fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String
     let [a, b] = sides(comparison);
     let invalid =
         [(&a, &point.trials_of_a), (&b, &point.trials_of_b)].into_iter().find(|(_, trials)| trials.valid == 0);
-    if let Some((side, _)) = invalid {
+    if let Some((side, _)) = invalid.filter(|_| comparison.unknown.is_none()) {
         return format!("B cannot be compared with A: no trial of {side} is valid.");
     }
     let figures = &point.figures[..point.figures.len().min(MAX_TOLD)];

@@ -1,4 +1,6 @@
-//! `brokermark compare`: says what changed between two runs, or two sets of runs. It only reads.
+//! `brokermark compare`: says what changed between two runs, or two sets of runs. It only reads. `omb`: result files of OpenMessaging Benchmark.
+
+mod omb;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,7 +12,7 @@ use super::Exit;
 use super::check_files::CheckFileArguments;
 use super::show::View;
 use super::show::page::Page;
-use crate::evaluate::comparison::{self, Bounds, Comparison, KeptTrial, Verdict};
+use crate::evaluate::comparison::{self, Bounds, Comparison, ComparisonError, KeptTrial, Verdict};
 use crate::notices::notice;
 use crate::present::comparison::{self as present, Side};
 use crate::record::{
@@ -20,7 +22,7 @@ use crate::report::checks::{Check, CheckOutcome, of_comparison};
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
-    /// The baseline: a run directory, a file of records, or a directory of run directories
+    /// The baseline: a run directory, a file of records, a directory of run directories, or the same of result files of OpenMessaging Benchmark
     #[arg(value_hint = ValueHint::AnyPath)]
     pub a: PathBuf,
     /// What is compared with it
@@ -80,6 +82,9 @@ impl Compared {
 
 /// Compares what lies at two paths and prints the result.
 pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Compared {
+    if let Some(compared) = omb::compare(a, b, options, out) {
+        return compared;
+    }
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
         Ok((a_trials, b_trials)) => judge((&run_name(a), &a_trials), (&run_name(b), &b_trials), options, out),
         Err(error) => Compared::failed(error),
@@ -117,7 +122,18 @@ type Named<'a> = (&'a str, &'a [KeptTrial]);
 
 /// Compares two sets that were read, and prints the result.
 fn judge(a: Named<'_>, b: Named<'_>, options: Options, out: &mut dyn Write) -> Compared {
-    let comparison = match comparison::compare(a.1, b.1, options.bounds) {
+    tell(comparison::compare(a.1, b.1, options.bounds), a, b, options, out)
+}
+
+/// Prints a comparison of both sets.
+fn tell(
+    compared: Result<Comparison, ComparisonError>,
+    a: Named<'_>,
+    b: Named<'_>,
+    options: Options,
+    out: &mut dyn Write,
+) -> Compared {
+    let comparison = match compared {
         Ok(comparison) => comparison,
         Err(error) => return Compared::failed(error),
     };

@@ -3,8 +3,10 @@
 //! - `settings`: how both sets' trials ran, and what differs between the sets beside their figures.
 //! - `side`: one set's trials of a point, the figures that are compared, and a figure's centre.
 //! - `counts`: what went wrong.
+//! - `omb`: the same of result files of OpenMessaging Benchmark.
 
 mod counts;
+mod omb;
 mod settings;
 mod side;
 
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use counts::{Count, CountComparison, CountKind};
+pub use omb::{OmbResult, compare_omb};
 pub use settings::{Design, Difference};
 use side::SideTrials;
 pub use side::{Centre, FigureKind, Outcome, Side};
@@ -68,6 +71,9 @@ pub struct Comparison {
     pub points: Vec<PointComparison>,
     /// Points of one set that the other does not have.
     pub unmatched_points: usize,
+    /// What is not known of either side, where they are files of another tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<&'static str>,
 }
 
 /// What a comparison says of B.
@@ -147,6 +153,7 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
         differences,
         points,
         unmatched_points: matched.unmatched,
+        unknown: None,
     };
     comparison.verdict = match comparison.regressions() {
         0 if comparison.points.iter().any(PointComparison::is_one_sided) => Verdict::NotKnown,
@@ -307,25 +314,31 @@ fn figure(
     let (of_a, of_b) = (of_side("A", a)?, of_side("B", b)?);
     let no_ratio = || "one side's figure is 0, so it has no ratio".to_owned();
     let compared = design.compare((a, &of_a), (b, &of_b), bounds).ok_or_else(no_ratio)?;
-    Ok(FigureComparison {
-        figure: kind.clone(),
-        a: a.centre(kind, &of_a).ok_or_else(no_ratio)?,
-        b: b.centre(kind, &of_b).ok_or_else(no_ratio)?,
-        ratio: compared.ratio,
-        ratio_low: compared.interval.map(|interval| interval.low),
-        ratio_high: compared.interval.map(|interval| interval.high),
-        p: compared.p,
-        adjusted_p: compared.p,
-        band: compared.band,
-        outcome: Outcome::CannotTell,
-        more_trials: None,
-        more_runs: design == Design::SeveralRuns,
-        regression: false,
-        compared,
-    })
+    let centre_of = |side: &Side<'_>, figures| side.centre(kind, figures).ok_or_else(no_ratio);
+    Ok(FigureComparison::new(kind.clone(), (centre_of(a, &of_a)?, centre_of(b, &of_b)?), compared, design))
 }
 
 impl FigureComparison {
+    /// Without a conclusion yet.
+    fn new(kind: FigureKind, (a, b): (Centre, Centre), compared: statistics::Comparison, design: Design) -> Self {
+        FigureComparison {
+            figure: kind,
+            a,
+            b,
+            ratio: compared.ratio,
+            ratio_low: compared.interval.map(|interval| interval.low),
+            ratio_high: compared.interval.map(|interval| interval.high),
+            p: compared.p,
+            adjusted_p: compared.p,
+            band: compared.band,
+            outcome: Outcome::CannotTell,
+            more_trials: None,
+            more_runs: design == Design::SeveralRuns,
+            regression: false,
+            compared,
+        }
+    }
+
     /// Draws the conclusion from the p that was adjusted for `points` points.
     fn conclude(&mut self, adjusted_p: f64, points: usize, tolerance: f64) {
         self.adjusted_p = adjusted_p;

@@ -13,7 +13,7 @@ use crate::record::{LoadModel, Record, SinkRecord, Status};
 use crate::statistics::{self, median};
 
 /// Runs a side from which on the runs themselves show what differs between them: of fewer, no order of them is rarer than 1 in 20.
-const MIN_RUNS: usize = 4;
+pub(super) const MIN_RUNS: usize = 4;
 
 /// What a comparison takes for a unit of chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -65,6 +65,14 @@ pub struct SideTrials {
     pub interrupted: usize,
 }
 
+impl SideTrials {
+    /// So many runs of one trial each, of which is not known how they ended.
+    pub(super) fn untold(runs: usize) -> Self {
+        let (completed, valid, failed, stalled, disturbed, interrupted) = (0, 0, 0, 0, 0, 0);
+        SideTrials { trials: runs, runs, completed, valid, failed, stalled, disturbed, interrupted }
+    }
+}
+
 /// A figure over the trials of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Centre {

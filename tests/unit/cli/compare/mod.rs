@@ -123,3 +123,68 @@ fn tolerances_are_shares() {
         assert!(parse_tolerance(wrong).is_err(), "{wrong}");
     }
 }
+
+/// A result file of OpenMessaging Benchmark.
+fn omb_file(directory: &Path, name: &str, rate: f64, p99_ms: f64, more: &str) {
+    let text = format!(
+        "{{\"workload\":\"w\",\"driver\":\"Kafka\",\"messageSize\":100,\"topics\":1,\"publishRate\":[{rate},{rate}],\"publishErrorRate\":[0.0],\
+         \"aggregatedPublishLatency50pct\":1.5,\"aggregatedPublishLatency99pct\":{p99_ms}{more}}}"
+    );
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join(name), text).unwrap();
+}
+
+fn omb_compared(a: &Path, b: &Path) -> (Exit, String) {
+    let mut out = Vec::new();
+    let options = Options { bounds: Bounds::default(), unequal: false, json: false, view: VIEW };
+    let compared = compare_runs(a, b, options, &mut out);
+    let checks: Vec<String> = compared.checks.iter().map(|check| format!("{check:?}")).collect();
+    (compared.exit, String::from_utf8(out).unwrap() + &checks.join("\n"))
+}
+
+#[test]
+fn files_of_openmessaging_benchmark_are_compared_as_runs() {
+    let base = tempfile::tempdir().unwrap();
+    let [a, b, like_a] = ["a", "b", "c"].map(|name| base.path().join(name));
+    for (index, noise) in [0.99, 1.0, 1.01, 1.0, 0.995].into_iter().enumerate() {
+        let name = format!("{index}.json");
+        omb_file(&a, &name, 50_000.0 * noise, 10.0 * noise, ",\"aggregatedEndToEndLatency99pct\":12.0");
+        omb_file(&b, &name, 50_000.0 * noise, 20.0 * noise, "");
+        omb_file(&like_a, &name, 50_050.0 / noise, 10.01 / noise, ",\"aggregatedEndToEndLatency99pct\":12.0");
+    }
+    let (exit, text) = omb_compared(&a, &b);
+    assert_eq!(exit, Exit::ThresholdMissed, "{text}");
+    for part in [
+        "do not tell",
+        "lost, duplicated",
+        "coordinated omission",
+        "service p99",
+        "20.0 ms",
+        "end-to-end p99: a file does not have it",
+    ] {
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("service p99.9") && !text.contains("response"), "{text}");
+    let (exit, text) = omb_compared(&a, &like_a);
+    assert_eq!(exit, Exit::Success, "{text}");
+    let (exit, text) = omb_compared(&a.join("0.json"), &b.join("0.json"));
+    assert!(text.contains("single runs"), "{exit:?} {text}");
+}
+
+#[test]
+fn what_files_of_openmessaging_benchmark_cannot_be_compared_with_is_refused() {
+    let base = tempfile::tempdir().unwrap();
+    let (a, b) = (base.path().join("a"), base.path().join("b"));
+    omb_file(&a, "a.json", 50_000.0, 10.0, "");
+    let ours = run(base.path(), "ours", &A, |_| {});
+    let (exit, text) = omb_compared(&a, &ours);
+    assert!(exit != Exit::Success && text.contains("--format omb"), "{text}");
+    omb_file(&b, "b.json", 50_000.0, 10.0, "");
+    let failing = fs::read_to_string(b.join("b.json")).unwrap().replace("[0.0]", "[500.0]");
+    fs::write(b.join("b.json"), failing).unwrap();
+    let (exit, text) = omb_compared(&a, &b);
+    assert!(exit != Exit::Success && text.contains("--unequal"), "{text}");
+    fs::write(b.join("b.json"), "{\"publishRate\": 5}").unwrap();
+    let (_, text) = omb_compared(&a, &b);
+    assert!(text.contains("b.json: "), "{text}");
+}
