@@ -290,6 +290,7 @@ mod tests {
             memory_bytes: None,
             broker_cores: Some(1.0),
             broker_memory_bytes: Some(1),
+            faults: Vec::new(),
         };
         let figures = Figures {
             phase: Some(Phase::Measure),
