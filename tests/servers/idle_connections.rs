@@ -149,7 +149,8 @@ mod redis {
         let shares = run_shares(&bench, 2, 6);
         let record = merge(&bench, &shares, "merged").expect(0).record();
         let idle = idle(&record);
-        assert_eq!((idle.wanted, idle.opened), (301, 301 + idle.replaced));
+        // One that replaces another may not be open yet when a share ends.
+        assert!(idle.wanted == 301 && (299..=301).contains(&(idle.opened - idle.replaced)), "{idle:?}");
         assert!((299..=301).contains(&idle.open_at_end), "{idle:?}");
         // 20 a second in both together, for 8 s.
         assert!((140..=165).contains(&idle.replaced), "{idle:?}");

@@ -5,7 +5,8 @@ use crate::harness::{Bench, Finished, execute, nats, rabbitmq};
 
 #[test]
 fn real_scenarios_to_start_from_are_searched_and_compared() {
-    for (kind, address) in [("nats", nats::address()), ("rabbitmq", rabbitmq::amqp())] {
+    let servers = [("nats", "nats-server", nats::address()), ("rabbitmq", "RabbitMQ", rabbitmq::amqp())];
+    for (kind, shown, address) in servers {
         let bench = Bench::new(&execute(&["new", kind]).expect(0).stdout);
         let (file, addresses) = (bench.scenario().display().to_string(), format!("broker.addresses=[\"{address}\"]"));
         let results = bench.results().display().to_string();
@@ -26,6 +27,6 @@ fn real_scenarios_to_start_from_are_searched_and_compared() {
         execute(&["compare", without, with, "--tolerance", "99%"]).expect(0).says(&["producers.batch", "messages/s"]);
         let page = bench.path().join("page.html").display().to_string();
         execute(&["report", without, with, "--output", &page]).expect(0);
-        execute(&["show", without]).expect(0).says(&[kind, "the median of 2 trials"]);
+        execute(&["show", without]).expect(0).says(&[shown, "the median of 2 trials"]);
     }
 }
