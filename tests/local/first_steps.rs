@@ -78,10 +78,13 @@ fn a_strict_run_fails_where_its_figures_are_not_valid() {
 #[cfg(feature = "nats")]
 fn a_run_that_meets_no_broker_leaves_no_directory() {
     let bench = Bench::new("broker = { kind = \"nats\", address = \"127.0.0.1:1\" }\nrun.messages = 10");
-    let ended = bench.run(&[]).expect(1);
+    let checks = bench.path().join("checks.xml");
+    let ended = bench.run(&["--junit", checks.to_str().unwrap()]).expect(1);
     ended.complains_of(&["127.0.0.1:1"]);
     assert_eq!(ended.record().counts.attempted, 0, "its record is printed where it is asked for");
     assert_eq!(bench.run_directories(), [""; 0].map(std::path::PathBuf::from));
+    let checks = std::fs::read_to_string(checks).unwrap();
+    assert!(checks.contains("failures=\"1\"") && checks.contains("nothing was measured"), "{checks}");
 }
 
 #[test]
