@@ -77,9 +77,11 @@ impl Load {
     }
 }
 
-/// Adds the record to a file, if one is wanted: `scripts/fault-table` makes a table of it.
+/// Adds the record to a file, if one is wanted: `scripts/fault-table` makes a table of it. Where the program lies is of this machine only.
 fn keep(record: &Record) {
     let Ok(path) = std::env::var("BROKERMARK_FAULT_RECORDS") else { return };
+    let mut record = record.clone();
+    record.environment.command_line[0] = "brokermark".to_owned();
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     file.write_all(record.to_line().as_bytes()).unwrap();
 }
