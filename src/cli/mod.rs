@@ -11,6 +11,7 @@ mod exit;
 mod launcher;
 mod list;
 mod load_threads;
+mod open_files;
 mod report;
 mod run;
 mod scenario_source;

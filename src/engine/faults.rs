@@ -1,26 +1,24 @@
 //! Runs the commands of a scenario's faults at their times, one after another, on a thread of its own, so that the load does not wait for
 //! them.
 //!
-//! What was begun is undone in any case: at its time, when the load ends, or when a signal asks for the end, whatever else still goes on.
+//! A fault that has begun is always undone: at its time, when the load ends, or when a signal asks for the end.
 //! A command that does not end is killed, with all processes of its group.
 
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::fault_log::{CommandRun, FaultLog, FaultRun, Place};
 use super::interruption::{InterruptiblePhase, Interruption};
 use super::prepare::TrialContext;
 use super::sampler::POLL;
 use crate::measure::{Clock, host};
-use crate::scenario::{Fault, on_one_line};
 
 /// Most bytes of a command's output that are kept: its last ones.
 const MAX_OUTPUT: usize = 4096;
@@ -34,95 +32,11 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// How long a fault may still be undone after the second signal.
 const LAST_UNDO: Duration = Duration::from_millis(500);
 
-/// What a trial's faults did so far.
-#[derive(Clone, Default)]
-pub(super) struct FaultLog(Arc<Mutex<Logged>>);
-
-#[derive(Default)]
-struct Logged {
-    faults: Vec<FaultRun>,
-    news: Vec<String>,
-    begun: Vec<String>,
-}
-
-/// What became of a fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FaultRun {
-    pub fault: Fault,
-    pub run: CommandRun,
-    /// What took it back; `None`: nothing is to do so.
-    pub undo: Option<CommandRun>,
-}
-
-/// What became of a command. Times are in nanoseconds since the trial's epoch.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CommandRun {
-    /// `None`: it was not begun.
-    pub begin_ns: Option<u64>,
-    /// `None`: it has not ended.
-    pub end_ns: Option<u64>,
-    pub exit_code: Option<i32>,
-    /// Why it did not do its work, as a part of a sentence.
-    pub failure: Option<String>,
-    /// The last of what it printed to both streams.
-    pub output: String,
-}
-
-impl FaultLog {
-    /// All faults that the trial is to have, in their order.
-    pub fn all(&self) -> Vec<FaultRun> {
-        self.0.lock().faults.clone()
-    }
-
-    /// What has happened since the last call, in sentences.
-    pub fn news(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().news)
-    }
-
-    /// The commands that have begun since the last call.
-    pub fn begun(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().begun)
-    }
-
-    fn plan(&self, faults: &[Fault]) {
-        let planned = |fault: &Fault| FaultRun {
-            fault: fault.clone(),
-            run: CommandRun::default(),
-            undo: fault.undo.as_ref().map(|_| CommandRun::default()),
-        };
-        self.0.lock().faults = faults.iter().map(planned).collect();
-    }
-
-    fn note(&self, place: Place, command: &str, run: CommandRun, sentence: impl FnOnce(&CommandRun) -> String) {
-        let mut logged = self.0.lock();
-        logged.news.push(format!("fault: {} {}", on_one_line(command), sentence(&run)));
-        if run.end_ns.is_none() {
-            logged.begun.push(command.to_owned());
-        }
-        let fault = &mut logged.faults[place.index];
-        if place.is_undo { fault.undo = Some(run) } else { fault.run = run }
-    }
-
-    /// Says of what has not begun that it will not.
-    fn close(&self) {
-        for fault in self.0.lock().faults.iter_mut().filter(|fault| fault.run.begin_ns.is_none()) {
-            fault.run.failure = Some("was not begun: the load had ended".to_owned());
-        }
-    }
-}
-
-/// One of the commands of a trial.
-#[derive(Clone, Copy)]
-struct Place {
-    index: usize,
-    is_undo: bool,
-}
-
 /// How far the trial is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Load,
-    /// No fault begins any more, and what has begun is undone.
+    /// No further fault begins, and those that began are undone.
     Ended,
     /// Nothing is waited for any more.
     Over,
@@ -155,7 +69,7 @@ impl Faults {
             signal: interruption.phase(),
         };
         let work = move || {
-            // What a command starts is scheduled as usual, whatever the load needs.
+            // Processes of a command have the usual scheduling policy, also if the load has another one.
             host::set_batch(false);
             // Without a runtime, no fault begins, which the log says.
             if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
@@ -171,7 +85,7 @@ impl Faults {
         Some(Faults { stage, undone: Some(undone), patience: scenario.run.drain_deadline, thread })
     }
 
-    /// No fault begins from now on, and what has begun is undone.
+    /// No further fault begins, and those that began are undone.
     pub fn load_ended(&self) {
         self.stage.send_replace(Stage::Ended);
     }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::ComparedClock;
 use super::collector::Totals;
-use super::faults::FaultRun;
+use super::fault_log::FaultRun;
 use super::idle_connections::IdleTally;
 use super::prepare::TrialContext;
 use super::send::{Attempted, FirstSent, Sent, TrialWindow, WakeUpDelays};

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::timeout;
 
-use super::faults::FaultLog;
+use super::fault_log::FaultLog;
 use super::interruption::Interruption;
 use super::observer::TopicProgress;
 use super::topics::{CONTROL_TIMEOUT, Creation, DURABILITY_TIMEOUT};

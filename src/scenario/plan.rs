@@ -56,7 +56,7 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
     let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
     if matches!(source.origin, Origin::Made(_)) && points.read.iter().any(|point| !point.scenario.faults.is_empty()) {
-        // What somebody else has sent is not to run commands here.
+        // A URL from another person must not run commands here.
         let reason = "the scenario of a URL has no faults\n   = write it to a file (`--print-scenario`), and add [[faults]] there\n";
         return Err(ScenarioError::single(format!("{origin}: {reason}")));
     }

@@ -112,7 +112,7 @@ mod client {
             http.send(&request).await.map_err(|reason| format!("{url}: {reason}"))
         }
 
-        /// What a response that is no success says, and what to do (sections "Errors" of the API reference).
+        /// The message of a response that failed, and what to do (sections "Errors" of the API reference).
         fn refusal(&self, url: &str, response: &HttpResponse) -> String {
             let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
             let said = body["message"].as_str().map(|text| format!(" ({})", printable(text))).unwrap_or_default();

@@ -10,7 +10,7 @@ const TEXT: std::ops::RangeInclusive<usize> = 8..=16;
 pub const BYTES: usize = 16;
 /// Below it lie generated numbers of 32 bits, so that all types of them can hold them.
 pub const SMALL: i64 = 1_000_000;
-/// Below it lie those of 64 bits: they are exact as floating-point numbers, too.
+/// Below it lie those of 64 bits: they are exact as floating-point numbers as well.
 pub const LARGE: i64 = 1_000_000_000_000;
 /// Generated times lie in the year after it, which is in November 2023, in seconds since 1970.
 const BEGIN: i64 = 1_700_000_000;

@@ -280,7 +280,7 @@ fn groups_that_cannot_be_told_apart_are_refused() {
         let bench = Bench::new(&NAMED.replace(change[0], change[1]));
         execute(&["check", bench.scenario().to_str().unwrap()]).expect(2).complains_of(expected);
     };
-    refused(&["name = \"audit\"", "name = \"billing\""], &["\"billing\" names group 0, too"]);
+    refused(&["name = \"audit\"", "name = \"billing\""], &["\"billing\" also names group 0"]);
     for name in ["a.b", &"x".repeat(33)] {
         let change = ["name = \"audit\"", &format!("name = \"{name}\"")];
         refused(&change, &[&format!("\"{name}\" cannot name a group of consumers"), "at most 32 letters"]);

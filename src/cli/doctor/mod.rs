@@ -18,22 +18,20 @@ use clap::Args;
 use self::plan::DoctorTargets;
 use super::Exit;
 use super::load_threads;
+use super::open_files;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
 use super::show::page::Page;
 use crate::measure::host::{clock_is_synchronised, cores_available};
 use crate::present::Tone;
 use crate::record::probe;
-use crate::scenario::{Plan, Scenario, Threads};
+use crate::scenario::{Plan, Threads};
 
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
     #[command(flatten)]
     pub source: ScenarioSource,
 }
-
-/// Files that are open besides connections: the journal, libraries, the event loop.
-const OTHER_FILES: u64 = 256;
 
 /// Busy processes for each core from which others are in the way.
 const LOADED: f64 = 0.5;
@@ -122,38 +120,12 @@ fn directory(results: &Path) -> Finding {
 }
 
 fn files(plan: &Plan) -> Option<Finding> {
-    let (limit, needed) = files_needed(plan)?;
+    let (limit, needed) = open_files::limit_and_need(plan)?;
     let text = format!("{limit} may be open, about {needed} are needed");
     Some(match limit >= needed {
         true => good("open files", text),
         false => doubtful("open files", text, format!("ulimit -n {}", needed.next_power_of_two())),
     })
-}
-
-/// How many files may be open, and about how many the trial opens that opens most.
-fn files_needed(plan: &Plan) -> Option<(u64, u64)> {
-    let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
-    rlimit::getrlimit(rlimit::Resource::NOFILE).ok().map(|(limit, _)| (limit, needed))
-}
-
-/// What is said before a run that may not open as many files as it needs.
-pub fn too_few_files(plan: &Plan) -> Option<String> {
-    let (limit, needed) = files_needed(plan).filter(|(limit, needed)| limit < needed)?;
-    Some(format!(
-        "{limit} files may be open, and about {needed} are needed, one for each connection: `ulimit -n {}` allows more",
-        needed.next_power_of_two()
-    ))
-}
-
-/// Consumers have connections of their own, to every broker.
-fn connections(scenario: &Scenario) -> usize {
-    let members = scenario
-        .consumers
-        .as_ref()
-        .map_or(0, |consumers| (0..consumers.groups.len()).map(|group| consumers.members_of(group)).sum());
-    let clients = scenario.broker.connections + members * scenario.topology.topics;
-    let idle = scenario.idle_connections.as_ref().map_or(0, |idle| idle.count);
-    clients * scenario.broker.addresses.len().max(1) + idle
 }
 
 fn governor() -> Option<Finding> {

@@ -27,9 +27,9 @@ use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
 use super::compare::{Options, compare_runs, read_set};
-use super::doctor::too_few_files;
 use super::launcher::launched;
 use super::load_threads::LoadThreads;
+use super::open_files;
 use super::report;
 use crate::engine::Interruption;
 use crate::notices::notice;
@@ -61,7 +61,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     if let Some(note) = documents.find_map(unchosen_content).filter(|_| !arguments.quiet) {
         notice!("note: {note}");
     }
-    if let Some(note) = plans.iter().find_map(too_few_files).filter(|_| !arguments.quiet) {
+    if let Some(note) = plans.iter().find_map(open_files::too_few).filter(|_| !arguments.quiet) {
         notice!("note: {note}");
     }
     let figures = displays(arguments)?;
@@ -97,7 +97,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     write_checks(arguments, &plans, &directories, checks, worse(exit, comparison_exit(compared, against)))
 }
 
-/// The scenario, below the commands that it runs: whoever was sent it reads them first.
+/// The scenario, below the commands that it runs, which are to be read first.
 fn with_warning(plan: &Plan) -> String {
     let faults: BTreeSet<String> =
         plan.trials.iter().flat_map(|trial| &trial.scenario.faults).map(Fault::to_string).collect();
@@ -164,7 +164,7 @@ fn unchosen_content(document: &Value) -> Option<&'static str> {
     }
 }
 
-/// Whether a key of a broker's table, whatever its name before the last dot, asks for a compression.
+/// Whether a key of a broker's table asks for a compression; its prefix does not matter.
 fn compresses(broker: &Value) -> bool {
     let Some(table) = broker.as_object() else { return false };
     table.iter().any(|(key, value)| match value.as_str() {

@@ -139,11 +139,14 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
     }
     let design = settings::design(&mut matched.pairs);
     let differences = settings::differences(&matched.pairs);
-    let mut points: Vec<PointComparison> =
-        matched.pairs.iter().map(|(a, b)| compare_point(a, b, design, bounds)).collect();
-    adjust(&mut points, bounds.tolerance);
+    let points = matched.pairs.iter().map(|(a, b)| compare_point(a, b, design, bounds)).collect();
+    Ok(concluded(Comparison { unmatched_points: matched.unmatched, ..begun(design, bounds, differences, points) }))
+}
+
+/// A comparison without a conclusion yet.
+fn begun(design: Design, bounds: Bounds, differences: Vec<Difference>, points: Vec<PointComparison>) -> Comparison {
     let least_change = design.least_change(bounds);
-    let mut comparison = Comparison {
+    Comparison {
         schema: SCHEMA,
         verdict: Verdict::NoRegressionFound,
         tolerance: bounds.tolerance,
@@ -152,15 +155,21 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
         least_change,
         differences,
         points,
-        unmatched_points: matched.unmatched,
+        unmatched_points: 0,
         unknown: None,
-    };
+    }
+}
+
+fn concluded(mut comparison: Comparison) -> Comparison {
+    adjust(&mut comparison.points, comparison.tolerance);
+    // Files of which it is not known which trials are valid are never one-sided.
+    let is_known = comparison.unknown.is_none();
     comparison.verdict = match comparison.regressions() {
-        0 if comparison.points.iter().any(PointComparison::is_one_sided) => Verdict::NotKnown,
+        0 if is_known && comparison.points.iter().any(PointComparison::is_one_sided) => Verdict::NotKnown,
         0 => Verdict::NoRegressionFound,
         _ => Verdict::Regression,
     };
-    Ok(comparison)
+    comparison
 }
 
 /// A figure or a count is tested at several points, so its p-values are adjusted for as many.

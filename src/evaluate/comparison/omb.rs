@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::settings::MIN_RUNS;
 use super::{
     Bounds, Centre, Comparison, ComparisonError, Design, Difference, FigureComparison, FigureKind, MissingFigure,
-    PointComparison, SCHEMA, SideTrials, Verdict, adjust,
+    PointComparison, SideTrials, begun, concluded,
 };
 use crate::record::readable::percent;
 use crate::statistics::{self, centre, mean, quartiles};
@@ -91,32 +91,15 @@ pub fn compare_omb(a: &[OmbResult], b: &[OmbResult], bounds: Bounds) -> Result<C
             None => missing_figures.push(MissingFigure { figure: kind, reason: "a file does not have it".to_owned() }),
         }
     }
-    let mut points = [PointComparison {
+    let point = PointComparison {
         point: Default::default(),
         trials_of_a: SideTrials::untold(a.len()),
         trials_of_b: SideTrials::untold(b.len()),
         counts: Vec::new(),
         figures,
         missing_figures,
-    }];
-    adjust(&mut points, bounds.tolerance);
-    let least_change = design.least_change(bounds);
-    let mut comparison = Comparison {
-        schema: SCHEMA,
-        verdict: Verdict::NoRegressionFound,
-        tolerance: bounds.tolerance,
-        design,
-        between_runs: least_change.map(|_| bounds.between_runs),
-        least_change,
-        differences: differences(a, b),
-        points: points.into(),
-        unmatched_points: 0,
-        unknown: Some(UNKNOWN),
     };
-    if comparison.regressions() > 0 {
-        comparison.verdict = Verdict::Regression;
-    }
-    Ok(comparison)
+    Ok(concluded(Comparison { unknown: Some(UNKNOWN), ..begun(design, bounds, differences(a, b), vec![point]) }))
 }
 
 fn figure(kind: &FigureKind, a: &[f64], b: &[f64], design: Design, bounds: Bounds) -> Option<FigureComparison> {

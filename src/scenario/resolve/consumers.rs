@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use super::line_sizes::Sizes;
 use super::load::FASTEST;
-use super::payload::Sizes;
 use super::{Reader, path};
 use crate::scenario::kind::Descriptor;
 use crate::scenario::tables::{
@@ -73,7 +73,7 @@ fn names(reader: &Reader<'_>, groups: &[GroupTable]) {
             reader.refuse(&key, message, advice);
         } else if let Some(other) = names[..index].iter().position(|other| other == name) {
             let message =
-                format!("\"{name}\" names group {other}, too; a group without a name is called by its number");
+                format!("\"{name}\" also names group {other}; a group without a name is called by its number");
             reader.refuse(&key, message, "give each group a name of its own");
         }
     }

@@ -255,16 +255,7 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
         }
     }
     let (reason, advice) = match threshold.metric {
-        Metric::Lag
-        | Metric::CatchUp
-        | Metric::Lost
-        | Metric::Unread
-        | Metric::Removed
-        | Metric::Duplicated
-        | Metric::Reordered
-        | Metric::Corrupt
-            if !consumers.is_some_and(|consumers| consumers.verify) =>
-        {
+        metric if metric.needs_verification() && !consumers.is_some_and(|consumers| consumers.verify) => {
             ("verification is off", "add `[consumers]` with `verify = true`")
         }
         Metric::WrittenPerSecond if scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.sinks.is_empty()) => {

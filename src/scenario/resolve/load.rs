@@ -1,6 +1,6 @@
 //! `[producers]` and `[load]`: the headers of messages, the load model, its schedule and its pacing.
 
-use super::payload::Sizes;
+use super::line_sizes::Sizes;
 use super::{Reader, path};
 use crate::limits::TRACE_HEADER_NAME;
 use crate::scenario::tables::units::Rate;

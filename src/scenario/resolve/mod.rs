@@ -8,6 +8,7 @@ mod broker;
 mod consumers;
 mod cross_checks;
 mod faults;
+mod line_sizes;
 mod load;
 mod payload;
 mod pipeline;
@@ -84,7 +85,7 @@ pub(super) struct Context<'a> {
     /// The scenario's name where it gives none.
     pub default_name: String,
     /// What is known of the files read as payloads, so that a sweep reads each only once.
-    line_files: RefCell<BTreeMap<PathBuf, Result<payload::LineSizes, String>>>,
+    line_files: RefCell<BTreeMap<PathBuf, Result<line_sizes::LineSizes, String>>>,
     /// The schemas that were read, likewise.
     schemas: RefCell<Vec<(SchemaTable, Result<schema::Read, schema::Refusal>)>>,
 }

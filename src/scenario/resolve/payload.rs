@@ -1,7 +1,8 @@
 //! `[payload]`: what messages carry.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::line_sizes::{LineSizes, POOL_BYTES, Sizes};
 use super::{Reader, schema};
 use crate::limits::MAX_POOL_BYTES;
 use crate::scenario::tables::template::Template;
@@ -10,47 +11,9 @@ use crate::scenario::tables::{
     SizeTable, Topology, units,
 };
 
-/// What a pool takes by default.
-const POOL_BYTES: usize = 64 << 20;
 const POOL: usize = 1024;
 /// Logs per thread of the published benchmark: random suffixes lie below it.
 const LOG_RANGE: u64 = 20_000_000;
-
-/// Payload sizes where they are known before anything is rendered.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Sizes {
-    pub mean: Option<f64>,
-    pub largest: Option<usize>,
-}
-
-/// What a file's lines come to.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct LineSizes {
-    count: usize,
-    bytes: usize,
-    longest: usize,
-}
-
-impl LineSizes {
-    pub(super) fn add(&mut self, bytes: usize) {
-        self.count += 1;
-        self.bytes += bytes;
-        self.longest = self.longest.max(bytes);
-    }
-
-    fn mean(self) -> f64 {
-        self.bytes as f64 / self.count.max(1) as f64
-    }
-
-    fn sizes(self) -> Sizes {
-        Sizes { mean: Some(self.mean()), largest: Some(self.longest) }
-    }
-
-    /// How many payloads the pool holds by default.
-    fn pool(self) -> usize {
-        self.count.min((POOL_BYTES as f64 / self.mean().max(1.0)) as usize).max(1)
-    }
-}
 
 /// Keys that only some kinds have, and how to say which.
 const SPECIAL_KEYS: [(&str, &[Kind], &str); 7] = [
@@ -150,7 +113,7 @@ fn message_pack_head(bytes: usize) -> usize {
 fn lines(reader: &Reader<'_>, file: PathBuf) -> Option<(Content, Sizes, usize)> {
     let known = reader.context.line_files.borrow().get(&file).cloned();
     let lines = known.unwrap_or_else(|| {
-        let lines = line_sizes(&file);
+        let lines = LineSizes::read(&file);
         reader.context.line_files.borrow_mut().insert(file.clone(), lines.clone());
         lines
     });
@@ -170,17 +133,6 @@ fn explicit_pool(reader: &Reader<'_>, pool: usize, sizes: Sizes) -> usize {
         reader.refuse("payload.pool", message, format!("at most {} fit into 4GiB", MAX_POOL_BYTES / largest));
     }
     pool
-}
-
-fn line_sizes(file: &Path) -> Result<LineSizes, String> {
-    let bytes = std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let mut sizes = LineSizes::default();
-    for line in bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
-        if !line.is_empty() {
-            sizes.add(line.len());
-        }
-    }
-    if sizes.count == 0 { Err(format!("{} has no lines", file.display())) } else { Ok(sizes) }
 }
 
 fn template(reader: &Reader<'_>, table: &PayloadTable) -> Option<Template> {

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::Reader;
-use super::payload::LineSizes;
+use super::line_sizes::LineSizes;
 use crate::net::token::{TokenSource, problem_of_command, problem_of_url};
 use crate::scenario::tables::{RegistryTable, SchemaContent, SchemaId, SchemaTable, Topology};
 use crate::schemas::{Codec, HEAD_BYTES, Login, Registry, SchemaType};
@@ -58,7 +58,7 @@ pub(super) fn read(
     Some((SchemaContent { codec, records: table.records.clone(), id: id? }, sizes))
 }
 
-/// Reads the schema, and encodes what there are of records, so that none is refused when the load is prepared.
+/// Reads the schema and encodes the records, if there are any, so that none is refused when the load is prepared.
 fn open(table: &SchemaTable) -> Result<Read, Refusal> {
     let codec = Codec::open(table.schema_type, &table.file, table.message.as_deref())
         .map_err(|reason| ("file", reason, "correct the schema, `type` or `message`"))?;

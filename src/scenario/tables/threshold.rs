@@ -151,10 +151,15 @@ const OF_GROUP: &str = "of a group there are its end-to-end latencies, its lag a
 impl Metric {
     /// Whether a group of consumers has it.
     fn is_of_a_group(self) -> bool {
+        matches!(self, Metric::Latency(LatencyKind::EndToEnd, _)) || self.needs_verification()
+    }
+
+    /// Whether it is known only where consumers verify.
+    pub fn needs_verification(self) -> bool {
         matches!(
             self,
-            Metric::Latency(LatencyKind::EndToEnd, _)
-                | Metric::Lag
+            Metric::Lag
+                | Metric::CatchUp
                 | Metric::Lost
                 | Metric::Unread
                 | Metric::Removed
