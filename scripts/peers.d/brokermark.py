@@ -12,6 +12,15 @@ from comparison import Workload
 from measure import PeerError, Process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# What is left out of a record that is kept: histograms are most of its size, the others are of this machine only.
+LEFT_OUT = {"histogram", "hostname", "command_line"}
+
+
+def thinned(found: object) -> object:
+    """A record without these fields, at whatever depth."""
+    if isinstance(found, dict):
+        return {key: thinned(value) for key, value in found.items() if key not in LEFT_OUT}
+    return [thinned(value) for value in found] if isinstance(found, list) else found
 
 
 class Brokermark:
@@ -34,7 +43,7 @@ class Brokermark:
         acknowledged = record["counts"]["acknowledged"]
         if acknowledged != workload.messages:
             raise PeerError(f"brokermark had {acknowledged} of {workload.messages} messages acknowledged")
-        printed = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
+        printed = json.dumps(thinned(record))
         return record["throughput"]["until_last_acknowledgement"]["messages_per_second"], printed, process
 
     def record(self, scenario: Path, settings: dict[str, object]) -> tuple[dict, Process]:
@@ -64,7 +73,7 @@ class BrokermarkConsumer(Brokermark):
         pipeline, found = record["pipeline"], record["verification"]
         if pipeline["consumed"] != workload.messages or found["lost"] + found["duplicated"] + found["corrupt"]:
             raise PeerError(f"brokermark consumed {pipeline['consumed']} of {workload.messages}: {found}")
-        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "cpu_ns_per_message")})
+        printed = json.dumps(thinned(record))
         cpu_seconds = pipeline["cpu_ns_per_message"] * workload.messages / 1e9
         rate = workload.messages * 1e9 / pipeline["working_ns"]
         return rate, printed, dataclasses.replace(process, cpu_seconds=cpu_seconds)

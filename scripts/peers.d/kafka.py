@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import measure
-from brokermark import REPOSITORY, Brokermark, BrokermarkConsumer
+from brokermark import REPOSITORY, Brokermark, BrokermarkConsumer, thinned
 from comparison import Comparison, Workload
 from measure import CACHE, PeerError, Process
 
@@ -271,7 +271,7 @@ class BrokermarkShareGroup(Brokermark):
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         record, process = self.record(self.scenario, self.settings)
-        backlog, found, answers = record["backlog"], record["verification"], record["consumer_answers"]
+        backlog, found = record["backlog"], record["verification"]
         if found["lost"] + found["unread"] + found["duplicated"] + found["corrupt"]:
             raise PeerError(f"brokermark did not receive each message once: {found}")
         drain = backlog["groups"][0]
@@ -279,7 +279,7 @@ class BrokermarkShareGroup(Brokermark):
             raise PeerError(f"brokermark did not drain {backlog['messages']} messages: {drain}")
         # As the peer counts it: from before the member joins.
         seconds = (drain["first_arrival_ns"] + drain["duration_ns"]) / 1e9
-        return drain["received"] / seconds, json.dumps({"drain": drain, "answers": answers}), process
+        return drain["received"] / seconds, json.dumps(thinned(record)), process
 
 
 class ShareConsumerPerformance:

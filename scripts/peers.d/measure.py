@@ -18,6 +18,8 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
 )
 
+BUSY_CORES = 0.2  # from here on a machine is not quiet: an idle server and a desktop at rest stay below
+
 
 class PeerError(Exception):
     """A tool could not be installed, did not run, or printed something else than expected."""

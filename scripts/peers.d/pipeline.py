@@ -13,7 +13,7 @@ from pathlib import Path
 
 import measure
 import server
-from brokermark import REPOSITORY, Brokermark
+from brokermark import REPOSITORY, Brokermark, thinned
 from comparison import Comparison, Workload
 from measure import CACHE, PeerError, Process
 
@@ -107,7 +107,7 @@ class Ours(Brokermark):
         written = [sink["written"] for sink in pipeline["sinks"]]
         if pipeline["consumed"] != workload.messages or any(rows != workload.messages for rows in written):
             raise PeerError(f"brokermark consumed {pipeline['consumed']} and wrote {written} of {workload.messages}")
-        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "bottleneck", "cpu_ns_per_message")})
+        printed = json.dumps(thinned(record))
         return workload.messages * 1e9 / pipeline["working_ns"], printed, process
 
 

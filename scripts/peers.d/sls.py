@@ -32,17 +32,18 @@ def program() -> str:
 
 
 @contextmanager
-def running():
+def running(listen: str = LISTEN, shard_rate: str | None = None):
     """The endpoint, in a process of its own, which keeps no logs: the real service cannot be installed."""
     Brokermark("configs/published/sls-io-threads.toml", {}).install()
-    command = [program(), "emulate", "sls", "--listen", LISTEN, "--store", STORE, "--shards", "10", "--keep", "0B"]
+    command = [program(), "emulate", "sls", "--listen", listen, "--store", STORE, "--shards", "10", "--keep", "0B"]
+    command += ["--shard-rate", shard_rate] if shard_rate else []
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         if not select.select([child.stdout], [], [], 10)[0]:
             raise PeerError("the emulated endpoint does not start")
         address = child.stdout.readline().strip()
         if not address:
-            raise PeerError(f"the emulated endpoint cannot listen at {LISTEN}: run this as root")
+            raise PeerError(f"the emulated endpoint cannot listen at {listen}: run this as root")
         yield {"BROKERMARK_SLS": address}
     finally:
         child.terminate()

@@ -1,0 +1,176 @@
+"""Runs the parts that are not done, one after another, and keeps what each gave."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+
+import measure as processes
+import server
+from brokermark import REPOSITORY, thinned
+from folder import Book, write_json
+from loads import toml
+from measure import BUSY_CORES, PeerError
+from part import Part
+
+QUIET_WITHIN = 60  # seconds that a server may take to end its own work
+ENDS_WITHIN = 60  # seconds that an interrupted program has to take its servers down
+
+
+class Program:
+    """The release build. BROKERMARK names another program, which is then not built; BROKERMARK_MPI one of the feature `mpi`."""
+
+    def __init__(self, quick: bool, features: str = ""):
+        self.quick = quick
+        self.path = os.environ.get(f"BROKERMARK_{features.upper()}" if features else "BROKERMARK")
+        if self.path is None:
+            target = processes.CACHE / f"brokermark-{features}" if features else REPOSITORY / "target"
+            build = ["cargo", "build", "--release", "--locked", "--features", features, "--target-dir", str(target)]
+            subprocess.run(build, cwd=REPOSITORY, check=True)
+            self.path = str(target / "release/brokermark")
+
+    def of_ranks(self) -> "Program":
+        return Program(self.quick, "mpi")
+
+    def call(self, *arguments: str, prefix: tuple[str, ...] = (), codes: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end; raises PeerError, with the end of what it said, for another exit code."""
+        return run_to_end([*prefix, self.path, *arguments], codes)
+
+    def run(
+        self, scenario: Path, keep: Path | None = None, *, settings: list[str] | None = None, prefix: tuple[str, ...] = ()
+    ) -> tuple[list[dict], list[dict]]:
+        """Runs a scenario. Returns its records, thinned, and its seconds; records.jsonl and a page with charts stay in `keep`."""
+        with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
+            options = [word for setting in settings or [] for word in ("--set", setting)]
+            done = self.call("run", str(scenario), "--quiet", "--output", results, *options, prefix=prefix, codes=(0, 1, 3))
+            directory = next(Path(results).iterdir(), None)
+            if directory is None:  # a trial that fails later is in its record
+                raise PeerError(f"brokermark left no record: {done.stderr[-1000:].strip()}")
+            records = [thinned(record) for record in lines(directory / "records.jsonl")]
+            if keep is not None:
+                self.call("report", str(directory), "--output", str(keep / "report.html"))
+                (keep / "records.jsonl").write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+            return records, lines(directory / "series.jsonl")
+
+
+def lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def run_to_end(command: list[str], codes: tuple[int, ...] = (0,), visible: bool = False, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What it printed; raises PeerError, with the end of what it said, for another exit code. `visible`: its progress is shown."""
+    # Files, not pipes, which a server that it starts could hold open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, cwd=REPOSITORY, env=environment)
+        try:
+            shown = 0
+            while child.returncode is None:
+                try:
+                    child.wait(1 if visible else None)
+                except subprocess.TimeoutExpired:
+                    pass
+                if visible:
+                    more = os.pread(errors.fileno(), 1 << 20, shown)
+                    shown += len(more)
+                    sys.stderr.write(more.decode(errors="replace"))
+        except BaseException:
+            # Ctrl-C reaches it as well: it takes its servers down.
+            try:
+                child.wait(ENDS_WITHIN)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            raise
+        for file in (out, errors):
+            file.seek(0)
+        printed, said = out.read(), errors.read()
+    if child.returncode not in codes:
+        raise PeerError(f"{Path(command[0]).name} exited with {child.returncode}: {(said or printed)[-1000:].strip()}")
+    return subprocess.CompletedProcess(command, child.returncode, printed, said)
+
+
+def machine(program: Program) -> dict:
+    """What brokermark's record says of the machine and the build, and the versions of the servers."""
+    with tempfile.TemporaryDirectory(prefix="brokermark-book-") as folder:
+        scenario = Path(folder) / "machine.toml"
+        scenario.write_text(toml({"broker.kind": "null", "run.messages": 1}))
+        record = program.run(scenario)[0][0]
+    known = {key: value for key, value in record["environment"].items() if key not in ("broker", "client_library", "embedded", "build")}
+    status = subprocess.run([server.BROKERS, "status"], stdout=subprocess.PIPE, text=True).stdout
+    servers = dict(re.findall(r"^(\S+) .* version (\S+)", status, re.MULTILINE))
+    return known | {"servers": {name: version for name, version in servers.items() if "-cluster" not in name}}
+
+
+def slug(processor: str) -> str:
+    """A processor's name for a folder: without marks and without what all of them are called."""
+    words = re.sub(r"\([^)]*\)", "", processor.lower())
+    return "-".join(word for word in re.findall(r"[a-z0-9]+", words) if word not in ("processor", "cpu"))
+
+
+def await_quiet() -> None:
+    deadline = time.monotonic() + QUIET_WITHIN
+    while (busy := processes.busy_cores(2.0)) > BUSY_CORES:
+        if time.monotonic() > deadline:
+            raise PeerError(f"other programs use {busy:.1f} of this machine's cores: end them, then run this again")
+
+
+def measure(book: Book, machine: dict, program: Program, parts: list[Part], hours: float | None, again: bool) -> int:
+    """Exit code 1 if a part has failed."""
+    begun, failed = time.monotonic(), []
+    todo = [part for part in parts if again or book.done(part.name) is None]
+    for number, part in enumerate(todo, 1):
+        left = sum(later.seconds for later in todo[number - 1 :])
+        passed = time.monotonic() - begun
+        if hours is not None and passed + part.seconds > hours * 3600:
+            say(f"stopped before {part.name}, which takes about {duration(part.seconds)}; left: {duration(left)}")
+            break
+        if not program.quick:
+            await_quiet()
+        say(f"[{number}/{len(todo)}] {part.name}: about {duration(part.seconds)}; with all that follows {duration(left)}")
+        if error := run_part(book, machine, program, part):
+            failed.append(part.name)
+            say(f"{part.name} failed: {error}")
+    if failed:
+        say(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def run_part(book: Book, machine: dict, program: Program, part: Part) -> str | None:
+    """Returns why it failed. A failure is kept as well, unless the part was done before."""
+    head = {"part": part.name, "time": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+    differing = {key: value for key, value in machine.items() if book.machine.get(key) != value}
+    if differing:
+        head["differs_from_the_folder"] = differing
+    begun = time.monotonic()
+    error = None
+    try:
+        with book.new(part.name) as kept, ExitStack() as servers:
+            environment: dict[str, str] = {}
+            for name in part.servers:
+                environment |= servers.enter_context(server.running(name))
+            result = part.run(program, environment, kept)
+            seconds = round(time.monotonic() - begun)
+            write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "cut": part.cut, "result": result})
+    except (PeerError, subprocess.CalledProcessError, OSError, LookupError, ValueError, TypeError) as failure:
+        error = f"{type(failure).__name__}: {failure}" if not isinstance(failure, PeerError) else str(failure)
+        if not isinstance(failure, PeerError):
+            traceback.print_exc()
+        if book.done(part.name) is None:
+            with book.new(part.name) as kept:
+                write_json(kept / "part.json", head | {"status": "failed", "seconds": round(time.monotonic() - begun), "error": error})
+    return error
+
+
+def duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
+
+
+def say(line: str) -> None:
+    print(f"book: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,106 @@
+"""The published benchmarks, each at its published size unless its part says what is cut.
+
+The original programs that can be had run beside brokermark in the comparisons: bench_writer and bench_reader, the service's Java producer, the
+Python consumer, RbFly's clients.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sls
+from brokermark import REPOSITORY
+from part import Part
+
+if TYPE_CHECKING:
+    from measuring import Program
+
+PIPELINE = ("kafka", "redis", "mongodb")
+# Messages/s; of the log service MB/s raw. By the value that the sweep varies, in its order.
+PULSAR_TOPICS = [71_930, 41_736, 71_566, 67_314, 68_726, 62_346, 61_655, 63_470, 56_425, 61_251]
+PULSAR_PRODUCERS = [55_400, 64_858, 69_183, 66_022, 37_796, 40_139, 44_864]
+PULSAR_DIMENSIONS = [96_783, 89_410, 84_054, 77_204, 81_647, 10_747, 60_207, 23_879, 7_509, 749, 6_043, 185, 1_044, 726]
+SLS_IO_THREADS = [34.3, 74.1, 142.1, 279.3, 450.4, 508.2]
+SLS_TOTAL_SIZE = [268.2, 218.9, 200.3]
+
+
+@dataclass(frozen=True)
+class Published:
+    name: str  # of the file in configs/published
+    servers: tuple[str, ...]
+    seconds: int
+    figures: list[float | None]  # as published, a point each; None: it has ratios only
+    settings: dict[str, object] = field(default_factory=dict)
+    variant: str = ""
+    cut: str | None = None
+
+    @property
+    def part(self) -> str:
+        return f"published/{self.name}{self.variant}"
+
+    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+        from loads import toml
+
+        quick = {"sweep.trials": 1, "run.messages": 2000} if program.quick else {}
+        if program.quick and "payload_bytes" in self.text():
+            quick = {"sweep.trials": 1, "run.payload_bytes": "16MiB"}
+        if program.quick and "[load]" in self.text():
+            quick = {"run.duration": "2s"}
+        endpoint = sls.running("127.0.0.1:8089", "5MB/s") if self.name.startswith("sls-") else nullcontext()
+        with endpoint:
+            arguments = [f"{key}={toml({key: value}).split(' = ', 1)[1].strip()}" for key, value in (self.settings | quick).items()]
+            records, _ = program.run(REPOSITORY / f"configs/published/{self.name}.toml", kept, settings=arguments)
+        return {"published": self.figures, "trials": [summary(record) for record in records]}
+
+    def text(self) -> str:
+        return (REPOSITORY / f"configs/published/{self.name}.toml").read_text()
+
+
+def summary(record: dict) -> dict:
+    """What the tables need of a record, which is in records.jsonl."""
+    throughput, client = record["throughput"] or {}, record["client"] or {}
+    return {
+        "point": record["point"],
+        "trial": record["trial"],
+        "status": record["status"],
+        "valid": record["verdict"]["valid"],
+        "reasons": [reason["kind"] for reason in record["verdict"]["reasons"]],
+        "messages_per_second": throughput.get("messages_per_second"),
+        "payload_bytes_per_second": throughput.get("payload_bytes_per_second"),
+        "consumed_per_second": throughput.get("consumed_per_second"),
+        "until_last_acknowledgement": (throughput.get("until_last_acknowledgement") or {}).get("messages_per_second"),
+        "cpu_ns_per_message": client.get("cpu_ns_per_message"),
+        "peak_memory_bytes": client.get("peak_memory_bytes"),
+    }
+
+
+THREE = {"sweep.trials": 3}
+FIVE = {"sweep.trials": 5}
+WHOLE = {"run.messages": "200M"}
+FORMAT = "30 rounds of each instead of 100: single messages of two formats would take four hours"
+BENCHMARKS = [
+    Published("nsq-pub", ("nsq",), 90, [2_070_550], FIVE),
+    Published("nsq-pubsub", ("nsq",), 150, [842_150], FIVE),
+    Published("nsq-single-node", ("nsq",), 90, [432_540, 708_470], FIVE),
+    Published("pulsar-topics", ("pulsar",), 1100, PULSAR_TOPICS),
+    Published("pulsar-producers", ("pulsar",), 800, PULSAR_PRODUCERS),
+    Published("pulsar-dimensions", ("pulsar",), 900, PULSAR_DIMENSIONS),
+    Published("rabbitmq-batch", ("rabbitmq",), 700, [None]),
+    Published("kafka-batch", ("kafka",), 600, [None]),
+    Published("pipeline-no-database", PIPELINE, 300, [42_872], THREE),
+    Published("pipeline-v1", PIPELINE, 400, [24_856], THREE),
+    Published("pipeline-v2", PIPELINE, 500, [36_573], THREE),
+    Published("pipeline-v4", PIPELINE, 900, [31_080], THREE),
+    Published("pipeline-v1", PIPELINE, 400, [24_856], THREE | {"topology.partitions": 1}, "-1-partition"),
+    Published("sls-io-threads", (), 1700, SLS_IO_THREADS, WHOLE),
+    Published("sls-total-size", (), 850, SLS_TOTAL_SIZE, WHOLE),
+    Published("rabbitmq-single", ("rabbitmq",), 3600, [None]),
+    Published("kafka-single", ("kafka",), 3600, [None]),
+    Published("rabbitmq-format", ("rabbitmq",), 2700, [None] * 4, {"sweep.trials": 30}, cut=FORMAT),
+]
+
+PARTS = [
+    Part(one.part, one.seconds, one.servers, one.run, (one.name.split("-")[0],), one.cut)
+    for one in BENCHMARKS
+]

@@ -1,0 +1,83 @@
+"""Scale: what a message costs and how much memory the client takes, with more producers, topics, bytes and ranks."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loads import BROKERS, scenario, servers
+from measure import PeerError
+from part import Part
+from published_parts import summary
+
+if TYPE_CHECKING:
+    from measuring import Program
+
+VALUES = {
+    "producers": [1, 8, 64, 512, 2048, 8192],
+    "topics": [1, 4, 16, 64, 256, 512],
+    "sizes": [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576],
+    "ranks": [1, 2, 4, 8, 16],
+}
+LOAD = {"producers.count": 8, "producers.batch": 10, "producers.in_flight": 40, "payload.kind": "zeros", "payload.size": 100}
+TRIALS = 3
+MOST_MESSAGES = 500_000  # of a trial on a real broker
+MOST_BYTES = 1 << 30  # of a trial, because brokers keep their data in memory here
+BYTES_IN_FLIGHT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Scale:
+    broker: str
+    axis: str
+
+    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+        values = VALUES[self.axis][:2] if program.quick else VALUES[self.axis]
+        points, failed = [], {}
+        for value in values:
+            # A run for each point: a broker that refuses one still has the others.
+            file = scenario(kept, self.broker, environment, LOAD | self.keys(value, program.quick))
+            try:
+                records, _ = self.program(program).run(file, prefix=self.ranks(value))
+                points += [{"value": value} | summary(record) for record in records if record["status"] == "completed"]
+                failed |= {value: record["error"] for record in records if record["status"] != "completed"}
+            except PeerError as error:
+                failed[value] = str(error)[-300:]
+        if not points:
+            raise PeerError(f"no point could be measured: {failed}")
+        return {"points": points, "failed": failed}
+
+    def keys(self, value: int, quick: bool) -> dict[str, object]:
+        keys: dict[str, object] = {"sweep.trials": 1 if quick else TRIALS}
+        size = value if self.axis == "sizes" else 100
+        if self.broker == "null":
+            keys["run.duration"] = "1s" if quick else "5s"
+        else:
+            keys["run.messages"] = min(20_000 if quick else MOST_MESSAGES, MOST_BYTES // size)
+        if self.axis == "producers":
+            keys["producers.count"] = value
+        elif self.axis == "topics":
+            keys |= {"topology.topics": value, "producers.count": max(512, value), "topology.partitions": 1}
+        elif self.axis == "sizes":
+            keys |= {"payload.size": value, "producers.in_flight": max(1, min(40, BYTES_IN_FLIGHT // value // 8))}
+        else:
+            keys |= {"producers.count": 16, "broker.connections": 16}
+        if "producers.in_flight" in keys:
+            keys["producers.batch"] = min(10, keys["producers.in_flight"])
+        return keys
+
+    def program(self, program: "Program") -> "Program":
+        return program.of_ranks() if self.axis == "ranks" else program
+
+    def ranks(self, value: int) -> tuple[str, ...]:
+        if self.axis != "ranks":
+            return ()
+        return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(value))
+
+
+# Seconds a part, about: the brokers that answer slowly take longer.
+SECONDS = {"null": 120, "kafka": 150, "pulsar": 240, "nats": 150, "redis": 120, "mqtt": 300, "nsq": 120, "rabbitmq-stream": 150}
+PARTS = [
+    Part(f"scale/{broker}-{axis}", seconds, servers(broker), Scale(broker, axis).run, (broker,))
+    for axis in VALUES
+    for broker, seconds in SECONDS.items()
+]

@@ -1,0 +1,101 @@
+"""Soak: each broker for minutes at half of the capacity that `search` finds, every message verified, with the memory and the p99 of each minute."""
+
+import json
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import linear_regression, median
+from typing import TYPE_CHECKING
+
+from loads import BROKERS, scenario, servers
+from measure import PeerError
+from part import Part
+
+if TYPE_CHECKING:
+    from measuring import Program
+
+REQUIRED = "p99 < 100ms, failed = 0, lost = 0"
+SEARCH_MINUTES = 5
+# Within these the memory of a new process and of its pools still grows.
+FIRST_MINUTES = 2
+LOAD = {
+    "producers.count": 4,
+    "producers.batch": 20,
+    "producers.in_flight": 10_000,
+    "payload.kind": "random",
+    "payload.size": "100B",
+    "consumers.verify": True,
+}
+
+
+@dataclass(frozen=True)
+class Soak:
+    broker: str
+    minutes: int
+
+    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+        keys = LOAD | BROKERS[self.broker].soak
+        searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
+        rate = searched["answer"]["rate_per_second"]
+        if not rate:
+            raise PeerError(f"the search found no rate that holds: {searched['answer']}")
+        duration = "12s" if program.quick else f"{self.minutes}min"
+        keys |= {"load.rate": f"{math.floor(rate / 2)}/s", "run.warm_up": "5s", "run.duration": duration}
+        [record], rows = program.run(scenario(kept, self.broker, environment, keys), kept)
+        minutes = per_minute(rows, 4 if program.quick else 60)
+        return {"capacity": searched["answer"], "rate": rate / 2, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
+
+
+def answer(program: "Program", file: Path) -> dict:
+    """A search's answer with its probes."""
+    within, probe = ("40s", "2s") if program.quick else (f"{SEARCH_MINUTES}min", "5s")
+    required = "failed = 0, lost = 0" if program.quick else REQUIRED
+    with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
+        options = ["--within", within, "--probe", probe, "--quiet", "--output", results, "--format", "json"]
+        return json.loads(program.call("search", str(file), "--require", required, *options, codes=(0, 3)).stdout)
+
+
+def per_minute(rows: list[dict], seconds: int) -> list[dict]:
+    """Percentiles of seconds cannot be merged: the median of a minute's seconds and the highest of them stand for it."""
+    measured = [row for row in rows if row["phase"] == "measure" and row["full"]]
+    minutes = [measured[first : first + seconds] for first in range(0, len(measured) - seconds + 1, seconds)]
+    return [
+        {
+            "acknowledged": sum(row["acknowledged"] for row in minute),
+            "memory_bytes": minute[-1]["memory_bytes"],
+            "p99_median_ns": median(row["p99_ns"] or 0 for row in minute),
+            "p99_highest_ns": max(row["p99_ns"] or 0 for row in minute),
+            "seconds": seconds,
+        }
+        for minute in minutes
+    ]
+
+
+def growth(minutes: list[dict]) -> float | None:
+    """Bytes a second: the slope of the line of least squares through the minutes' memory."""
+    later = minutes[FIRST_MINUTES:] if len(minutes) > FIRST_MINUTES + 2 else minutes
+    if len(later) < 2:
+        return None
+    seconds = [number * minute["seconds"] for number, minute in enumerate(later)]
+    return linear_regression(seconds, [minute["memory_bytes"] for minute in later]).slope
+
+
+def kept_of(record: dict) -> dict:
+    found, counts = record["verification"], record["counts"]
+    return {
+        "valid": record["verdict"]["valid"],
+        "reasons": [reason["kind"] for reason in record["verdict"]["reasons"]],
+        "acknowledged": counts["acknowledged"],
+        "failed": counts["failed"] + counts["unresolved"] + counts["unsent"],
+        "p99_ns": record["latency"]["response"]["p99_ns"],
+        "verification": {name: found[name] for name in ("received", "lost", "unread", "duplicated", "corrupt")},
+        "broker": record["environment"]["broker"],
+    }
+
+
+MINUTES = {"kafka": 30, "pulsar": 10, "nats": 10, "nsq": 10, "redis": 10, "mqtt": 10, "rabbitmq": 10, "rabbitmq-stream": 10}
+PARTS = [
+    Part(f"soak/{broker}", 60 * (minutes + SEARCH_MINUTES) + 60, servers(broker), Soak(broker, minutes).run, (broker,))
+    for broker, minutes in MINUTES.items()
+]

@@ -1,0 +1,230 @@
+"""The generated regions of the pages: a function for each, which gives its text from the book."""
+
+from statistics import median
+from typing import Callable
+
+from folder import Book
+from loads import BROKERS
+from measure import BUSY_CORES
+from peer_parts import WORKLOADS
+from plan import PARTS
+from published_parts import BENCHMARKS
+from ratios import Beside, beside
+from scale_parts import SECONDS as SCALED
+from scale_parts import VALUES
+from summary import MIB, table
+
+NOT_YET = "Not measured in this book yet"
+# Broker, workload, way of brokermark, other tool as it calls itself, and as the README does.
+README = [
+    ("Apache Kafka {kafka}", "kafka-throughput", "brokermark native", "rdkafka_performance", "rdkafka_performance (C)"),
+    ("Apache Pulsar {pulsar}", "pulsar-batched", "brokermark", "pulsar-perf produce", "pulsar-perf (Java)"),
+    ("NSQ {nsq}", "nsq-writer", "brokermark", "bench_writer", "bench_writer (Go)"),
+    ("RabbitMQ {rabbitmq} streams", "rabbitmq-pipelined", "brokermark", "stream-perf-test", "stream-perf-test (Java)"),
+    ("Aliyun's log service, emulated", "sls-io-1", "brokermark", "aliyun-log-producer", "aliyun-log-producer (Java)"),
+]
+# What results/ had before the book, and which parts have the same.
+OLDER = {
+    "kafka/peers*": [f"peers/kafka-{name}" for name in ("throughput", "idempotent", "1kib", "lz4", "consume", "batch", "single")],
+    "kafka/kafka-batch-*, kafka/kafka-single-*": ["published/kafka-batch", "published/kafka-single"],
+    "kafka/comparing/": ["trust/kafka-aa", "trust/kafka-search"],
+    "null/": ["scale/null-producers", "trust/null-aa"],
+    "nats/": [f"peers/nats-{name}" for name in ("js-async", "js-sync", "js-atomic", "core", "consume")],
+    "redis/": [f"peers/redis-{name}" for name in ("xadd", "xadd-single", "publish", "lpush")],
+    "mqtt/": [f"peers/mqtt-{name}" for name in ("qos-1", "qos-0", "both", "connections")],
+    "nsq/": ["peers/nsq-writer", "peers/nsq-both", "peers/nsq-writer-200B", "peers/nsq-both-200B", "published/nsq-pub", "published/nsq-pubsub", "published/nsq-single-node"],
+    "pulsar/": [f"peers/pulsar-{name}" for name in ("batched", "batched-2k", "unbatched")] + [f"published/pulsar-{name}" for name in ("topics", "producers", "dimensions")],
+    "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
+    "rabbitmq-queues/": [f"peers/rabbitmq-queues-{name}" for name in ("classic", "quorum", "consume")],
+    "pipeline/": ["peers/pipeline-parse", "peers/pipeline-databases"] + [f"published/pipeline-{name}" for name in ("no-database", "v1", "v2", "v4")],
+    "sls/": ["peers/sls-io-1", "peers/sls-io-2", "peers/sls-io-4", "published/sls-io-threads", "published/sls-total-size"],
+}
+
+
+def readme(book: Book) -> str:
+    rows = [["broker", "other tool", "messages/s, ratio", "CPU for each message, ratio"]]
+    for broker, workload, ours, peer, written in README:
+        compared = book.done(f"peers/{workload}")
+        name = broker.format_map(book.machine.get("servers") or dict.fromkeys(BROKERS, "")).replace("  ", " ")
+        found = [row for row in beside(compared, BUSY_CORES) if row.ours == ours and row.peer.startswith(peer)] if compared else []
+        rows.append([name, written, *((str(found[0].rate), str(found[0].cpu)) if found else (NOT_YET.lower(), "–"))])
+    return table(rows)
+
+
+def peers(broker: str) -> Callable[[Book], str]:
+    workloads = [one for one in WORKLOADS if one.broker == broker]
+
+    def region(book: Book) -> str:
+        rows, behind, notes = [["setting", "brokermark / other tool", "messages/s", "CPU per message", "brokermark's messages/s", "which choices favour whom"]], [], []
+        for one in workloads:
+            compared = book.done(one.name)
+            if compared is None:
+                continue
+            setting = f"{compared['setting']}; {compared['workload']['messages']:,} messages"
+            for found in beside(compared, BUSY_CORES):
+                mark = "" if found.alone else " †"
+                cells = [str(found.rate) + mark, str(found.cpu), f"{found.messages_per_second:,.0f}", one.favours]
+                rows.append([setting, f"{found.ours} / {found.peer}", *cells])
+                setting, behind = "the same", behind + not_ahead(one.workload, found)
+            notes += differing(book, one.name)
+        paragraphs = [table(rows)] if len(rows) > 1 else []
+        if behind:
+            paragraphs.append(f"brokermark is not ahead: {'; '.join(behind)}.")
+        if any("†" in cell for row in rows for cell in row):
+            paragraphs.append("† Something else was at work on the machine before a run.")
+        return "\n\n".join([*paragraphs, *notes, *missing(book, [one.name for one in workloads])])
+
+    return region
+
+
+def not_ahead(workload: str, found: Beside) -> list[str]:
+    """Where the interval of messages/s or of CPU does not lie on brokermark's side of 1."""
+    lacking = [] if found.rate.is_above_one else [f"messages/s {found.rate}"]
+    lacking += [] if found.cpu.is_below_one else [f"CPU {found.cpu}"]
+    return [f"`{workload}`, {found.ours} / {found.peer}: {' and '.join(lacking)}"] if lacking else []
+
+
+def missing(book: Book, names: list[str]) -> list[str]:
+    """Which parts are not there, and which failed."""
+    kept = {name: book.part(name) for name in names}
+    absent = [f"`{name}`" for name, part in kept.items() if part is None]
+    failed = [f"`{name}` failed: {part['error'].splitlines()[0]}" for name, part in kept.items() if part and part["status"] == "failed"]
+    return ([f"{NOT_YET}: {', '.join(absent)}."] if absent else []) + failed
+
+
+def differing(book: Book, name: str) -> list[str]:
+    """What was another than the folder's, of a part that was made later or elsewhere."""
+    differs = book.part(name).get("differs_from_the_folder", {})
+    known = {"brokermark_commit": "commit", "cpu_model": "processor", "kernel": "kernel", "cores": "cores"}
+    changed = [f"{word} {differs[key]}" for key, word in known.items() if key in differs]
+    return [f"`{name}` was measured with another {', '.join(changed)}."] if changed else []
+
+
+def folder(book: Book) -> str:
+    if book.folder is None or not book.machine:
+        return "No book has been measured yet: `scripts/book measure` makes one."
+    machine = book.machine
+    servers = ", ".join(f"{name} {version}" for name, version in machine["servers"].items())
+    done = [part for part in PARTS if book.done(part.name) is not None]
+    sentences = [
+        f"[`{book.folder.name}/`]({book.folder.name}/): {len(done)} of {len(PARTS)} parts are measured. {machine['cpu_model']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['operating_system']}, kernel {machine['kernel']}; brokermark "
+        f"{machine['brokermark_version']}, commit {machine['brokermark_commit']}, {machine['rust_compiler']}. Servers: {servers}."
+    ]
+    return "\n\n".join([*sentences, *missing(book, [part.name for part in PARTS])])
+
+
+def published(book: Book) -> str:
+    paragraphs = []
+    for one in BENCHMARKS:
+        result = book.done(one.part)
+        if result is None:
+            continue
+        rows = [["point", "published", "here: median (lowest–highest)", "received/s", "CPU µs/message", "valid trials"]]
+        unit = "MB/s raw" if one.name.startswith("sls-") else "messages/s"
+        points = list({str(trial["point"]): trial["point"] for trial in result["trials"]}.values())
+        for point, figure in zip(points, result["published"]):
+            trials = [trial for trial in result["trials"] if trial["point"] == point and trial["status"] == "completed"]
+            rows.append(published_row(point, figure, trials, unit))
+        cut = f" Cut: {one.cut}." if one.cut else ""
+        page = f"{book.folder.name}/{one.part}/report.html"
+        paragraphs.append(f"**`{one.part.removeprefix('published/')}`**, {unit}.{cut} [Page]({page}).\n\n{table(rows)}")
+        paragraphs += differing(book, one.part)
+    return "\n\n".join([*paragraphs, *missing(book, [one.part for one in BENCHMARKS])])
+
+
+def published_row(point: dict, figure: float | None, trials: list[dict], unit: str) -> list[str]:
+    label = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in point.items()) or "–"
+    column, divisor = ("payload_bytes_per_second", 1e6) if "MB" in unit else ("messages_per_second", 1)
+    rates = [trial[column] / divisor for trial in trials if trial[column]]
+    received = [trial["consumed_per_second"] for trial in trials if trial["consumed_per_second"]]
+    cpu = [trial["cpu_ns_per_message"] / 1000 for trial in trials if trial["cpu_ns_per_message"]]
+    digits = 1 if "MB" in unit else 0
+    return [
+        label,
+        "–" if figure is None else f"{figure:,}",
+        f"{median(rates):,.{digits}f} ({min(rates):,.{digits}f}–{max(rates):,.{digits}f})" if rates else "no trial completed",
+        f"{median(received):,.0f}" if received else "–",
+        f"{median(cpu):.2f}" if cpu else "–",
+        f"{sum(trial['valid'] for trial in trials)} of {len(trials)}",
+    ]
+
+
+def soak(book: Book) -> str:
+    rows = [["broker", "capacity, messages/s", "load", "minutes", "acknowledged", "lost, duplicated", "memory MiB, first and last minute", "growth KiB/s", "p99 ms of the minutes", "valid"]]
+    names = [part.name for part in PARTS if part.name.startswith("soak/")]
+    for name, result in ((name, book.done(name)) for name in names):
+        if result is None:
+            continue
+        minutes, found, capacity = result["minutes"], result["verification"], result["capacity"]
+        p99 = [minute["p99_median_ns"] / 1e6 for minute in minutes]
+        rows.append(
+            [
+                result["broker"] or name,
+                f"{capacity['capacity_per_second'] or capacity['rate_per_second']:,.0f}",
+                f"{result['rate']:,.0f}",
+                str(len(minutes)),
+                f"{result['acknowledged']:,}",
+                f"{found['lost']}, {found['duplicated']}",
+                f"{minutes[0]['memory_bytes'] / MIB:.0f}, {minutes[-1]['memory_bytes'] / MIB:.0f}",
+                f"{result['growth_bytes_per_second'] / 1024:.2f}",
+                f"{min(p99):.1f}–{max(p99):.1f}",
+                "yes" if result["valid"] else "no: " + ", ".join(result["reasons"]),
+            ]
+        )
+    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + missing(book, names))
+
+
+def scale(book: Book) -> str:
+    paragraphs = []
+    for axis in VALUES:
+        names = [f"scale/{broker}-{axis}" for broker in SCALED]
+        if any(book.done(name) for name in names):
+            paragraphs.append(f"![Cost of a message and memory by {axis}]({book.folder.name}/scale-{axis}.svg)")
+            failed = {name: book.done(name)["failed"] for name in names if book.done(name)}
+            paragraphs += [f"`{name}` could not do {value}: {why.splitlines()[0][:200]}" for name, points in failed.items() for value, why in points.items()]
+    ranks = book.done("scale/null-ranks")
+    if ranks and len({point["value"] for point in ranks["points"]}) > 1:
+        memory = {point["value"]: point["peak_memory_bytes"] / MIB for point in ranks["points"]}
+        few, many = min(memory), max(memory)
+        each = (memory[many] - memory[few]) / (many - few)
+        paragraphs.append(f"Each further rank on the null broker takes {each:.1f} MiB: 1,000 ranks would need {each * 1000 / 1024:.1f} GiB on all their machines together (computed, not tried).")
+    return "\n\n".join([*paragraphs, *missing(book, [part.name for part in PARTS if part.name.startswith("scale/")])])
+
+
+def trust(book: Book) -> str:
+    rows = [["part", "what", "result"]]
+    names = [part.name for part in PARTS if part.name.startswith("trust/")]
+    for name, result in ((name, book.done(name)) for name in names):
+        if result is None:
+            continue
+        if "figures" in result:
+            changed = [figure for figure in result["figures"] if figure["outcome"] in ("better", "worse")]
+            what = "two equal sides" if name.endswith("-aa") else "B is 5 % slower"
+            said = ", ".join(f"{figure['figure']} {figure['outcome']}: {figure['ratio']:.3f}" for figure in changed) or "nothing changed"
+            rows.append([f"`{name}`", what, said])
+        else:
+            found, swept = result["search"]["capacity_per_second"], result["capacity_by_sweep"]
+            difference = f"{(found / swept - 1) * 100:+.1f} %" if found and swept else "unknown"
+            rows.append([f"`{name}`", "search beside a sweep of rates", f"{found or 0:,.0f} and {swept or 0:,} messages/s: {difference}"])
+    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + missing(book, names))
+
+
+def older_runs(book: Book) -> str:
+    rows = [["older", "the book's part", "state"]]
+    for older, parts in OLDER.items():
+        lacking = [part for part in parts if book.done(part) is None]
+        state = f"stays until {' and '.join(f'`{part}`' for part in lacking)} is measured" if lacking else "can be removed: the book has it"
+        rows.append([f"`{older}`", ", ".join(f"`{part}`" for part in parts), state])
+    return table(rows)
+
+
+REGIONS: dict[str, Callable[[Book], str]] = {
+    "readme": readme,
+    "folder": folder,
+    "published": published,
+    "trust": trust,
+    "scale": scale,
+    "soak": soak,
+    "older-runs": older_runs,
+} | {f"peers/{broker}": peers(broker) for broker in dict.fromkeys(one.broker for one in WORKLOADS)}

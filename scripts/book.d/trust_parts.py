@@ -1,0 +1,94 @@
+"""Trust: two equal sides may not be "changed", a slowdown of 5 % has to be found, and `search` has to agree with a sweep of rates."""
+
+import json
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loads import BROKERS, scenario, servers
+from measure import PeerError
+from part import Part
+from soak_parts import LOAD as VERIFIED
+from soak_parts import REQUIRED, SEARCH_MINUTES, answer
+
+if TYPE_CHECKING:
+    from measuring import Program
+
+PAIRS = 10
+CLOSED = {"producers.count": 4, "producers.batch": 10, "producers.in_flight": 100, "payload.kind": "zeros", "payload.size": "100B"}
+# One message of each of 10 producers in flight: 5 % more time is 5 % fewer messages. A broker's clock of milliseconds would hide it.
+PLANTED = {"producers.count": 10, "producers.in_flight": 1, "payload.kind": "zeros", "payload.size": "100B"}
+BEFORE, AFTER = {"broker.null.service_time": "20ms"}, {"broker.null.service_time": "21ms"}
+FACTORS = [0.85, 0.875, 0.9, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1, 1.125, 1.15]
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Two sides in turn, and what `compare` says of them."""
+
+    broker: str
+    a: dict[str, object]
+    b: dict[str, object]
+
+    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+        run = {"run.warm_up": "1s", "run.duration": "1s" if program.quick else "5s", "sweep.trials": 6 if program.quick else PAIRS}
+        (kept / "b").mkdir()
+        one = scenario(kept, self.broker, environment, self.a | run)
+        other = scenario(kept / "b", self.broker, environment, self.b | run)
+        with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
+            options = ["--quiet", "--json", "--output", results]
+            done = program.call("run", str(one), "--against", str(other), *options, codes=(0, 3))
+        comparison = json.loads(done.stdout.splitlines()[-1])
+        return {"verdict": comparison["verdict"], "figures": comparison["points"][0]["figures"], "counts": comparison["points"][0]["counts"]}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """`search`, and three trials of each rate around its answer: the capacity is the highest rate up to which most trials hold."""
+
+    broker: str
+
+    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+        keys = VERIFIED | BROKERS[self.broker].soak
+        searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))["answer"]
+        centre = searched["capacity_per_second"] or searched["rate_per_second"]
+        if not centre:
+            raise PeerError(f"the search found no rate that holds: {searched}")
+        rates = [math.floor(centre * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
+        sweep = {"sweep.over": {"load.rate": [f"{rate}/s" for rate in rates]}, "sweep.order": "shuffled"}
+        sweep |= {"sweep.trials": 1 if program.quick else 3, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}
+        held = {"thresholds.require": REQUIRED.split(", ")}
+        records, _ = program.run(scenario(kept, self.broker, environment, keys | sweep | held), None)
+        trials = [[holds(record) for record in records if record["point_index"] == index] for index in range(len(rates))]
+        return {"search": searched, "rates": rates, "held": trials, "capacity_by_sweep": highest(rates, trials)}
+
+
+def holds(record: dict) -> bool:
+    """As a probe of the search: thresholds, and the rate sent and acknowledged (99 %)."""
+    if record["status"] != "completed" or not all(threshold["held"] for threshold in record["thresholds"]):
+        return False
+    throughput = record["throughput"]
+    return throughput["messages_per_second"] >= 0.99 * throughput["target_per_second"]
+
+
+def highest(rates: list[int], trials: list[list[bool]]) -> int | None:
+    found = None
+    for rate, held in zip(rates, trials):
+        if 2 * sum(held) <= len(held):
+            break
+        found = rate
+    return found
+
+
+AA_SECONDS = PAIRS * 2 * 8 + 40
+SWEEP_SECONDS = 60 * SEARCH_MINUTES + len(FACTORS) * 3 * 13 + 60
+PARTS = [
+    Part("trust/null-slowdown", AA_SECONDS, (), InTurn("null", PLANTED | BEFORE, PLANTED | AFTER).run, ("null",)),
+    *(
+        Part(f"trust/{broker}-aa", AA_SECONDS, servers(broker), InTurn(broker, CLOSED, CLOSED).run, (broker,))
+        for broker in BROKERS
+    ),
+    *(Part(f"trust/{broker}-search", SWEEP_SECONDS, servers(broker), Searched(broker).run, (broker,)) for broker in ("kafka", "pulsar")),
+]
