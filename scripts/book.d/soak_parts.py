@@ -39,7 +39,7 @@ class Soak:
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
         rate = searched["answer"]["rate_per_second"]
         if not rate:
-            raise PeerError(f"the search found no rate that holds: {searched['answer']}")
+            raise PeerError(f"the search confirmed no rate: it ended {searched['answer']['end']}")
         duration = "12s" if program.quick else f"{self.minutes}min"
         keys |= {"load.rate": f"{math.floor(rate / 2)}/s", "run.warm_up": "5s", "run.duration": duration}
         [record], rows = program.run(scenario(kept, self.broker, environment, keys), kept)

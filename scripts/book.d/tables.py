@@ -4,9 +4,8 @@ from statistics import median
 from typing import Callable
 
 from folder import Book
-from loads import BROKERS
 from measure import BUSY_CORES
-from peer_parts import WORKLOADS
+from peer_parts import WORKLOADS, favours
 from plan import PARTS
 from published_parts import BENCHMARKS
 from ratios import Beside, beside
@@ -15,13 +14,13 @@ from scale_parts import VALUES
 from summary import MIB, table
 
 NOT_YET = "Not measured in this book yet"
-# Broker, workload, way of brokermark, other tool as it calls itself, and as the README does.
+# Broker, its server, workload, way of brokermark, other tool as it calls itself, and as the README does.
 README = [
-    ("Apache Kafka {kafka}", "kafka-throughput", "brokermark native", "rdkafka_performance", "rdkafka_performance (C)"),
-    ("Apache Pulsar {pulsar}", "pulsar-batched", "brokermark", "pulsar-perf produce", "pulsar-perf (Java)"),
-    ("NSQ {nsq}", "nsq-writer", "brokermark", "bench_writer", "bench_writer (Go)"),
-    ("RabbitMQ {rabbitmq} streams", "rabbitmq-pipelined", "brokermark", "stream-perf-test", "stream-perf-test (Java)"),
-    ("Aliyun's log service, emulated", "sls-io-1", "brokermark", "aliyun-log-producer", "aliyun-log-producer (Java)"),
+    ("Apache Kafka", "kafka", "kafka-throughput", "brokermark native", "rdkafka_performance", "rdkafka_performance (C)"),
+    ("Apache Pulsar", "pulsar", "pulsar-batched", "brokermark", "pulsar-perf produce", "pulsar-perf (Java)"),
+    ("NSQ", "nsq", "nsq-writer", "brokermark", "bench_writer", "bench_writer (Go)"),
+    ("RabbitMQ streams", "rabbitmq", "rabbitmq-pipelined", "brokermark", "stream-perf-test", "stream-perf-test (Java)"),
+    ("Aliyun's log service, emulated", "", "sls-io-1", "brokermark", "aliyun-log-producer", "aliyun-log-producer (Java)"),
 ]
 # What results/ had before the book, and which parts have the same.
 OLDER = {
@@ -43,9 +42,9 @@ OLDER = {
 
 def readme(book: Book) -> str:
     rows = [["broker", "other tool", "messages/s, ratio", "CPU for each message, ratio"]]
-    for broker, workload, ours, peer, written in README:
+    for broker, server, workload, ours, peer, written in README:
         compared = book.done(f"peers/{workload}")
-        name = broker.format_map(book.machine.get("servers") or dict.fromkeys(BROKERS, "")).replace("  ", " ")
+        name = f"{broker} {book.machine.get('servers', {}).get(server, '')}".strip()
         found = [row for row in beside(compared, BUSY_CORES) if row.ours == ours and row.peer.startswith(peer)] if compared else []
         rows.append([name, written, *((str(found[0].rate), str(found[0].cpu)) if found else (NOT_YET.lower(), "–"))])
     return table(rows)
@@ -55,7 +54,7 @@ def peers(broker: str) -> Callable[[Book], str]:
     workloads = [one for one in WORKLOADS if one.broker == broker]
 
     def region(book: Book) -> str:
-        rows, behind, notes = [["setting", "brokermark / other tool", "messages/s", "CPU per message", "brokermark's messages/s", "which choices favour whom"]], [], []
+        rows, behind, notes = [["setting", "brokermark / other tool", "messages/s", "CPU per message", "brokermark's messages/s", "beyond the usual, favours"]], [], []
         for one in workloads:
             compared = book.done(one.name)
             if compared is None:
@@ -63,7 +62,7 @@ def peers(broker: str) -> Callable[[Book], str]:
             setting = f"{compared['setting']}; {compared['workload']['messages']:,} messages"
             for found in beside(compared, BUSY_CORES):
                 mark = "" if found.alone else " †"
-                cells = [str(found.rate) + mark, str(found.cpu), f"{found.messages_per_second:,.0f}", one.favours]
+                cells = [str(found.rate) + mark, str(found.cpu), f"{found.messages_per_second:,.0f}", favours(found.peer)]
                 rows.append([setting, f"{found.ours} / {found.peer}", *cells])
                 setting, behind = "the same", behind + not_ahead(one.workload, found)
             notes += differing(book, one.name)
@@ -182,7 +181,7 @@ def scale(book: Book) -> str:
         if any(book.done(name) for name in names):
             paragraphs.append(f"![Cost of a message and memory by {axis}]({book.folder.name}/scale-{axis}.svg)")
             failed = {name: book.done(name)["failed"] for name in names if book.done(name)}
-            paragraphs += [f"`{name}` could not do {value}: {why.splitlines()[0][:200]}" for name, points in failed.items() for value, why in points.items()]
+            paragraphs += [f"`{name}` could not do {value}: {why}" for name, points in failed.items() for value, why in points.items()]
     ranks = book.done("scale/null-ranks")
     if ranks and len({point["value"] for point in ranks["points"]}) > 1:
         memory = {point["value"]: point["peak_memory_bytes"] / MIB for point in ranks["points"]}

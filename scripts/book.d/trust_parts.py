@@ -55,7 +55,7 @@ class Searched:
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))["answer"]
         centre = searched["capacity_per_second"] or searched["rate_per_second"]
         if not centre:
-            raise PeerError(f"the search found no rate that holds: {searched}")
+            raise PeerError(f"the search confirmed no rate: it ended {searched['end']}")
         rates = [math.floor(centre * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
         sweep = {"sweep.over": {"load.rate": [f"{rate}/s" for rate in rates]}, "sweep.order": "shuffled"}
         sweep |= {"sweep.trials": 1 if program.quick else 3, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}

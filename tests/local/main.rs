@@ -6,6 +6,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod book;
 mod cli;
 mod comparing;
 mod conditions;
