@@ -46,14 +46,14 @@ class Program:
     def run(
         self, scenario: Path, keep: Path | None = None, *, settings: list[str] | None = None, prefix: tuple[str, ...] = ()
     ) -> tuple[list[dict], list[dict]]:
-        """Runs a scenario. Returns its records, thinned, and its seconds; records.jsonl and a page with charts stay in `keep`."""
+        """Runs a scenario. Returns its records and its seconds; records.jsonl and a page with charts stay in `keep`."""
         with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
             options = [word for setting in settings or [] for word in ("--set", setting)]
             done = self.call("run", str(scenario), "--quiet", "--output", results, *options, prefix=prefix, codes=(0, 1, 3))
             directory = next(Path(results).iterdir(), None)
             if directory is None:  # a trial that fails later is in its record
                 raise PeerError(f"brokermark left no record: {done.stderr[-1000:].strip()}")
-            records = [thinned(record) for record in lines(directory / "records.jsonl")]
+            records = [thinned(record, histograms=True) for record in lines(directory / "records.jsonl")]
             if keep is not None:
                 self.call("report", str(directory), "--output", str(keep / "report.html"))
                 (keep / "records.jsonl").write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
@@ -101,7 +101,7 @@ def machine(program: Program) -> dict:
         scenario = Path(folder) / "machine.toml"
         scenario.write_text(toml({"broker.kind": "null", "run.messages": 1}))
         record = program.run(scenario)[0][0]
-    known = {key: value for key, value in record["environment"].items() if key not in ("broker", "client_library", "embedded", "build")}
+    known = {key: value for key, value in record["environment"].items() if key not in ("broker", "client_library", "embedded", "hostname", "command_line")}
     status = subprocess.run([server.BROKERS, "status"], stdout=subprocess.PIPE, text=True).stdout
     servers = dict(re.findall(r"^(\S+) .* version (\S+)", status, re.MULTILINE))
     return known | {"servers": {name: version for name, version in servers.items() if "-cluster" not in name}}
@@ -157,7 +157,7 @@ def run_part(book: Book, machine: dict, program: Program, part: Part) -> str | N
             result = part.run(program, environment, kept)
             seconds = round(time.monotonic() - begun)
             write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "cut": part.cut, "result": result})
-    except (PeerError, subprocess.CalledProcessError, OSError, LookupError, ValueError, TypeError) as failure:
+    except (PeerError, subprocess.CalledProcessError, OSError, ArithmeticError, LookupError, TypeError, ValueError) as failure:
         error = f"{type(failure).__name__}: {failure}" if not isinstance(failure, PeerError) else str(failure)
         if not isinstance(failure, PeerError):
             traceback.print_exc()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import sls
 from brokermark import REPOSITORY
+from loads import value
 from part import Part
 
 if TYPE_CHECKING:
@@ -40,21 +41,17 @@ class Published:
         return f"published/{self.name}{self.variant}"
 
     def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
-        from loads import toml
-
-        quick = {"sweep.trials": 1, "run.messages": 2000} if program.quick else {}
-        if program.quick and "payload_bytes" in self.text():
-            quick = {"sweep.trials": 1, "run.payload_bytes": "16MiB"}
-        if program.quick and "[load]" in self.text():
-            quick = {"run.duration": "2s"}
+        file = REPOSITORY / f"configs/published/{self.name}.toml"
+        quick = {}
+        if program.quick:
+            text = file.read_text()
+            size = {"run.payload_bytes": "16MiB"} if "payload_bytes" in text else {"run.duration": "2s"} if "[load]" in text else {"run.messages": 2000}
+            quick = {"sweep.trials": 1} | size
         endpoint = sls.running("127.0.0.1:8089", "5MB/s") if self.name.startswith("sls-") else nullcontext()
         with endpoint:
-            arguments = [f"{key}={toml({key: value}).split(' = ', 1)[1].strip()}" for key, value in (self.settings | quick).items()]
-            records, _ = program.run(REPOSITORY / f"configs/published/{self.name}.toml", kept, settings=arguments)
+            settings = [f"{key}={value(given)}" for key, given in (self.settings | quick).items()]
+            records, _ = program.run(file, kept, settings=settings)
         return {"published": self.figures, "trials": [summary(record) for record in records]}
-
-    def text(self) -> str:
-        return (REPOSITORY / f"configs/published/{self.name}.toml").read_text()
 
 
 def summary(record: dict) -> dict:

@@ -37,14 +37,12 @@ class Soak:
     def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
         keys = LOAD | BROKERS[self.broker].soak
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
-        rate = searched["answer"]["rate_per_second"]
-        if not rate:
-            raise PeerError(f"the search confirmed no rate: it ended {searched['answer']['end']}")
+        rate = capacity(searched["answer"]) / 2
         duration = "12s" if program.quick else f"{self.minutes}min"
-        keys |= {"load.rate": f"{math.floor(rate / 2)}/s", "run.warm_up": "5s", "run.duration": duration}
+        keys |= {"load.rate": f"{math.floor(rate)}/s", "run.warm_up": "5s", "run.duration": duration}
         [record], rows = program.run(scenario(kept, self.broker, environment, keys), kept)
         minutes = per_minute(rows, 4 if program.quick else 60)
-        return {"capacity": searched["answer"], "rate": rate / 2, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
+        return {"capacity": searched["answer"], "rate": rate, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
 
 
 def answer(program: "Program", file: Path) -> dict:
@@ -54,6 +52,14 @@ def answer(program: "Program", file: Path) -> dict:
     with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
         options = ["--within", within, "--probe", probe, "--quiet", "--output", results, "--format", "json"]
         return json.loads(program.call("search", str(file), "--require", required, *options, codes=(0, 3)).stdout)
+
+
+def capacity(searched: dict) -> float:
+    """In messages a second."""
+    found = searched["capacity_per_second"] or searched["rate_per_second"]
+    if not found:
+        raise PeerError(f"the search found no capacity: it ended {searched['end']}")
+    return found
 
 
 def per_minute(rows: list[dict], seconds: int) -> list[dict]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loads import BROKERS, scenario, servers
-from measure import PeerError
 from part import Part
 from soak_parts import LOAD as VERIFIED
-from soak_parts import REQUIRED, SEARCH_MINUTES, answer
+from soak_parts import REQUIRED, SEARCH_MINUTES, answer, capacity
 
 if TYPE_CHECKING:
     from measuring import Program
@@ -53,10 +52,7 @@ class Searched:
     def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
         keys = VERIFIED | BROKERS[self.broker].soak
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))["answer"]
-        centre = searched["capacity_per_second"] or searched["rate_per_second"]
-        if not centre:
-            raise PeerError(f"the search confirmed no rate: it ended {searched['end']}")
-        rates = [math.floor(centre * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
+        rates = [math.floor(capacity(searched) * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
         sweep = {"sweep.over": {"load.rate": [f"{rate}/s" for rate in rates]}, "sweep.order": "shuffled"}
         sweep |= {"sweep.trials": 1 if program.quick else 3, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}
         held = {"thresholds.require": REQUIRED.split(", ")}

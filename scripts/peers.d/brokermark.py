@@ -12,15 +12,16 @@ from comparison import Workload
 from measure import PeerError, Process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# What is left out of a record that is kept: histograms are most of its size, the others are of this machine only.
-LEFT_OUT = {"histogram", "hostname", "command_line"}
+# What a record that is kept says of this machine only.
+BLANK = {"hostname": "", "command_line": []}
 
 
-def thinned(found: object) -> object:
-    """A record without these fields, at whatever depth."""
+def thinned(found: object, histograms: bool = False) -> object:
+    """A record without what is of this machine only, and without its histograms, which are most of its size and without which `show` cannot read it."""
     if isinstance(found, dict):
-        return {key: thinned(value) for key, value in found.items() if key not in LEFT_OUT}
-    return [thinned(value) for value in found] if isinstance(found, list) else found
+        kept = {key: value for key, value in found.items() if histograms or key != "histogram"}
+        return {key: BLANK.get(key, thinned(value, histograms)) for key, value in kept.items()}
+    return [thinned(value, histograms) for value in found] if isinstance(found, list) else found
 
 
 class Brokermark:
