@@ -91,7 +91,7 @@ def run_to_end(command: list[str], codes: tuple[int, ...] = (0,), visible: bool 
             file.seek(0)
         printed, said = out.read(), errors.read()
     if child.returncode not in codes:
-        raise PeerError(f"{Path(command[0]).name} exited with {child.returncode}: {(said or printed)[-1000:].strip()}")
+        raise PeerError(f"{Path(command[0]).name} exited with {child.returncode}: {(said or printed)[-1000:].strip() or 'it said nothing'}")
     return subprocess.CompletedProcess(command, child.returncode, printed, said)
 
 
@@ -158,9 +158,12 @@ def run_part(book: Book, machine: dict, program: Program, part: Part) -> str | N
             seconds = round(time.monotonic() - begun)
             write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "cut": part.cut, "result": result})
     except (PeerError, subprocess.CalledProcessError, OSError, ArithmeticError, LookupError, TypeError, ValueError) as failure:
-        error = f"{type(failure).__name__}: {failure}" if not isinstance(failure, PeerError) else str(failure)
+        error = str(failure).strip()
         if not isinstance(failure, PeerError):
+            error = f"{type(failure).__name__}: {error}"
             traceback.print_exc()
+        for place in (REPOSITORY, processes.CACHE):  # of this machine only
+            error = error.replace(f"{place}/", "")
         if book.done(part.name) is None:
             with book.new(part.name) as kept:
                 write_json(kept / "part.json", head | {"status": "failed", "seconds": round(time.monotonic() - begun), "error": error})

@@ -41,8 +41,8 @@ class Scale:
                 points += [{"value": value} | summary(record) for record in records if record["status"] == "completed"]
                 failed |= {value: record["error"] for record in records if record["status"] != "completed"}
             except PeerError as error:
-                said = [line for line in str(error).splitlines() if "error" in line.lower()]
-                failed[value] = (said or [str(error).splitlines()[0]])[0][:200]
+                said = [line for line in str(error).splitlines() if any(letter.isalpha() for letter in line)]
+                failed[value] = next((line for line in said if "error" in line.lower()), said[-1])[:200]
         if not points:
             raise PeerError(f"no point could be measured: {failed}")
         return {"points": points, "failed": failed}

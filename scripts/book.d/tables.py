@@ -87,7 +87,7 @@ def missing(book: Book, names: list[str]) -> list[str]:
     """Which parts are not there, and which failed."""
     kept = {name: book.part(name) for name in names}
     absent = [f"`{name}`" for name, part in kept.items() if part is None]
-    failed = [f"`{name}` failed: {part['error'].splitlines()[0]}" for name, part in kept.items() if part and part["status"] == "failed"]
+    failed = [f"`{name}` failed: {part['error'].splitlines()[-1][:200]}" for name, part in kept.items() if part and part["status"] == "failed"]
     return ([f"{NOT_YET}: {', '.join(absent)}."] if absent else []) + failed
 
 
