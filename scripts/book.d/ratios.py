@@ -31,7 +31,9 @@ class Ratio:
         return cls(exp(middle), exp(middle - half), exp(middle + half))
 
     def __str__(self) -> str:
-        return f"{self.value:.2f}" + (f" ({self.low:.2f}–{self.high:.2f})" if self.low is not None else " (one round)")
+        digits = 2 if self.value >= 0.1 else 3
+        interval = f"{self.low:.{digits}f}–{self.high:.{digits}f}" if self.low is not None else "one round"
+        return f"{self.value:.{digits}f} ({interval})"
 
     @property
     def is_above_one(self) -> bool:

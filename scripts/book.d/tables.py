@@ -68,7 +68,7 @@ def peers(broker: str) -> Callable[[Book], str]:
             notes += differing(book, one.name)
         paragraphs = [table(rows)] if len(rows) > 1 else []
         if behind:
-            paragraphs.append(f"brokermark is not ahead: {'; '.join(behind)}.")
+            paragraphs.append(f"brokermark is behind, or not told apart: {'; '.join(behind)}.")
         if any("†" in cell for row in rows for cell in row):
             paragraphs.append("† Something else was at work on the machine before a run.")
         return "\n\n".join([*paragraphs, *notes, *missing(book, [one.name for one in workloads])])
