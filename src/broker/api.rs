@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -93,17 +93,17 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// [`Broker::create_topic`] for several topics, with a result for each, in their order.
     fn create_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<Created, BrokerError>>> + Send {
-        join_all(topics.iter().map(|topic| self.create_topic(topic)))
+        async { join_all(topics.iter().map(|topic| self.create_topic(topic).boxed())).await }
     }
 
     /// [`Broker::find_topic`] for several topics, with a result for each, in their order.
     fn find_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<Option<Topic>, BrokerError>>> + Send {
-        join_all(topics.iter().map(|topic| self.find_topic(topic)))
+        async { join_all(topics.iter().map(|topic| self.find_topic(topic).boxed())).await }
     }
 
     /// [`Broker::delete_topic`] for several topics, with a result for each, in their order.
     fn delete_topics(&self, topics: &[Topic]) -> impl Future<Output = Vec<Result<(), BrokerError>>> + Send {
-        join_all(topics.iter().map(|topic| self.delete_topic(topic)))
+        async { join_all(topics.iter().map(|topic| self.delete_topic(topic).boxed())).await }
     }
 
     /// The first of these topics, all of which were created or found, that cannot be written to and read yet. The engine asks again until

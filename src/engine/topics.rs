@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::interruption::Interruption;
@@ -246,7 +246,7 @@ async fn in_portions<'t, B: Broker, R>(
     work: impl AsyncFn(&'t [Topic]) -> Vec<Result<R, BrokerError>>,
 ) -> Vec<(&'t Topic, Result<R, BrokerError>)> {
     let is_stopped = Cell::new(false);
-    let portions = topics.chunks(B::TOPICS_PER_REQUEST).map(async |portion| {
+    let in_portion = async |portion: &'t [Topic]| {
         if is_stopped.get() {
             return Vec::new();
         }
@@ -258,7 +258,9 @@ async fn in_portions<'t, B: Broker, R>(
             is_stopped.set(true);
         }
         portion.iter().zip(results).collect()
-    });
+    };
+    // Boxed: what puts futures in order is compiled once, not for each broker.
+    let portions = topics.chunks(B::TOPICS_PER_REQUEST).map(|portion| in_portion(portion).boxed_local());
     stream::iter(portions).buffered(REQUESTS_AT_ONCE).collect::<Vec<Vec<_>>>().await.into_iter().flatten().collect()
 }
 

@@ -113,7 +113,7 @@ pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: 
             }
         }
     };
-    join_all(context.topics.iter().map(start)).await
+    join_all(context.topics.iter().map(|topic| start(topic).boxed())).await
 }
 
 impl<'a, B: Broker> CatchUp<'a, B> {
@@ -421,7 +421,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let (broker, topics) = (self.broker, &self.context.topics);
         self.asked_at = Some(Instant::now());
         let end = move |topic| async move { (end_offsets(broker, topic).await, broker.will_redeliver(topic).await) };
-        self.asked = Some(async move { join_all(topics.iter().map(end)).await }.boxed());
+        self.asked = Some(async move { join_all(topics.iter().map(|topic| end(topic).boxed())).await }.boxed());
     }
 
     fn answered(&mut self, ends: Vec<End>) {

@@ -1,12 +1,10 @@
 //! The consumer task: receives messages and records them until it is stopped.
 //!
 //! In a group that pretends to work, or is limited to a rate, it takes a message, works on it, and takes the next one. Messages that it has not taken
-//! stay with the client, as with a program that really works. The times are computed, not taken from when a timer woke: a consumer that is woken late
-//! has done meanwhile what it was due to do, so that its work takes as long as it is told, however exact the machine's timers are. A consumer that has
-//! waited for a message begins with it when it comes: it makes up for nothing.
+//! stay with the client, as with a program that really works. When it begins with a message is computed, not taken from when a timer woke: it takes
+//! what is there up to [`LEAD_NS`] before, so that its work takes as long as it is told although timers are late. It never begins with a message before it
+//! has found it, so a consumer that waited for a message makes up for nothing.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,15 +119,16 @@ pub async fn work<C: Consumer>(
 ) -> Errors {
     let mut errors = Errors::default();
     let mut pause = Backoff::RECEIVE;
-    let mut has_paused = true;
     loop {
         let round = async {
             pause.wait().await;
-            let (ready, has_waited) = with_waiting(consumer.ready()).await;
-            if has_waited || has_paused {
-                pace.waited_until(clock.now_ns());
+            let ready = consumer.ready().await;
+            let now_ns = clock.now_ns();
+            pace.found_at(now_ns);
+            let take_ns = pace.next_ns().saturating_sub(LEAD_NS);
+            if take_ns > now_ns {
+                sleep_until(Instant::from_std(clock.instant(take_ns))).await;
             }
-            sleep_until(Instant::from_std(clock.instant(pace.next_ns()))).await;
             ready
         };
         let ready = tokio::select! {
@@ -137,7 +136,7 @@ pub async fn work<C: Consumer>(
             () = stop.cancelled() => break,
         };
         let taken = ready.and_then(|()| {
-            let most = pace.due_by(clock.now_ns());
+            let most = pace.due_by(clock.now_ns() + LEAD_NS);
             let mut batch = recorder.batch();
             let mut beginning = pace.begin();
             consumer.take_some(most, |message| {
@@ -145,7 +144,6 @@ pub async fn work<C: Consumer>(
                 batch.received(message);
             })
         });
-        has_paused = taken.is_err();
         note(taken, &mut errors, &recorder, &mut pause, clock);
         tokio::task::coop::consume_budget().await;
     }
@@ -153,20 +151,11 @@ pub async fn work<C: Consumer>(
     errors
 }
 
-/// What `future` resolves to, and whether it did so only later.
-async fn with_waiting<T>(future: impl Future<Output = T>) -> (T, bool) {
-    let mut future = pin!(future);
-    let mut has_waited = false;
-    let resolved = poll_fn(|context| {
-        let polled = future.as_mut().poll(context);
-        has_waited |= polled.is_pending();
-        polled
-    });
-    let value = resolved.await;
-    (value, has_waited)
-}
+/// How long before it begins with a message a consumer that works may take it, in nanoseconds. The runtime's timers have steps of a millisecond,
+/// and a thread may be late besides.
+const LEAD_NS: u64 = 5_000_000;
 
-/// Most messages that a consumer takes at once to make up for a late wake-up.
+/// Most messages that such a consumer takes at once.
 const MAX_AT_ONCE: u64 = 1024;
 
 /// What the consumers of one group share: at most so many messages per second.
@@ -196,8 +185,8 @@ impl Pace {
         Pace { work, limit, free_ns: 0 }
     }
 
-    /// A message has come at `now_ns` for which the consumer had waited.
-    pub fn waited_until(&mut self, now_ns: u64) {
+    /// The consumer has found at `now_ns` that a message is there.
+    pub fn found_at(&mut self, now_ns: u64) {
         self.free_ns = self.free_ns.max(now_ns);
     }
 
@@ -207,12 +196,12 @@ impl Pace {
         self.free_ns.max(limit_ns)
     }
 
-    /// About how many messages the consumer may have begun with by `now_ns`; at least one.
-    pub fn due_by(&self, now_ns: u64) -> usize {
+    /// About how many messages the consumer begins with by `until_ns`; at least one.
+    pub fn due_by(&self, until_ns: u64) -> usize {
         let work_ns = self.work.as_ref().map_or(0, WorkTimes::mean_ns);
         let interval_ns = self.limit.as_ref().map_or(0, |limit| limit.interval_ns as u64);
-        let behind = now_ns.saturating_sub(self.next_ns()) / work_ns.max(interval_ns).max(1);
-        (1 + behind).min(MAX_AT_ONCE) as usize
+        let further = until_ns.saturating_sub(self.next_ns()) / work_ns.max(interval_ns).max(1);
+        (1 + further).min(MAX_AT_ONCE) as usize
     }
 
     /// Begins with messages that the client hands over at once. The others of the group wait meanwhile.

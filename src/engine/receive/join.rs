@@ -234,7 +234,7 @@ impl<'a> LateGroups<'a> {
         clock: Clock,
         groups: Vec<(usize, Option<Duration>)>,
     ) -> Result<Self, EngineError> {
-        try_join_all(groups.iter().map(|(group, _)| members.register(*group))).await?;
+        try_join_all(groups.iter().map(|(group, _)| members.register(*group).boxed_local())).await?;
         let gate = watch::Sender::new(Gate::Closed);
         let waiting: Rc<RefCell<BTreeSet<usize>>> =
             Rc::new(RefCell::new(groups.iter().map(|(group, _)| *group).collect()));
@@ -245,6 +245,7 @@ impl<'a> LateGroups<'a> {
                 waiting.borrow_mut().remove(&group);
                 members.join(&[group]).await
             }
+            .boxed_local()
         });
         let joining = try_join_all(joining.collect::<Vec<_>>()).map(|joined| joined.map(drop)).boxed_local();
         let signal = StartSignal(Arc::new(gate));

@@ -2,7 +2,7 @@
 //!
 //! The broker is asked once, when consumers have ended and something is missing. What it does not show to be removed stays lost or unread.
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 
 use super::join::subscription;
 use crate::broker::{Broker, Removal, RemovalExtent, RemovalRule, Undelivered};
@@ -30,7 +30,7 @@ impl Removals {
             let groups: Vec<String> = (0..consumers.groups.len()).map(name).collect();
             broker.removal(&context.topics[topic], &groups).await
         };
-        Removals(join_all((0..context.topics.len()).map(of_topic)).await)
+        Removals(join_all((0..context.topics.len()).map(|topic| of_topic(topic).boxed())).await)
     }
 
     /// The rules by which the broker removes messages.

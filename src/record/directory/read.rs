@@ -90,7 +90,7 @@ fn read_log(file: &Path, text: &[u8]) -> Result<ReadRecords, DirectoryError> {
         }
         let begin = line.find(RECORD_BEGIN).unwrap_or(0);
         // What follows a record on its line is of the log as well.
-        let mut values = serde_json::Deserializer::from_str(&line[begin..]).into_iter::<Record>();
+        let mut values = serde_json::Deserializer::from_slice(&line.as_bytes()[begin..]).into_iter::<Record>();
         match values.next() {
             Some(Ok(record)) if record.schema == SCHEMA => read.records.push(record),
             _ => match schema_of(&line[begin..]) {
@@ -234,7 +234,7 @@ fn schema_of(text: &str) -> Option<String> {
     struct Named {
         schema: String,
     }
-    let named = serde_json::Deserializer::from_str(text).into_iter::<Named>().next()?;
+    let named = serde_json::Deserializer::from_slice(text.as_bytes()).into_iter::<Named>().next()?;
     named.ok().map(|named| named.schema)
 }
 

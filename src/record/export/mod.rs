@@ -68,6 +68,9 @@ fn completed(records: &[Record]) -> Result<Vec<&Record>, ExportError> {
     if completed.is_empty() { Err(ExportError::Empty) } else { Ok(completed) }
 }
 
+/// Title of the end-to-end latency of all messages.
+const END_TO_END: &str = "end_to_end";
+
 /// One figure of a latency, in nanoseconds.
 type FigureOf = fn(&Latency) -> Option<u64>;
 
@@ -111,21 +114,36 @@ fn csv(records: &[&Record]) -> String {
         column("consumed_per_second", |record| known(record.throughput.consumed_per_second)),
         column("cpu_ns_per_message", |record| known(record.client.cpu_ns_per_message)),
     ]);
-    for name in ["response", "service", "schedule_delay", "end_to_end"] {
-        let figures: [(&str, FigureOf); 7] = [
-            ("p50", |latency| stated(latency, 0.5, latency.p50_ns)),
-            ("p90", |latency| stated(latency, 0.9, latency.p90_ns)),
-            ("p95", |latency| stated(latency, 0.95, latency.p95_ns)),
-            ("p99", |latency| latency.p99_ns),
-            ("p99_9", |latency| latency.p99_9_ns),
-            ("p99_99", |latency| latency.p99_99_ns),
-            ("max", |latency| Some(latency.max_ns)),
-        ];
-        columns.extend(figures.map(|(figure, value)| {
-            column(&format!("{name}_{figure}_ns"), move |record| known(record.latency.named(name).and_then(value)))
+    for name in ["response", "service", "schedule_delay"] {
+        columns.extend(latency(name, move |record| record.latency.named(name)));
+    }
+    // Without groups, the column of all stays: its title does not depend on what was run.
+    let groups = records.iter().flat_map(|record| record.latency.by_group()).map(|(group, _)| group);
+    for group in groups.chain([None]).collect::<BTreeSet<_>>() {
+        let name = group.map_or(END_TO_END.to_owned(), |group| format!("{END_TO_END}_of_{group}"));
+        let group = group.map(str::to_owned);
+        columns.extend(latency(&name, move |record| {
+            record.latency.by_group().find(|(found, _)| *found == group.as_deref())?.1
         }));
     }
     write(&columns, records, |cells| cells.into_iter().map(|cell| quoted(&cell)).collect::<Vec<_>>().join(","))
+}
+
+/// The columns of one latency.
+fn latency(name: &str, of: impl Fn(&Record) -> Option<&Latency> + Clone + 'static) -> impl Iterator<Item = Column> {
+    let figures: [(&str, FigureOf); 7] = [
+        ("p50", |latency| stated(latency, 0.5, latency.p50_ns)),
+        ("p90", |latency| stated(latency, 0.9, latency.p90_ns)),
+        ("p95", |latency| stated(latency, 0.95, latency.p95_ns)),
+        ("p99", |latency| latency.p99_ns),
+        ("p99_9", |latency| latency.p99_9_ns),
+        ("p99_99", |latency| latency.p99_99_ns),
+        ("max", |latency| Some(latency.max_ns)),
+    ];
+    figures.into_iter().map(move |(figure, value)| {
+        let of = of.clone();
+        column(&format!("{name}_{figure}_ns"), move |record| known(of(record).and_then(value)))
+    })
 }
 
 /// Readable figures, few enough for a page.
@@ -193,6 +211,7 @@ fn quoted(cell: &str) -> String {
 mod tests {
     use super::*;
     use crate::record::sample;
+    use crate::record::schema::GroupLatency;
 
     fn swept_record() -> Record {
         let mut record = sample::record();
@@ -224,6 +243,26 @@ mod tests {
         let cell = |title: &str| cells[titles.iter().position(|of| *of == title).unwrap()];
         assert!(!cell("response_p90_ns").is_empty() && !cell("response_max_ns").is_empty());
         assert_eq!((cell("response_p95_ns"), cell("service_p95_ns").is_empty()), ("", false));
+    }
+
+    #[test]
+    fn groups_have_columns_of_their_own_and_are_not_mixed() {
+        let mut record = sample::record();
+        record.latency.end_to_end = record.latency.service.clone();
+        let group = |name: &str, end_to_end| GroupLatency { group: name.to_owned(), end_to_end };
+        record.latency.end_to_end_by_group =
+            vec![group("quick", record.latency.service.clone()), group("slow", record.latency.response.clone())];
+        let text = csv(&[&record]);
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let (titles, cells) = (lines.next().unwrap(), lines.next().unwrap());
+        let cell = |title: &str| cells[titles.iter().position(|of| *of == title).unwrap()];
+        assert_eq!(cell("end_to_end_p99_ns"), "");
+        assert_eq!(cell("end_to_end_of_quick_p99_ns"), cell("service_p99_ns"));
+        assert_eq!(cell("end_to_end_of_slow_p99_ns"), cell("response_p99_ns"));
+        let text = open_metrics::text(&[&record]);
+        let counts: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("brokermark_end_to_end_seconds_count")).collect();
+        assert!(counts.len() == 2 && counts[1].contains("group=\"slow\""), "{counts:?}");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! from their records, and of a running one from what is counted so far.
 
 use std::fmt::Write;
+use std::iter;
 
 use hdrhistogram::Histogram;
 
-use crate::record::schema::Record;
+use crate::record::schema::{Latency, Record};
 
 /// Upper ends of the buckets of latencies, in nanoseconds.
 pub const BUCKETS_NS: [u64; 20] = [
@@ -195,22 +196,38 @@ pub fn text(records: &[&Record]) -> String {
         values.into_iter().for_each(|(index, value)| text.sample(name, suffix(kind), &labels(index), value));
     }
     for (latency, name, help) in LATENCIES {
-        let found: Vec<(usize, Buckets)> = records
+        let found: Vec<(usize, Option<&str>, Buckets)> = records
             .iter()
             .enumerate()
-            .filter_map(|(index, record)| {
-                let latency = record.latency.named(latency)?;
+            .flat_map(|(index, record)| named(record, latency).map(move |(group, latency)| (index, group, latency)))
+            .filter_map(|(index, group, latency)| {
+                let latency = latency?;
                 let mut buckets = Buckets::default();
                 buckets.add(&latency.decode_histogram().ok()?, latency.beyond_range);
-                Some((index, buckets))
+                Some((index, group, buckets))
             })
             .collect();
         if !found.is_empty() {
             text.metric(name, "histogram", "seconds", help);
-            found.iter().for_each(|(index, buckets)| text.buckets(name, &labels(*index), buckets));
+        }
+        for (index, group, buckets) in &found {
+            let group = group.map(|group| ("group", group));
+            let labels: Vec<(&str, &str)> = labels(*index).into_iter().chain(group).collect();
+            text.buckets(name, &labels, buckets);
         }
     }
     text.finish()
+}
+
+/// A latency, with the name of its group where groups are kept apart.
+fn named<'a>(
+    record: &'a Record,
+    latency: &str,
+) -> Box<dyn Iterator<Item = (Option<&'a str>, Option<&'a Latency>)> + 'a> {
+    match latency {
+        "end_to_end" => Box::new(record.latency.by_group()),
+        _ => Box::new(iter::once((None, record.latency.named(latency)))),
+    }
 }
 
 fn identity(record: &Record) -> [String; 4] {

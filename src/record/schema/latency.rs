@@ -48,6 +48,13 @@ impl Latencies {
         }
     }
 
+    /// End-to-end latency of each group with its name, where they are kept apart; else the one of all messages, without a name.
+    pub fn by_group(&self) -> impl Iterator<Item = (Option<&str>, Option<&Latency>)> {
+        let all = self.end_to_end_by_group.is_empty().then_some((None, self.end_to_end.as_ref()));
+        let groups = self.end_to_end_by_group.iter().map(|of| (Some(of.group.as_str()), of.end_to_end.as_ref()));
+        all.into_iter().chain(groups)
+    }
+
     /// One of them, by its name here.
     pub fn named(&self, name: &str) -> Option<&Latency> {
         match name {

@@ -6,7 +6,8 @@ use crate::limits::{MAX_GROUPS_APART, TRACE_HEADER_BYTES};
 use crate::scenario::advice::list;
 use crate::scenario::kind::{Capabilities, Contradiction, Descriptor};
 use crate::scenario::tables::{
-    Content, Keys, LatencyKind, Load, Metric, Partitioning, Placement, ProducerMode, Scenario, Schedule, Threshold,
+    Consumers, Content, Keys, LatencyKind, Load, Metric, Partitioning, Placement, ProducerMode, Scenario, Schedule,
+    Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -39,8 +40,30 @@ pub(super) fn settle(mut scenario: Scenario, reader: &Reader<'_>, descriptor: &D
             reader.refuse(key, message, advice);
         }
     }
+    if let Some(consumers) = &scenario.consumers {
+        let thresholds = std::mem::take(&mut scenario.thresholds);
+        scenario.thresholds =
+            thresholds.into_iter().flat_map(|threshold| of_each_group(threshold, consumers)).collect();
+    }
     scenario.broker.connections = scenario.broker.connections.min(scenario.producers.count);
     scenario
+}
+
+/// A threshold on the end-to-end latency of all groups as one for each of them: a quick group must not hide a slow one.
+fn of_each_group(threshold: Threshold, consumers: &Consumers) -> Vec<Threshold> {
+    let groups = consumers.groups.len();
+    let is_of_all = matches!(threshold.metric, Metric::Latency(LatencyKind::EndToEnd, _)) && threshold.group.is_none();
+    if !is_of_all || !(2..=MAX_GROUPS_APART).contains(&groups) {
+        return vec![threshold];
+    }
+    let (metric, limit) = threshold.text.split_at(threshold.text.find(['<', '>', '=']).unwrap_or_default());
+    (0..groups)
+        .map(|number| {
+            let name = consumers.name_of(number);
+            let text = format!("{} of \"{name}\" {limit}", metric.trim_end());
+            Threshold { text, group: Some(name), ..threshold.clone() }
+        })
+        .collect()
 }
 
 fn producers_and_topics(scenario: &Scenario, reader: &Reader<'_>) {

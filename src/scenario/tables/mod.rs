@@ -136,11 +136,15 @@ impl ScenarioTables {
         for (key, value) in defaults {
             insert(&mut scenario, key, value);
         }
-        let is_readable = |key: &str, value: &Value| serde_json::from_value::<Self>(json!({ key: value })).is_ok();
         if let Some(tables) = scenario.as_object_mut() {
-            tables.retain(|key, value| is_readable(key, value));
+            tables.retain(|key, value| Self::from_json(&json!({ key: value })).is_some());
         }
-        serde_json::from_value(scenario).unwrap_or_default()
+        Self::from_json(&scenario).unwrap_or_default()
+    }
+
+    /// Through TOML, so that the tables are compiled for the reading of one format only.
+    fn from_json(scenario: &Value) -> Option<Self> {
+        toml::Value::try_from(scenario).ok()?.try_into().ok()
     }
 }
 

@@ -39,7 +39,7 @@ fn drained(rate: f64, work_us: u64, messages: u64) -> GroupDrain {
     let mut pace = Pace::new(Some(WorkTimes::new(&work, 0)), None);
     let mut now_ns = (messages as f64 / rate * 1e9) as u64;
     let (mut group, mut progress) = (GroupDrain::default(), GroupProgress::default());
-    pace.waited_until(now_ns);
+    pace.found_at(now_ns);
     while group.drained_ns.is_none() {
         let acknowledged = schedule.count_until(Duration::from_nanos(now_ns));
         while pace.next_ns() <= now_ns && progress.first < acknowledged {
