@@ -2,7 +2,7 @@
 //!
 //! - Zeros, which compress to nothing; random bytes, which compress as far as asked; embedding vectors, as a vector database receives them; and
 //!   random bytes as MessagePack writes them, which is what a client that serialises its messages puts on the wire.
-//! - The lines of a file; the log lines of the Aliyun log service's producer benchmark, as one JSON object each, for brokers without fields; and
+//! - The lines of a file; whole files; the log lines of the Aliyun log service's producer benchmark, as one JSON object each, for brokers without fields; and
 //!   templates, of which chance is drawn once for each payload of the pool, while counter and time stay live.
 //! - Records encoded by a schema, from a file or generated.
 
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::distr::weighted::WeightedIndex;
 use rand::{Rng, RngExt};
@@ -23,7 +23,7 @@ use crate::scenario::template::Part;
 use crate::scenario::{Content, Payload, SchemaContent, SchemaId, Size};
 use crate::schemas;
 
-/// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.
+/// At least one payload; for files and their lines at most, for all else exactly, as many as the pool asks for.
 pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
     let Payload { content, pool, seed, tombstones: _ } = payload;
     let (count, seed) = ((*pool).max(1), *seed);
@@ -31,6 +31,7 @@ pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
         Content::Zeros { size } => zeros(size, count, seed),
         Content::Random { size, compressibility } => random(size, *compressibility, count, seed),
         Content::Lines { file } => lines(file, count),
+        Content::Files { files } => whole(files, count),
         Content::Template { template: parsed } => template(&parsed.parts, count, seed),
         Content::Vector { dimension } => vectors(*dimension, count, seed),
         Content::MessagePack { size } => message_pack(size, count, seed),
@@ -202,6 +203,17 @@ fn lines(file: &Path, count: usize) -> Result<Draft, LoadError> {
     }
     if draft.ranges.is_empty() {
         return Err(LoadError::NoLines { file: file.to_owned() });
+    }
+    Ok(draft)
+}
+
+/// The first `count` files as they are.
+fn whole(files: &[PathBuf], count: usize) -> Result<Draft, LoadError> {
+    let mut draft = Draft::default();
+    for file in files.iter().take(count) {
+        let unreadable = |reason| LoadError::Unreadable { file: file.clone(), reason };
+        let contents = std::fs::read(file).map_err(unreadable)?;
+        draft.push(|bytes| bytes.extend_from_slice(&contents))?;
     }
     Ok(draft)
 }

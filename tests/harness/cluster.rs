@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::server::{current_variable, variable};
+use super::server::variable;
 
 /// One fault at a time on this machine, whichever cluster it is in: its cores are shared.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -43,16 +43,8 @@ impl Cluster {
 
     /// As [`Cluster::addresses`], for another protocol of the nodes, as in `_AMQP`.
     pub fn addresses_of(&self, protocol: &str) -> Vec<String> {
-        variable(&format!("{}{protocol}", self.prefix())).split(',').map(str::to_owned).collect()
-    }
-
-    /// What `scripts/brokers env` prints of a node as it runs now, as in `_CTL`.
-    pub fn of_node(&self, node: usize, name: &str) -> String {
-        current_variable(&format!("{}-{node}", self.name), &format!("{}{name}_{node}", self.prefix()), &[])
-    }
-
-    fn prefix(&self) -> String {
-        format!("BROKERMARK_{}", self.name.to_uppercase().replace('-', "_"))
+        let name = self.name.to_uppercase().replace('-', "_");
+        variable(&format!("BROKERMARK_{name}{protocol}")).split(',').map(str::to_owned).collect()
     }
 
     /// `kill -9`. Nodes are counted from 1.
@@ -72,15 +64,6 @@ impl Cluster {
 
     pub fn thaw(&self, node: usize) {
         self.order("thaw", node);
-    }
-
-    /// Cuts a node off from its clients and its peers: whatever is sent to it or by it is dropped.
-    pub fn cut(&self, node: usize) {
-        self.order("cut", node);
-    }
-
-    pub fn mend(&self, node: usize) {
-        self.order("mend", node);
     }
 
     fn order(&self, command: &str, node: usize) {

@@ -51,12 +51,7 @@ pub struct Stranger(TcpStream);
 
 impl Stranger {
     pub fn arrive() -> Self {
-        Stranger::arrive_at(TcpStream::connect(address()).unwrap())
-    }
-
-    /// At another server.
-    pub fn arrive_at(stream: TcpStream) -> Self {
-        let mut stranger = Stranger(stream);
+        let mut stranger = Stranger(TcpStream::connect(address()).unwrap());
         stranger.ask(0x11, &[0; 4]);
         stranger.ask(0x12, &[]);
         stranger.ask(0x13, b"\0\x05PLAIN\0\0\0\x0c\0guest\0guest");
@@ -65,25 +60,6 @@ impl Stranger {
         stranger.send(&tune);
         stranger.ask(0x15, b"\0\x01/");
         stranger
-    }
-
-    /// The `host:port` of the node that leads a stream, and how many nodes have a copy of it.
-    pub fn leader(&mut self, stream: &str) -> Option<(String, usize)> {
-        self.send(&[&[0, 0x0f, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1], string(stream).as_slice()].concat());
-        let answer = self.receive();
-        let mut rest = &answer[8..];
-        let mut nodes = std::collections::BTreeMap::new();
-        for _ in 0..take::<4>(&mut rest) {
-            let reference = take::<2>(&mut rest);
-            let length = take::<2>(&mut rest);
-            let host = String::from_utf8(rest.split_off(..length).unwrap().to_vec()).unwrap();
-            nodes.insert(reference, format!("{host}:{}", take::<4>(&mut rest)));
-        }
-        // One stream: its name, a code, and references to the leader and to the other nodes with copies.
-        let (_, length) = (take::<4>(&mut rest), take::<2>(&mut rest));
-        rest = &rest[length..];
-        let (_, leader, replicas) = (take::<2>(&mut rest), take::<2>(&mut rest), take::<4>(&mut rest));
-        Some((nodes.get(&leader)?.clone(), 1 + replicas))
     }
 
     pub fn delete_stream(&mut self, name: &str) {

@@ -15,7 +15,7 @@ pub fn variable(name: &str) -> String {
 }
 
 /// What `scripts/brokers env` prints of a server as it runs now; a restart changes some of it.
-pub fn current_variable(kind: &str, name: &str, environment: &[(String, String)]) -> String {
+fn current_variable(kind: &str, name: &str, environment: &[(String, String)]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/brokers");
     let mut shell = Command::new("bash");
     shell.args(["-c", "eval \"$(\"$0\" env \"$1\")\" && printf %s \"${!2}\""]).arg(script).args([kind, name]);

@@ -272,6 +272,37 @@ fn schedules_and_payloads() {
 }
 
 #[test]
+fn a_folder_is_a_payload_for_each_of_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("b.json", "{}"), ("a.bin", "\n\n\n\n"), ("empty", "")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name);
+    let plan = |kind: &str, file: &Path| {
+        // A rate in bytes needs their sizes.
+        let text =
+            format!("{MINIMAL}payload = {{ kind = {kind:?}, file = '{}' }}\nload.rate = \"3B/s\"", file.display());
+        plan_with(&text, &[])
+    };
+    let of_folder = plan("files", folder.path()).unwrap();
+    let payload = &of_folder.trials[0].scenario.payload;
+    assert_eq!(payload.content, Content::Files { files: vec![path("a.bin"), path("b.json")] });
+    assert_eq!(payload.pool, 2);
+    // What is in each is compared when a run goes on, and between ranks.
+    assert_eq!(of_folder.payload_files.values().cloned().collect::<Vec<_>>(), ["a.bin", "b.json", "empty"].map(path));
+    let one = plan("files", &path("b.json")).unwrap();
+    assert_eq!(one.trials[0].scenario.payload.content, Content::Files { files: vec![path("b.json")] });
+    for (kind, file, words) in [
+        ("files", path("empty"), "nothing to send"),
+        ("files", path("none"), "does not exist"),
+        ("lines", folder.path().to_owned(), "cannot be read"),
+    ] {
+        let refused = plan(kind, &file).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
 fn open_loop_threads_wake_in_time_by_default() {
     let policy = |more: &str| scenario(&format!("{MINIMAL}{more}")).threads.scheduling_policy;
     assert_eq!(policy(""), SchedulingPolicy::Batch);

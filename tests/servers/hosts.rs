@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::hosts::Hosts;
 use crate::harness::{Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, eventually, finding};
-use brokermark::record::{ReasonKind, Record, Status, read_records};
+use brokermark::record::{ReasonKind, Record, Status, read_records, read_series};
 
 /// Ranks that wait for no server.
 fn on_null(duration: &str) -> Bench {
@@ -29,6 +29,32 @@ fn real_host_that_is_300_ms_away_is_one_of_three() {
     assert!(clock.round_trip_ns >= 300_000_000, "{clock:?}");
     assert!(clock.offset_ns.abs_diff(50_000_000) <= clock.error_ns, "{clock:?}");
     assert!(clock.error_ns < 200_000_000, "half of the round trip and a little more: {clock:?}");
+}
+
+/// The example's commands run on the host of the load, and change what the broker's host sends.
+#[test]
+#[cfg(feature = "nats")]
+fn real_fault_of_the_network_is_felt_and_taken_back() {
+    use crate::harness::nats;
+
+    let (hosts, data, results) = (Hosts::up(2), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = ["-a", &Hosts::address(2), "-js", "-sd", data.path().to_str().unwrap()].map(str::to_owned);
+    let _server = hosts.start(2, &nats::programs().join("nats-server"), &server);
+    let address = format!("{}:4222", Hosts::address(2));
+    eventually("nats-server listens", || std::net::TcpStream::connect(&address).is_ok());
+    let example = ["run", "configs/examples/nats-delay.toml", "--json", "--output", results.path().to_str().unwrap()];
+    let program = Path::new(env!("CARGO_BIN_EXE_brokermark"));
+    let record = hosts.start(1, program, &example.map(str::to_owned)).finish(PATIENCE).expect(0).record();
+    let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
+    assert!(fault.commands().all(|(_, command)| command.exit_code == Some(0)), "{fault:?}");
+    let run = std::fs::read_dir(results.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
+    let delayed: Vec<bool> = read_series(&run.unwrap())
+        .unwrap()
+        .iter()
+        .filter_map(|row| row.p50_ns.map(|p50_ns| p50_ns >= 50_000_000))
+        .collect();
+    let changes = delayed.windows(2).filter(|two| two[0] != two[1]).count();
+    assert!(!delayed[0] && changes == 2, "{delayed:?}");
 }
 
 /// Waits until rank 0 has heard of messages that were acknowledged.

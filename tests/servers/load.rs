@@ -1,7 +1,5 @@
 //! A load at a fixed rate that goes on until it is ended, and what came of it.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::time::Duration;
 
 use brokermark::record::{Record, SeriesRow, Status};
@@ -9,7 +7,7 @@ use brokermark::record::{Record, SeriesRow, Status};
 use crate::harness::{Bench, Running, assert_balanced, eventually, sums};
 
 /// Messages per second.
-pub const RATE: u64 = 1_000;
+const RATE: u64 = 1_000;
 
 /// How long the drain, the wait for consumers and closing may take together on a busy machine.
 const ENDING: Duration = Duration::from_secs(400);
@@ -72,16 +70,6 @@ impl Load {
         assert_balanced(&record);
         let found = sums(&record);
         assert_eq!((found.lost, found.corrupt), (0, 0), "{found:?}");
-        keep(&record);
         record
     }
-}
-
-/// Adds the record to a file, if one is wanted: `scripts/fault-table` makes a table of it. Where the program lies is of this machine only.
-fn keep(record: &Record) {
-    let Ok(path) = std::env::var("BROKERMARK_FAULT_RECORDS") else { return };
-    let mut record = record.clone();
-    record.environment.command_line[0] = "brokermark".to_owned();
-    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-    file.write_all(record.to_line().as_bytes()).unwrap();
 }

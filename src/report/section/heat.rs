@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 
-use super::timeline::Timeline;
+use super::timeline::{Timeline, events};
 use crate::present::{Table, capital, or_dash};
 use crate::record::readable::{count, duration};
 use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram, saturating_sum};
@@ -47,7 +47,8 @@ pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option
     let cells = read(record, &timeline, directory, empty)?;
     let used: Vec<usize> = (0..ROWS).filter(|row| (0..columns).any(|column| cells.at(column, *row) > 0)).collect();
     let (low, high) = (*used.first()?, *used.last()? + 1);
-    let grid = |is_narrow: bool| cells.grid(low, high, timeline.until, is_narrow);
+    let marks: Vec<f64> = events(&timeline).iter().map(|event| event.at).collect();
+    let grid = |is_narrow: bool| Grid { marks: marks.clone(), ..cells.grid(low, high, timeline.until, is_narrow) };
     let (wide, narrow) = (grid(false), grid(true));
     let title = format!("{} of all messages", capital(&format!("{} times", record.headline)));
     let mut figure = Figure::draw("latency-heat", &title, sentence(&cells, low, high), (WIDE, PHONE), |shape| {
@@ -133,6 +134,7 @@ impl Cells {
             cells: cells.map(shade).collect(),
             left: None,
             until: Some(until),
+            marks: Vec::new(),
             column_share: self.seconds / until,
         }
     }

@@ -202,6 +202,7 @@ fn heat(
         cells: rows.iter().flat_map(|row| columns.iter().map(|column| cell(row, column))).collect(),
         left: Some((widest + 14.0).min(140.0)),
         until: None,
+        marks: Vec::new(),
         column_share: 1.0 / columns.len() as f64,
     };
     Figure::draw(measure.id, &measure.title, sentence, (HALF, PHONE_HALF), |shape| grid.draw(shape))

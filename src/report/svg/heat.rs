@@ -28,6 +28,8 @@ pub struct Grid {
     pub left: Option<f64>,
     /// Of a chart over time, how long it is, in seconds.
     pub until: Option<f64>,
+    /// Of a chart over time, when its numbered events were, in seconds.
+    pub marks: Vec<f64>,
     /// The share of the width that a column takes; the last one may be cut off.
     pub column_share: f64,
 }
@@ -41,7 +43,14 @@ impl Grid {
         let (width, height) = (frame.width * self.column_share, frame.height / self.rows as f64);
         canvas.open_window(frame.plot());
         self.shades(&mut canvas, &frame, width, height);
+        let marks = self.marks.iter().map(|at| (*at, frame.x((at / self.until.unwrap_or(f64::MAX)).clamp(0.0, 1.0))));
+        for (_, x) in marks.clone() {
+            canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
+        }
         canvas.close_window();
+        for (index, (at, x)) in marks.enumerate() {
+            canvas.text_at("flagged m", at, (x, frame.top - 5.0), &(index + 1).to_string());
+        }
         for (share, text) in &self.row_ticks {
             canvas.text("tick e", (frame.left - 8.0, frame.y(*share) + 4.0), text);
         }
@@ -121,10 +130,13 @@ mod tests {
             cells: (0..2 * columns).map(|cell| (1 + cell % 6, "12k".to_owned())).collect(),
             left: Some(60.0),
             until: None,
+            marks: vec![],
             column_share: 1.0 / columns as f64,
         };
         let shape = Shape { width: 460.0, height: 200.0 };
         assert_eq!(grid(4).draw(shape).body.matches("12k").count(), 8);
         assert!(!grid(100).draw(shape).body.contains("12k"));
+        let marked = Grid { until: Some(10.0), marks: vec![2.5, 5.0], ..grid(4) }.draw(shape).body;
+        assert_eq!((marked.matches("\"flag\"").count(), marked.matches("flagged").count()), (2, 2), "{marked}");
     }
 }

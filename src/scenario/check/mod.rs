@@ -30,11 +30,11 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// The path of a file that must be there. Relative ones start at the scenario's own folder.
-    fn existing(&self, text: &str, key: &KeyPath, problems: &Problems) -> Option<PathBuf> {
+    /// The path of a file that must be there, or a folder of them where `may_be_folder`. Relative ones start at the scenario's own folder.
+    fn existing(&self, text: &str, may_be_folder: bool, key: &KeyPath, problems: &Problems) -> Option<PathBuf> {
         let path = self.directory.join(text);
         let (what, advice) = match std::fs::metadata(&path) {
-            Ok(found) if found.is_file() => return Some(path),
+            Ok(found) if found.is_file() || (found.is_dir() && may_be_folder) => return Some(path),
             Ok(found) if found.is_dir() => ("is a directory", "name a file in it"),
             Ok(_) => (
                 "is a pipe or a device, which can be read only once",
@@ -45,6 +45,20 @@ impl Files<'_> {
         problems.value(key.clone(), format!("`{key}`: the file {} {what}", path.display()), advice);
         None
     }
+}
+
+/// The file at a path, or the files of a folder, in the order of their names.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(super) fn files_at(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    files.retain(|file| file.is_file());
+    files.sort_unstable();
+    Ok(files)
 }
 
 /// `{ env = … }` or `{ file = … }`, rightly or wrongly written.
@@ -351,10 +365,15 @@ impl Check<'_> {
                 *text = self.files.directory.join(&*text).display().to_string();
                 true
             }
-            "existing-file" | "payload-file" => {
-                let Some(found) = self.files.existing(text, path, self.problems) else { return false };
-                if format_of(schema) == "payload-file" {
-                    self.files.of_payloads.borrow_mut().insert(text.clone(), found.clone());
+            format @ ("existing-file" | "payload-file" | "payload-files") => {
+                let may_be_folder = format == "payload-files";
+                let Some(found) = self.files.existing(text, may_be_folder, path, self.problems) else { return false };
+                if format != "existing-file" {
+                    // A folder that cannot be read is refused where it is used.
+                    let files = files_at(&found).unwrap_or_default().into_iter();
+                    let name = |file: &Path| Path::new(&*text).join(file.strip_prefix(&found).unwrap_or(file));
+                    let named = files.map(|file| (name(&file).display().to_string(), file));
+                    self.files.of_payloads.borrow_mut().extend(named);
                 }
                 *text = found.display().to_string();
                 true

@@ -29,12 +29,14 @@ pub struct Imported {
 }
 
 /// Keys of the scenario, each with the key of the workload that it is made of.
-const OF_WORKLOAD: [(&str, &str); 17] = [
+const OF_WORKLOAD: [(&str, &str); 19] = [
     ("topology.topics", "topics"),
     ("topology.partitions", "partitionsPerTopic"),
     ("producers.count", "topics"),
     ("producers.count", "producersPerTopic"),
     ("producers.keys", "keyDistributor"),
+    ("payload.kind", "payloadFile"),
+    ("payload.file", "payloadFile"),
     ("payload.size", "messageSize"),
     ("payload.size", "messageSizeDistribution"),
     ("payload.pool", "randomizedPayloadPoolSize"),

@@ -1,5 +1,7 @@
 //! A workload: topics, payloads, producers, consumers, rate and duration.
 
+use std::path::{Path, PathBuf};
+
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::{Keys, Untranslated, Value, has_value, is_true, number, number_if_set, text};
@@ -42,7 +44,7 @@ const EACH_SECOND: &str = "a run keeps every second, and a latency of every mess
 const UNLIKE: &str = "the topics of a scenario are alike: remove it, and run the workload once for each kind of topic";
 
 /// Keys that the load does not need.
-const LEFT_OUT: [(&str, &str); 8] = [
+const LEFT_OUT: [(&str, &str); 7] = [
     ("logIntervalMillis", EACH_SECOND),
     ("sampleRateMillis", EACH_SECOND),
     ("randomTopicNames", "topics are called after the run, and did not exist before it"),
@@ -50,10 +52,6 @@ const LEFT_OUT: [(&str, &str); 8] = [
     (
         "backlogDrainRatio",
         "the trial ends when its time is over, and consumers are awaited until they have read everything",
-    ),
-    (
-        "payloadFile",
-        "random bytes of `messageSize` stand for what it names, and do not compress: set `payload.compressibility`, or `payload.file`",
     ),
     ("producerIncrementSeconds", SEARCH_HINT),
     ("producerStartRate", SEARCH_HINT),
@@ -162,15 +160,21 @@ fn payload(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untransla
         table.insert("choices", sizes.iter().map(choice).collect::<Array>().into());
         payload["size"] = value(table);
     }
-    // Without it, a payload file is sent, for which random bytes stand, and zeros of the sizes of a distribution.
+    // Without it, a payload file is sent, or zeros of the sizes of a distribution.
     if !is_true(keys, "useRandomizedPayloads", false, untranslated) {
         let reason = "payloads are not randomized: `useRandomizedPayloads` is not true";
         untranslated.leave_out_each(keys, &[("randomBytesRatio", reason), ("randomizedPayloadPoolSize", reason)]);
         if !sizes.is_empty() {
+            untranslated.leave_out_each(keys, &[("payloadFile", "`messageSizeDistribution` stands instead of it")]);
             payload["kind"] = value("zeros");
+        } else if let Some(file) = payload_file(keys, untranslated) {
+            payload["kind"] = value("files");
+            payload["file"] = value(file.display().to_string());
+            payload.as_table_like_mut().map(|table| table.remove("size"));
         }
         return;
     }
+    untranslated.leave_out_each(keys, &[("payloadFile", "payloads are randomized: `useRandomizedPayloads` is true")]);
     match text(keys, "randomBytesRatio").unwrap_or("0").parse::<f64>() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => payload["compressibility"] = value(1.0 - ratio),
         _ => untranslated.refuse("randomBytesRatio", "it is not a share from 0 to 1"),
@@ -180,6 +184,27 @@ fn payload(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untransla
         Some(size) => payload["pool"] = value(size as i64),
         None => {}
     }
+}
+
+/// The payload file, or a fork's folder of them: from the current directory, as `FilePayloadReader.java` reads it, or beside the workload or its
+/// folder, as the benchmark's own lie. It has `messageSize` bytes, which `FilePayloadReader.java` demands, too.
+fn payload_file(keys: &Keys, untranslated: &mut Untranslated) -> Option<PathBuf> {
+    const KEY: &str = "payloadFile";
+    let name = text(keys, KEY).filter(|name| !name.is_empty())?;
+    let folders = Path::new(&untranslated.file).ancestors().skip(1).take(2);
+    let mut paths = std::iter::once(Path::new("")).chain(folders).map(|folder| folder.join(name));
+    let Some(path) = paths.find(|path| path.exists()) else {
+        let reason = format!(
+            "{name} does not exist: run this in the benchmark's directory, which has it, or write `useRandomizedPayloads: true`"
+        );
+        untranslated.refuse(KEY, &reason);
+        return None;
+    };
+    let (size, found) = (number(keys, "messageSize", 0, untranslated), path.metadata().ok()?);
+    if found.is_file() && found.len() != size {
+        untranslated.refuse(KEY, &format!("{name} has {} bytes, not {size}: correct `messageSize`", found.len()));
+    }
+    Some(path)
 }
 
 /// Sizes in bytes with their weights. A range such as `1KB-4KB` stands for its middle, as `MessageSizeDistribution.getRepresentativeSize` of the

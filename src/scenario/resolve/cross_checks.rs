@@ -243,6 +243,7 @@ fn trace_header(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descripto
         ),
         Content::MessagePack { .. }
         | Content::Lines { .. }
+        | Content::Files { .. }
         | Content::Template { .. }
         | Content::Log { .. }
         | Content::Schema(_) => (

@@ -1,6 +1,8 @@
 //! How many records a file has, and how large they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::scenario::check::files_at;
 
 /// What a pool takes by default.
 pub(super) const POOL_BYTES: usize = 64 << 20;
@@ -12,7 +14,7 @@ pub(super) struct Sizes {
     pub largest: Option<usize>,
 }
 
-/// What a file's lines come to.
+/// What a file's lines, or several files, come to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct LineSizes {
     count: usize,
@@ -34,6 +36,23 @@ impl LineSizes {
             }
         }
         if sizes.count == 0 { Err(format!("{} has no lines", file.display())) } else { Ok(sizes) }
+    }
+
+    /// The files at a path that are not empty, as records.
+    ///
+    /// # Errors
+    /// A sentence: the path cannot be read, or has no such files.
+    pub(super) fn of_files(path: &Path) -> Result<(Vec<PathBuf>, LineSizes), String> {
+        let unreadable = |error| format!("{} cannot be read: {error}", path.display());
+        let (mut files, mut sizes) = (Vec::new(), LineSizes::default());
+        for file in files_at(path).map_err(unreadable)? {
+            let bytes = std::fs::metadata(&file).map_err(unreadable)?.len();
+            if bytes > 0 {
+                sizes.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+                files.push(file);
+            }
+        }
+        if files.is_empty() { Err(format!("{} has nothing to send", path.display())) } else { Ok((files, sizes)) }
     }
 
     pub(super) fn add(&mut self, bytes: usize) {

@@ -23,7 +23,11 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 7] = [
         "only `zeros`, `random` and `message-pack` payloads have a `size`",
     ),
     ("compressibility", &[Kind::Random], "only `random` payloads have a `compressibility`"),
-    ("file", &[Kind::Lines, Kind::Template], "only `lines` and `template` payloads come from a `file`"),
+    (
+        "file",
+        &[Kind::Lines, Kind::Files, Kind::Template],
+        "only `lines`, `files` and `template` payloads come from a `file`",
+    ),
     ("text", &[Kind::Template], "only `template` payloads have a `text`"),
     ("dimension", &[Kind::Vector], "only `vector` payloads have a `dimension`"),
     ("range", &[Kind::Log], "only `log` payloads have a `range`"),
@@ -90,6 +94,12 @@ fn content(reader: &Reader<'_>, table: &PayloadTable, topology: &Topology) -> Op
         Kind::Lines => {
             reader.missing("payload", "file", "name the file whose lines are sent");
             lines(reader, table.file.clone()?)?
+        }
+        Kind::Files => {
+            reader.missing("payload", "file", "name the file that is sent, or a folder with a file for each message");
+            let refuse = |reason: String| reader.refuse("payload.file", reason, "name files that are not empty");
+            let (files, sizes) = LineSizes::of_files(table.file.as_ref()?).map_err(refuse).ok()?;
+            (Content::Files { files }, sizes.sizes(), sizes.pool())
         }
         Kind::Schema => {
             reader.missing("payload", "schema", SCHEMA);

@@ -164,7 +164,7 @@ fn without_producers(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Desc
 
 fn may_be_json(payload: &Payload) -> bool {
     match payload.content {
-        Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => true,
+        Content::Lines { .. } | Content::Files { .. } | Content::Template { .. } | Content::Log { .. } => true,
         // Five bytes come before its JSON.
         Content::Schema(_) => false,
         Content::Zeros { .. } | Content::Random { .. } | Content::MessagePack { .. } | Content::Vector { .. } => false,

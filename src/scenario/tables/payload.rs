@@ -29,8 +29,8 @@ pub struct PayloadTable {
     /// Fraction of each `random` payload that repeats one byte.
     #[schemars(range(min = 0, max = 1))]
     pub compressibility: Option<f64>,
-    /// Text file of `lines`, one message to a line, or of a `template`.
-    #[schemars(extend("format" = "payload-file", "x-advice" = "name the file whose lines are sent"))]
+    /// Text file of `lines`, one message to a line, or of a `template`; of `files`, the message, or a folder with a file for each message.
+    #[schemars(extend("format" = "payload-files", "x-advice" = "name the file that is sent"))]
     pub file: Option<PathBuf>,
     /// Template with placeholders.
     #[schemars(extend("x-advice" = "write the template itself, as in '{\"id\":${counter}}', or `file = \"…\"`"))]
@@ -137,6 +137,8 @@ pub enum PayloadKind {
     MessagePack,
     /// Lines of a text file, in turn.
     Lines,
+    /// Whole files, in turn: each is one message.
+    Files,
     /// Text with placeholders.
     Template,
     /// Little-endian 32-bit floats, uniform in [0, 1).
@@ -221,6 +223,10 @@ pub enum Content {
     Lines {
         file: PathBuf,
     },
+    /// Files as they are, one for each payload; not empty.
+    Files {
+        files: Vec<PathBuf>,
+    },
     /// Text with `${…}` placeholders: see `docs/SCENARIO.md`.
     Template {
         template: Template,
@@ -263,6 +269,7 @@ impl Payload {
             Content::Vector { dimension } => dimension * 4 >= TRACE_HEADER_BYTES,
             Content::MessagePack { .. }
             | Content::Lines { .. }
+            | Content::Files { .. }
             | Content::Template { .. }
             | Content::Log { .. }
             | Content::Schema(_) => false,
@@ -276,7 +283,11 @@ impl Content {
         match self {
             Content::Zeros { size } | Content::Random { size, .. } | Content::MessagePack { size } => Some(size.mean()),
             Content::Vector { dimension } => Some(*dimension as f64 * 4.0),
-            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } | Content::Schema(_) => None,
+            Content::Lines { .. }
+            | Content::Files { .. }
+            | Content::Template { .. }
+            | Content::Log { .. }
+            | Content::Schema(_) => None,
         }
     }
 }

@@ -122,6 +122,21 @@ fn no_more_lines_are_read_than_the_pool_takes() {
 }
 
 #[test]
+fn files_are_sent_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["a", "b"].map(|name| directory.path().join(name));
+    std::fs::write(&files[0], "one\n\ntwo\r\n").unwrap();
+    std::fs::write(&files[1], [0, 255]).unwrap();
+    for (count, sizes) in [(5, &[10, 2][..]), (1, &[10])] {
+        let draft = whole(&files, count).unwrap();
+        assert_eq!(draft.bytes, b"one\n\ntwo\r\n\0\xff"[..sizes.iter().sum()]);
+        assert_eq!(draft.ranges.iter().map(ExactSizeIterator::len).collect::<Vec<_>>(), sizes);
+    }
+    std::fs::remove_file(&files[1]).unwrap();
+    assert!(matches!(whole(&files, 2), Err(LoadError::Unreadable { file, .. }) if file == files[1]));
+}
+
+#[test]
 fn a_file_without_payloads_is_an_error() {
     assert!(matches!(payloads(b"", 2), Err(LoadError::NoLines { .. })));
     assert!(matches!(payloads(b"\n\r\n", 2), Err(LoadError::NoLines { .. })));

@@ -209,7 +209,8 @@ impl Part<'_> {
         let progress = Progress::named(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
         let recording =
             Recording::new(trial, run, directory, progress, None).by_clock_ahead(injected_offset_ns() + shift_ns);
-        let mut reporting = Reporting { recording, to_root: self.member.to_root() };
+        let is_quiet = self.arguments.quiet;
+        let mut reporting = Reporting { recording, is_quiet, to_root: self.member.to_root() };
         let interruption = Interruption::new(signalled);
         let mut is_root_lost = false;
         let result = {
@@ -338,6 +339,7 @@ fn root_lost(when: &str) -> Exit {
 /// The observer of a rank's share of a trial: it keeps the trial, and tells rank 0 what happens each second.
 struct Reporting<'a> {
     recording: Recording<'a>,
+    is_quiet: bool,
     to_root: UnboundedSender<FromRank>,
 }
 
@@ -348,6 +350,13 @@ impl Observer for Reporting<'_> {
 
     fn warning(&mut self, sentence: &str) {
         self.recording.warning(sentence);
+    }
+
+    /// Rank 0 alone has faults, and its own progress is silent.
+    fn fault(&mut self, sentence: &str) {
+        if !self.is_quiet {
+            notice!("{sentence}");
+        }
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {

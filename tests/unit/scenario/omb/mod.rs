@@ -7,21 +7,21 @@ use super::*;
 struct Row(&'static str, [u64; 9], &'static str);
 
 const RANDOMIZED: &str = "useRandomizedPayloads: true\nrandomBytesRatio: 0.5\nrandomizedPayloadPoolSize: 1000";
-const FILE: &str = "payloadFile: \"payload/payload-1Kb.data\"";
+const ALIKE: &str = "useRandomizedPayloads: true";
 
 const ACCEPTED: [Row; 12] = [
-    Row("simple-workload", [1, 10, 1024, 1, 1, 1, 10_000, 0, 5], FILE),
-    Row("1-topic-1-partition-100b", [1, 1, 100, 1, 1, 1, 50_000, 0, 15], FILE),
+    Row("simple-workload", [1, 10, 1024, 1, 1, 1, 10_000, 0, 5], ALIKE),
+    Row("1-topic-1-partition-100b", [1, 1, 100, 1, 1, 1, 50_000, 0, 15], ALIKE),
     Row("1-topic-1-partition-1kb-with-key", [1, 1, 1024, 1, 1, 1, 50, 0, 15], "keyDistributor: \"KEY_ROUND_ROBIN\""),
-    Row("1-topic-16-partitions-1kb", [1, 16, 1024, 1, 1, 1, 50_000, 0, 15], FILE),
+    Row("1-topic-16-partitions-1kb", [1, 16, 1024, 1, 1, 1, 50_000, 0, 15], ALIKE),
     Row("1-topic-100-partitions-1kb-4p-4c-1000k", [1, 100, 1024, 1, 4, 4, 1_000_000, 0, 5], RANDOMIZED),
     Row("1-topic-100-partitions-1kb-4p-4c-200k-backlog", [1, 100, 1024, 1, 4, 4, 200_000, 512, 5], RANDOMIZED),
-    Row("100-topics-1-partitions-1kb", [100, 1, 1024, 3, 1, 1, 150_000, 0, 80], FILE),
+    Row("100-topics-1-partitions-1kb", [100, 1, 1024, 3, 1, 1, 150_000, 0, 80], ALIKE),
     Row("100-topic-4-partitions-1kb-4p-4c-500k", [100, 4, 1024, 1, 4, 4, 500_000, 0, 5], RANDOMIZED),
     Row("1m-10-topics-16-partitions-100b", [10, 16, 100, 1, 1, 1, 1_000_000, 0, 15], RANDOMIZED),
     Row("1m-10-topics-3-partitions-100b-64gb-backlog", [10, 3, 100, 1, 1, 1, 1_000_000, 64, 15], RANDOMIZED),
     Row("max-rate-1-topic-1-partition-1p-1c-100b", [1, 1, 100, 1, 1, 1, 10_000_000, 0, 15], RANDOMIZED),
-    Row("without consumers", [1, 3, 100, 1, 0, 3, 10_000, 0, 15], FILE),
+    Row("without consumers", [1, 3, 100, 1, 0, 3, 10_000, 0, 15], ALIKE),
 ];
 
 fn workload(Row(name, values, rest): &Row) -> String {
@@ -507,7 +507,8 @@ fn each_property_of_kafka_is_mapped_refused_or_said() {
 
 #[test]
 fn an_import_names_what_it_leaves_out() {
-    let Imported { text, note, .. } = imported(&workload(&ACCEPTED[0]), KAFKA, false).unwrap();
+    let workload = format!("{}payloadFile: payload/payload-1Kb.data", workload(&ACCEPTED[0]));
+    let Imported { text, note, .. } = imported(&workload, KAFKA, false).unwrap();
     assert!(text.starts_with("# Not as in the files of OpenMessaging Benchmark:\n# - `payloadFile`: "), "{text}");
     assert_eq!(
         note.unwrap(),
@@ -559,6 +560,43 @@ fn yaml_that_is_refused_shows_no_secret() {
     ] {
         let (_, error) = parse(text).unwrap_err();
         assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+/// The benchmark's own files lie beside the folder of its workloads.
+#[test]
+fn a_payload_file_is_found_and_sent_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str| folder.path().join(name);
+    for (name, text) in
+        [("payload/1Kb.data", "a".repeat(1024)), ("payload/many/b", "b".repeat(10)), ("driver.yaml", KAFKA.to_owned())]
+    {
+        std::fs::create_dir_all(in_folder(name).parent().unwrap()).unwrap();
+        std::fs::write(in_folder(name), text).unwrap();
+    }
+    std::fs::create_dir(in_folder("workloads")).unwrap();
+    let import = |file: &str, bytes: u64| {
+        let text = workload(&ACCEPTED[0]).replace(ALIKE, &format!("payloadFile: \"{file}\""));
+        let path = in_folder("workloads/simple.yaml");
+        std::fs::write(&path, text.replace("messageSize: 1024", &format!("messageSize: {bytes}"))).unwrap();
+        import(crate::engine::kinds(), &path, &in_folder("driver.yaml"), false)
+    };
+    for file in ["payload/1Kb.data", "payload/many"] {
+        let text = import(file, 1024).unwrap().text;
+        let payload = &text.parse::<toml::Table>().unwrap()["payload"];
+        assert_eq!(payload["kind"].as_str(), Some("files"), "{text}");
+        let found = payload["file"].as_str().map(|found| std::fs::canonicalize(found).unwrap());
+        assert_eq!(found, Some(std::fs::canonicalize(in_folder(file)).unwrap()));
+        assert!(payload.get("size").is_none() && !text.contains("`payloadFile`"), "{text}");
+        #[cfg(feature = "kafka")]
+        check(&text);
+    }
+    for (file, bytes, parts) in [
+        ("payload/none", 1024, ["simple.yaml:7: `payloadFile`: payload/none does not exist", "benchmark's directory"]),
+        ("payload/1Kb.data", 100, ["simple.yaml:7: `payloadFile`", "has 1024 bytes, not 100: correct `messageSize`"]),
+    ] {
+        let error = import(file, bytes).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
 }
 
