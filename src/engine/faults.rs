@@ -134,9 +134,11 @@ impl Runner {
             if !self.waits_until(fault.at).await {
                 return;
             }
-            self.command(place, &fault.run, self.reaches(Stage::Ended)).await;
+            let begin_ns = self.command(place, &fault.run, self.reaches(Stage::Ended)).await;
             if let Some(undo) = &fault.undo {
-                self.waits_until(fault.at + undo.after).await;
+                // One that began late, because an earlier command took long, lasts as long as any other.
+                let begun = Duration::from_nanos(begin_ns.saturating_sub(self.measure_start_ns));
+                self.waits_until(begun + undo.after).await;
                 self.command(Place { is_undo: true, ..place }, &undo.run, self.reaches(Stage::Over)).await;
             }
         }
@@ -165,8 +167,8 @@ impl Runner {
         }
     }
 
-    /// Runs a command until it ends or is `given_up`.
-    async fn command(&self, place: Place, command: &str, given_up: impl Future<Output = ()>) {
+    /// Runs a command until it ends or is `given_up`. Returns when it began, by the clock of the run.
+    async fn command(&self, place: Place, command: &str, given_up: impl Future<Output = ()>) -> u64 {
         let since = |at_ns: u64| seconds(at_ns.saturating_sub(self.measure_start_ns));
         let begin_ns = self.clock.now_ns();
         let begun = CommandRun { begin_ns: Some(begin_ns), ..CommandRun::default() };
@@ -183,6 +185,7 @@ impl Runner {
             Some(failure) => format!("failed at {}: it {failure}", since(end_ns)),
         };
         self.log.note(place, command, CommandRun { begin_ns: Some(begin_ns), end_ns: Some(end_ns), ..ended }, told);
+        begin_ns
     }
 }
 

@@ -127,6 +127,17 @@ fn a_command_that_hangs_is_killed_with_its_group_and_undone() {
     }
 }
 
+/// The first command still runs when the second one is due.
+#[test]
+fn a_fault_that_begins_late_lasts_as_long() {
+    let text = "run.duration = \"6s\"\n[[faults]]\nat = \"100ms\"\nrun = \"sleep 2\"\n\
+                [[faults]]\nat = \"200ms\"\nrun = \"true\"\nfor = \"1s\"\nundo = \"true\"";
+    let record = Bench::new(&scenario(text)).run(&[]).expect(0).record();
+    let [_, run, undo] = of_commands(&record)[..] else { panic!("{:?}", record.faults) };
+    assert!(run.begin_ns >= Some(2 * SECOND), "{run:?}");
+    assert!(undo.begin_ns >= run.begin_ns.map(|begin_ns| begin_ns + SECOND), "{run:?} {undo:?}");
+}
+
 #[test]
 fn a_hanging_undo_ends_with_the_run() {
     let text = "run.duration = \"1s\"\nrun.drain_deadline = \"500ms\"\n[[faults]]\nat = \"100ms\"\nrun = \"true\"\nfor = \"100ms\"\nundo = \"sleep 600\"";
