@@ -215,7 +215,7 @@ impl Publishing {
         let number = number(reply)?;
         if !answer.headers.is_empty() && answer.headers[HEADERS.len()..].starts_with(b" 503") {
             let message = match self.mode {
-                Mode::Jetstream => "no stream has the subject of this message",
+                Mode::Jetstream => "no stream answers for its subject: there is none, or its replicas have no leader",
                 _ => "no consumer is there to reply",
             };
             let failure = Box::new(ClientError::passing(FailureClass::UnknownTopic, message));

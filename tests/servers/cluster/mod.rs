@@ -17,7 +17,8 @@ use crate::harness::{Running, assert_balanced, brokermark};
 const ENDING: Duration = Duration::from_secs(400);
 
 /// Runs a scenario on the cluster's nodes at these addresses, until the restart of all nodes, its last fault, which takes minutes where other
-/// clusters use the same cores. Its thresholds hold: all commands did their work, and nothing is lost or duplicated.
+/// clusters use the same cores. Its thresholds hold: all commands did their work, and nothing is lost; where the
+/// broker can promise it, nothing is duplicated.
 /// Each command in `felt` (0: kill, 1: cut off, 2: freeze) was followed by at least so long without an acknowledgement, and then by the
 /// whole rate.
 fn lose_nodes(addresses: &[String], scenario: &str, least: Duration, felt: &[usize]) {
