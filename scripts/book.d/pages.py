@@ -46,7 +46,7 @@ def region(book: Book, found: re.Match, page: str, differing: list[str]) -> str:
         new = "" if all(book.done(part.strip()) for part in name.split(",")) else found[0]
     elif name in REGIONS:
         blank = "\n" if found[0].endswith("-->\n\n") else ""
-        new = f"<!-- book: {name} -->\n\n{REGIONS[name](book)}\n\n<!-- end -->\n{blank}"
+        new = f"<!-- book: {name} -->\n{REGIONS[name](book)}\n<!-- end -->\n{blank}"
     else:
         raise PeerError(f"{page}: no region {name}; there are: {', '.join(REGIONS)}")
     if new != found[0]:
