@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
-if TYPE_CHECKING:
-    from measuring import Program
+from program import Program
 
 
 @dataclass(frozen=True)
@@ -13,6 +12,6 @@ class Part:
     name: str  # kind/what: also its place in the folder
     seconds: int  # about, with the start of its servers, on two cores
     servers: tuple[str, ...]  # of scripts/brokers, which are started for it
-    run: "Callable[[Program, dict[str, str], Path], dict]"  # given the servers' environment and the folder for its files
+    run: Callable[[Program, dict[str, str], Path], dict]  # given the servers' environment and the folder for its files
     brokers: tuple[str, ...] = ()  # by which --only finds it
     cut: str | None = None  # what is smaller than published, and why

@@ -2,16 +2,12 @@
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from brokermark import REPOSITORY
 from part import Part
-
-if TYPE_CHECKING:
-    from measuring import Program
+from program import Program, run_to_end
 
 ROUNDS = 3
 
@@ -29,9 +25,7 @@ class Peers:
     def name(self) -> str:
         return f"peers/{self.broker}-{self.workload}" + (f"-{self.size}B" if self.size else "")
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
-        from measuring import run_to_end
-
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         file = kept / "compared.json"
         command = [str(REPOSITORY / "scripts/compare-peers"), self.broker, "--workload", self.workload, "--json", str(file)]
         messages = max(2000, self.messages // 50) if program.quick else self.messages

@@ -7,15 +7,12 @@ Python consumer, RbFly's clients.
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sls
 from brokermark import REPOSITORY
 from loads import value
 from part import Part
-
-if TYPE_CHECKING:
-    from measuring import Program
+from program import Program
 
 PIPELINE = ("kafka", "redis", "mongodb")
 # Messages/s; of the log service MB/s raw. By the value that the sweep varies, in its order.
@@ -40,7 +37,7 @@ class Published:
     def part(self) -> str:
         return f"published/{self.name}{self.variant}"
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         file = REPOSITORY / f"configs/published/{self.name}.toml"
         quick = {}
         if program.quick:

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from loads import BROKERS, scenario, servers
+from loads import scenario, servers
 from measure import PeerError
 from part import Part
+from program import Program
 from published_parts import summary
-
-if TYPE_CHECKING:
-    from measuring import Program
 
 VALUES = {
     "producers": [1, 8, 64, 512, 2048, 8192],
@@ -30,7 +27,7 @@ class Scale:
     broker: str
     axis: str
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         values = VALUES[self.axis][:2] if program.quick else VALUES[self.axis]
         points, failed = [], {}
         for value in values:
@@ -66,7 +63,7 @@ class Scale:
             keys["producers.batch"] = min(10, keys["producers.in_flight"])
         return keys
 
-    def program(self, program: "Program") -> "Program":
+    def program(self, program: Program) -> Program:
         return program.of_ranks() if self.axis == "ranks" else program
 
     def ranks(self, value: int) -> tuple[str, ...]:

@@ -6,14 +6,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, median
-from typing import TYPE_CHECKING
 
 from loads import BROKERS, scenario, servers
 from measure import PeerError
 from part import Part
-
-if TYPE_CHECKING:
-    from measuring import Program
+from program import Program
 
 REQUIRED = "p99 < 100ms, failed = 0, lost = 0"
 SEARCH_MINUTES = 5
@@ -34,7 +31,7 @@ class Soak:
     broker: str
     minutes: int
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         keys = LOAD | BROKERS[self.broker].soak
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
         rate = capacity(searched["answer"]) / 2
@@ -45,7 +42,7 @@ class Soak:
         return {"capacity": searched["answer"], "rate": rate, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
 
 
-def answer(program: "Program", file: Path) -> dict:
+def answer(program: Program, file: Path) -> dict:
     """A search's answer with its probes."""
     within, probe = ("40s", "2s") if program.quick else (f"{SEARCH_MINUTES}min", "5s")
     required = "failed = 0, lost = 0" if program.quick else REQUIRED

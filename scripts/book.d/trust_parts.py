@@ -5,15 +5,12 @@ import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loads import BROKERS, scenario, servers
 from part import Part
+from program import Program
 from soak_parts import LOAD as VERIFIED
 from soak_parts import REQUIRED, SEARCH_MINUTES, answer, capacity
-
-if TYPE_CHECKING:
-    from measuring import Program
 
 PAIRS = 10
 CLOSED = {"producers.count": 4, "producers.batch": 10, "producers.in_flight": 100, "payload.kind": "zeros", "payload.size": "100B"}
@@ -31,7 +28,7 @@ class InTurn:
     a: dict[str, object]
     b: dict[str, object]
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         run = {"run.warm_up": "1s", "run.duration": "1s" if program.quick else "5s", "sweep.trials": 6 if program.quick else PAIRS}
         (kept / "b").mkdir()
         one = scenario(kept, self.broker, environment, self.a | run)
@@ -49,7 +46,7 @@ class Searched:
 
     broker: str
 
-    def run(self, program: "Program", environment: dict[str, str], kept: Path) -> dict:
+    def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         keys = VERIFIED | BROKERS[self.broker].soak
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))["answer"]
         rates = [math.floor(capacity(searched) * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
