@@ -68,9 +68,6 @@ fn completed(records: &[Record]) -> Result<Vec<&Record>, ExportError> {
     if completed.is_empty() { Err(ExportError::Empty) } else { Ok(completed) }
 }
 
-/// Title of the end-to-end latency of all messages.
-const END_TO_END: &str = "end_to_end";
-
 /// One figure of a latency, in nanoseconds.
 type FigureOf = fn(&Latency) -> Option<u64>;
 
@@ -114,22 +111,21 @@ fn csv(records: &[&Record]) -> String {
         column("consumed_per_second", |record| known(record.throughput.consumed_per_second)),
         column("cpu_ns_per_message", |record| known(record.client.cpu_ns_per_message)),
     ]);
-    for name in ["response", "service", "schedule_delay"] {
-        columns.extend(latency(name, move |record| record.latency.named(name)));
-    }
-    // Without groups, the column of all stays: its title does not depend on what was run.
-    let groups = records.iter().flat_map(|record| record.latency.by_group()).map(|(group, _)| group);
-    for group in groups.chain([None]).collect::<BTreeSet<_>>() {
-        let name = group.map_or(END_TO_END.to_owned(), |group| format!("{END_TO_END}_of_{group}"));
-        let group = group.map(str::to_owned);
-        columns.extend(latency(&name, move |record| {
-            record.latency.by_group().find(|(found, _)| *found == group.as_deref())?.1
-        }));
+    for name in ["response", "service", "schedule_delay", "end_to_end"] {
+        // The column of all stays where groups have columns of their own: its title does not depend on what was run.
+        let groups = records.iter().flat_map(|record| record.latency.apart(name)).map(|(group, _)| group);
+        for group in groups.chain([None]).collect::<BTreeSet<_>>() {
+            let title = group.map_or(name.to_owned(), |group| format!("{name}_of_{group}"));
+            let group = group.map(str::to_owned);
+            columns.extend(latency(&title, move |record| {
+                record.latency.apart(name).into_iter().find(|(found, _)| *found == group.as_deref())?.1
+            }));
+        }
     }
     write(&columns, records, |cells| cells.into_iter().map(|cell| quoted(&cell)).collect::<Vec<_>>().join(","))
 }
 
-/// The columns of one latency.
+/// The columns of one latency, whose titles begin with `name`.
 fn latency(name: &str, of: impl Fn(&Record) -> Option<&Latency> + Clone + 'static) -> impl Iterator<Item = Column> {
     let figures: [(&str, FigureOf); 7] = [
         ("p50", |latency| stated(latency, 0.5, latency.p50_ns)),

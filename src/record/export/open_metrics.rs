@@ -2,11 +2,10 @@
 //! from their records, and of a running one from what is counted so far.
 
 use std::fmt::Write;
-use std::iter;
 
 use hdrhistogram::Histogram;
 
-use crate::record::schema::{Latency, Record};
+use crate::record::schema::Record;
 
 /// Upper ends of the buckets of latencies, in nanoseconds.
 pub const BUCKETS_NS: [u64; 20] = [
@@ -199,7 +198,9 @@ pub fn text(records: &[&Record]) -> String {
         let found: Vec<(usize, Option<&str>, Buckets)> = records
             .iter()
             .enumerate()
-            .flat_map(|(index, record)| named(record, latency).map(move |(group, latency)| (index, group, latency)))
+            .flat_map(|(index, record)| {
+                record.latency.apart(latency).into_iter().map(move |(group, latency)| (index, group, latency))
+            })
             .filter_map(|(index, group, latency)| {
                 let latency = latency?;
                 let mut buckets = Buckets::default();
@@ -217,17 +218,6 @@ pub fn text(records: &[&Record]) -> String {
         }
     }
     text.finish()
-}
-
-/// A latency, with the name of its group where groups are kept apart.
-fn named<'a>(
-    record: &'a Record,
-    latency: &str,
-) -> Box<dyn Iterator<Item = (Option<&'a str>, Option<&'a Latency>)> + 'a> {
-    match latency {
-        "end_to_end" => Box::new(record.latency.by_group()),
-        _ => Box::new(iter::once((None, record.latency.named(latency)))),
-    }
 }
 
 fn identity(record: &Record) -> [String; 4] {

@@ -48,13 +48,6 @@ impl Latencies {
         }
     }
 
-    /// End-to-end latency of each group with its name, where they are kept apart; else the one of all messages, without a name.
-    pub fn by_group(&self) -> impl Iterator<Item = (Option<&str>, Option<&Latency>)> {
-        let all = self.end_to_end_by_group.is_empty().then_some((None, self.end_to_end.as_ref()));
-        let groups = self.end_to_end_by_group.iter().map(|of| (Some(of.group.as_str()), of.end_to_end.as_ref()));
-        all.into_iter().chain(groups)
-    }
-
     /// One of them, by its name here.
     pub fn named(&self, name: &str) -> Option<&Latency> {
         match name {
@@ -63,6 +56,16 @@ impl Latencies {
             "schedule_delay" => self.schedule_delay.as_ref(),
             "end_to_end" => self.end_to_end.as_ref(),
             _ => None,
+        }
+    }
+
+    /// The latencies of this name: end to end, where groups are kept apart, that of each with the group's name.
+    pub fn apart(&self, name: &str) -> Vec<(Option<&str>, Option<&Latency>)> {
+        match self.end_to_end_by_group.as_slice() {
+            groups @ [_, ..] if name == "end_to_end" => {
+                groups.iter().map(|of| (Some(of.group.as_str()), of.end_to_end.as_ref())).collect()
+            }
+            _ => vec![(None, self.named(name))],
         }
     }
 }
