@@ -1,7 +1,7 @@
 """brokermark's ratio to another tool, with an interval that is honest for few rounds.
 
 The ratio is taken within each round, where both met the same machine. Its logarithms are averaged, and the interval is Student's, as `compare` makes
-that of one side's trials (src/statistics/trials.rs). With three rounds it is wide: that is what three rounds know. The exact interval of
+that of one side's trials (src/statistics/trials.rs). With three rounds it is wide. The exact interval of
 signed ranks, which `compare` has for pairs, does not exist below six pairs.
 """
 

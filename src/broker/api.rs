@@ -441,7 +441,7 @@ const _: () = assert!(size_of::<Outgoing<'_>>() <= 64);
 pub struct Attributes {
     /// Which of [`Setup::header_sets`] it has.
     pub header_set: u32,
-    /// The partition it is written to, whatever its key; `None`: the client's choice.
+    /// The partition it is written to, regardless of its key; `None`: the client's choice.
     pub partition: Option<u32>,
     /// It has no payload, not even an empty one: `payload` is empty and is not sent.
     pub null_payload: bool,

@@ -142,7 +142,8 @@ impl TransactionOptions {
             ));
         }
         if setup.config.is_embedded() && self.abort_share > 0.0 {
-            let reason = "the embedded cluster delivers aborted messages, too: remove `abort_share`, or name a server";
+            let reason =
+                "the embedded cluster delivers aborted messages as well: remove `abort_share`, or name a server";
             return Err(reason.to_owned());
         }
         Ok(())

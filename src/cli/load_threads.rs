@@ -32,7 +32,7 @@ fn try_to_start(count: usize) -> io::Result<()> {
     })
 }
 
-/// Those of the trial that runs. They carry the next one, too, if it wants the same.
+/// Those of the trial that runs. They carry the next one as well, if it wants the same.
 #[derive(Default)]
 pub struct LoadThreads {
     started: Option<(Threads, Runtime)>,

@@ -105,7 +105,7 @@ pub struct SegmentTotals {
     pub stretch: StretchTotals,
 }
 
-/// What happened inside the measured window, whatever message it happened to.
+/// What happened inside the measured window, to messages of all phases.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WindowTotals {
     /// When the window began and ended, in nanoseconds since the load began; both 0: it has not begun.

@@ -94,7 +94,7 @@ pub async fn find_all<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Top
 }
 
 /// Waits for topics that another process of the trial creates. It has time until the load is to begin, and as long as any request may
-/// take. A broker that does not tell what exists is asked to create them, too.
+/// take. A broker that does not tell what exists is asked to create them as well.
 ///
 /// # Errors
 /// When they do not exist by then.
@@ -110,7 +110,7 @@ pub async fn await_created<B: Broker>(
             let found = find_all(broker, topics).await;
             found.and_then(|found| topics.iter().zip(&found).try_for_each(|(wanted, found)| agree(wanted, found)))
         } else {
-            // What this process creates here, the other ones use, too.
+            // What this process creates here, the other ones use as well.
             create(broker, topics, &mut Creation::default()).await
         };
         match found {

@@ -50,7 +50,7 @@ pub async fn run<B: Broker>(
     if let Some(messages) = context.messages_before.filter(|messages| *messages > 0) {
         observer.warning(&format!(
             "the topics exist and were written to before: their end offsets add up to {messages}. Consumers that begin at the \
-             earliest message read what is left of it, too; without `topology.name`, each run has topics of its own"
+             earliest message read what is left of it as well; without `topology.name`, each run has topics of its own"
         ));
     }
     if let Some(contradiction) = contradiction {

@@ -135,7 +135,7 @@ fn found_topics(trial: &Trial, outcome: &Outcome) -> Vec<FoundTopic> {
     found.map(shape).collect()
 }
 
-/// The record of a trial that could not run: failure is data, too.
+/// The record of a trial that could not run: failure is data as well.
 pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &EngineError) -> Record {
     let mut record = empty(trial, run_id, arguments, Timestamp::now());
     match error {

@@ -79,7 +79,7 @@ impl Acks {
         Some(all)
     }
 
-    /// Before the load begins: response times are counted by these segments, too.
+    /// Before the load begins: response times are counted by these segments as well.
     pub fn divide_into(&self, segments: SegmentEnds) {
         // Set once: a trial has one load.
         let _ = self.shared.segment_ends.set(segments);

@@ -28,7 +28,7 @@ impl Arrivals {
         Arrivals::across_processes(clock, 0, 0..u32::MAX, run_tag, groups, verification)
     }
 
-    /// As [`Arrivals::new`], where the messages of other processes arrive, too: the times in trace headers are those of `clock` plus
+    /// As [`Arrivals::new`], where the messages of other processes arrive as well: the times in trace headers are those of `clock` plus
     /// `header_offset_ns`. Only messages of the producers `timed` get an end-to-end latency.
     pub fn across_processes(
         clock: Clock,

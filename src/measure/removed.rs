@@ -106,7 +106,7 @@ impl Verification {
 
 impl Arrivals {
     /// Offsets of `subscription` below `firsts`, the first ones of each partition that can be read, that no consumer received. Those below
-    /// `starts` are not of this trial. `has_gaps`: what was passed over behind them is removed, too.
+    /// `starts` are not of this trial. `has_gaps`: what was passed over behind them is removed as well.
     pub fn unreceivable(
         &self,
         subscription: SubscriptionIndex,

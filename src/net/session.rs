@@ -328,7 +328,7 @@ impl<P: Protocol> Session<P> {
     #[inline]
     fn write_soon(&self, idle: bool, write_buffer: &mut WriteBuffer, transport: &Transport) {
         let at_once = idle || write_buffer.unwritten() >= WRITE_AT_ONCE;
-        // The task notices a write that fails here, because its own write fails, too.
+        // The task notices a write that fails here, because its own write fails as well.
         if !(at_once && write_buffer.flush(transport).unwrap_or(false)) {
             self.work.notify_one();
         }

@@ -189,7 +189,7 @@ pub fn date_refusal(reason: &CertificateError) -> Option<String> {
     })
 }
 
-/// Trusts every server with a certificate of a trusted authority, whatever host it names: `verify_host = false`.
+/// Trusts every server with a certificate of a trusted authority, for any host: `verify_host = false`.
 #[derive(Debug)]
 struct AnyHost(Arc<WebPkiServerVerifier>);
 

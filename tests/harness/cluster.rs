@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     fn take(name: &'static str) -> Self {
-        // A test that failed has left the cluster whole, too.
+        // A test that failed has left the cluster whole as well.
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = Cluster { name, _alone: alone };
         assert_eq!(cluster.addresses().len(), 3);

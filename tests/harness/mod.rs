@@ -187,7 +187,7 @@ pub fn sums(record: &Record) -> Verification {
 /// could not begin; the first one's record.
 pub fn assert_survived(ended: &Finished, address: &str) -> Record {
     let Ok([record, second]) = <[Record; 2]>::try_from(ended.records()) else { panic!("{}", ended.stderr) };
-    assert_eq!(second.status, Status::Failed, "a trial that cannot begin is recorded, too");
+    assert_eq!(second.status, Status::Failed, "a trial that cannot begin is recorded as well");
     assert!(second.error.as_ref().is_some_and(|error| error.contains(address)), "{:?}", second.error);
     assert_eq!(record.status, Status::Completed);
     assert_balanced(&record);

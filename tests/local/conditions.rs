@@ -172,7 +172,7 @@ enum Served {
     Well,
     /// It hangs up on everybody.
     Down,
-    /// It lets nobody publish, and hangs up behind its refusal, as nsqd does.
+    /// It lets no client publish, and hangs up behind its refusal, as nsqd does.
     Refused,
 }
 

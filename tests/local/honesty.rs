@@ -1,6 +1,6 @@
 //! Proof of the measurements: the null broker follows a script, and the records must show the same.
 //!
-//! Every expectation is an exact count, or a bound that holds on a busy machine, too: a slow test machine can make
+//! Every expectation is an exact count, or a bound that holds on a busy machine as well: a slow test machine can make
 //! latencies longer, never shorter, and cannot hide a stall.
 
 use std::path::Path;
@@ -178,7 +178,7 @@ fn losses_repetitions_swaps_and_damage_are_found_to_the_message() {
         Verification { received: 9_950, lost: 100, ..all.clone() },
         Verification { received: 10_251, duplicated: 201, ..all.clone() },
         Verification { reordered: 30, ..all.clone() },
-        // A damaged message counts as lost, too.
+        // A damaged message counts as lost as well.
         Verification { corrupt: 40, lost: 40, ..all.clone() },
         all,
     ];

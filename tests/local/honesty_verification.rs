@@ -199,7 +199,7 @@ fn idle_group_without_ends_counts_loss() {
     assert_acknowledged(&record, 10_000);
     let [group] = &groups(&record)[..] else { panic!("{:?}", record.verification) };
     let expected = GroupVerification { received: 9_900, consumed: 9_900, lost: 100, ..GroupVerification::default() };
-    assert_eq!(*group, expected, "the very last one, too");
+    assert_eq!(*group, expected, "the very last one as well");
 }
 
 /// The order of 64 topics is broken on the way, and consumers are cut off: what a later message overtook is still to come.

@@ -229,7 +229,7 @@ mod on_a_cluster {
         let shares = run_shares(&bench, 3, 8);
         let parts: Vec<Record> = shares.iter().map(|share| record_at(share)).collect();
         let own = |part: &Record| part.counts.acknowledged;
-        assert!(parts.iter().any(|part| part.counts.consumed != Some(2 * own(part))), "the messages of others, too");
+        assert!(parts.iter().any(|part| part.counts.consumed != Some(2 * own(part))), "the messages of others as well");
         let merged = merge(&bench, &shares, "merged").expect(0).record();
         assert_delivered(&merged, 1_000, 2);
         let end_to_end = merged.latency.end_to_end.as_ref().unwrap();

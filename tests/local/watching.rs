@@ -124,7 +124,7 @@ fn metrics_tell_of_the_trial_that_runs_and_are_kept_at_its_end() {
     assert!(get(&address, "/else").unwrap().starts_with("HTTP/1.1 404"));
     running.signal(libc::SIGINT);
     assert_eq!(running.finish(PATIENCE).code, Some(130));
-    // An interrupted trial is among them, too.
+    // An interrupted trial is among them as well.
     let kept = std::fs::read_to_string(bench.run_directory().join("metrics.txt")).unwrap();
     assert!(kept.contains("brokermark_response_seconds_count{scenario=\"told\",run="), "{kept}");
 }

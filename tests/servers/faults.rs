@@ -80,7 +80,7 @@ fn closed_port_is_reported_at_once_with_address(client: &str) {
     ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
     assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
     let record = ended.record();
-    assert_eq!(record.status, Status::Failed, "that it could not run is recorded, too");
+    assert_eq!(record.status, Status::Failed, "that it could not run is recorded as well");
     assert!(record.error.unwrap().contains("Connection refused"));
 }
 

@@ -53,7 +53,7 @@ fn real_topic_that_another_client_replaces_is_told_and_stays() {
     assert!(found.evidence.contains(&topic) && !record.verdict.valid, "{found:?}");
 }
 
-/// Kafka 3.7 and newer need no more copies than a topic has: nobody is told to have more.
+/// Kafka 3.7 and newer need no more copies than a topic has: no client is told to have more.
 #[test]
 fn real_topic_that_has_fewer_copies_than_it_wants_is_written() {
     let config = "[topology.config]\n\"min.insync.replicas\" = 2\n[run]\nmessages = 100\n";

@@ -64,10 +64,10 @@ fn real_pushed_messages_are_shared_by_the_members_of_a_group() {
     }
 }
 
-/// As when a server dies that had sent messages to a member: nobody acknowledges them, and they come again when `ack_wait` is over. The
+/// As when a server dies that had sent messages to a member: no member acknowledges them, and they come again when `ack_wait` is over. The
 /// group has reached the end of the stream before.
 #[test]
-fn real_messages_that_nobody_acknowledged_are_awaited() {
+fn real_messages_without_an_acknowledgement_are_awaited() {
     let (address, name) = (nats::address(), format!("pending-{}", std::process::id()));
     for ack_wait in ["12s", "300s"] {
         let bench = Bench::new(&format!(

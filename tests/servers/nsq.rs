@@ -86,7 +86,7 @@ fn real_nsqd_that_is_gone_and_still_listed_is_left_out() {
         whole(&record);
         assert!(record.environment.broker.as_ref().unwrap().contains("1 of them, 2 left out"), "{options}");
     }
-    // What is created by use stays; what was created is forgotten by nsqlookupd, too.
+    // What is created by use stays; what was created is forgotten by nsqlookupd as well.
     let left = nsq::topics(&stays.http_address());
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(nsq::ask(&lookup.http_address(), "GET", "/topics"), format!("{{\"topics\":[{:?}]}}", left[0]));

@@ -104,7 +104,7 @@ fn real_consumers_acknowledge_in_every_way() {
         assert_delivered(&record, 10_000, 1);
         let found = sums(&record);
         assert_eq!(found.redelivered, 0, "{options}: {found:?}");
-        // The last ones, too, which are less than one command acknowledges.
+        // The last ones as well, which are less than one command acknowledges.
         eventually("the queue has nothing left", || length(&name) == 0);
         control(&["delete_queue", &name]);
     }

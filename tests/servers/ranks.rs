@@ -71,7 +71,7 @@ fn real_kafka_topics_are_removed_where_no_rank_could_begin() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The numbers of the messages of one rank are more than its disk takes, too.
+/// The numbers of the messages of one rank are more than its disk takes as well.
 #[test]
 #[cfg(feature = "nsq")]
 fn nsq_messages_are_verified_with_a_full_disk_of_a_rank() {

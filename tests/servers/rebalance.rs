@@ -161,7 +161,7 @@ fn real_kafka_cooperative_members_resume() {
     assert_members_resume(11, ("partition.assignment.strategy", "cooperative-sticky"), SOON);
 }
 
-/// The server decides, and how often it hears of a member, too.
+/// The server decides, and how often it hears of a member as well.
 #[test]
 fn real_kafka_server_assigned_members_resume() {
     assert_members_resume(13, ("group.protocol", "consumer"), "");

@@ -85,7 +85,7 @@ fn real_cluster_node_is_refused_by_name() {
     assert!(error.contains("Redis Cluster"), "{error}");
 }
 
-/// Servers that have the command are asked before the load, too: whether they write a file that messages can be in.
+/// Servers that have the command are asked before the load as well: whether they write a file that messages can be in.
 #[test]
 fn real_server_without_such_a_file_is_refused_before_the_load() {
     let wait = "broker.redis = { wait_local_file = true }\n";

@@ -102,7 +102,7 @@ impl<D: Deliveries> StreamConsumer<D> {
                 Some(Ok(delivery)) => Ok(Arrival { delivery, partition }),
                 Some(Err(error)) => Err(error.into().receiving()),
                 None => {
-                    // The crate's users have to notice it, too.
+                    // The crate's users have to notice it as well.
                     self.partitions[partition] = None;
                     Err(ClientError::lost("the client library has ended the consumer").receiving())
                 }

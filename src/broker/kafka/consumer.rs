@@ -231,7 +231,7 @@ fn cannot_consume(subscription: &Subscription, reason: String) -> BrokerError {
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {
-            // The queue is served after a timeout as well: a group without messages has events, too.
+            // The queue is served after a timeout as well: a group without messages has events as well.
             let _ = timeout(SERVE, self.client.arrived.notified()).await;
         }
         self.unread = true;

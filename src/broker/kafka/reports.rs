@@ -105,7 +105,7 @@ impl ProducerContext for Reports {
         let send_tag = self.send_tag(word as u64, message, now_ns);
         let payload_bytes = message.payload_len();
         match (error, &self.written) {
-            // Those that the end of a transaction has taken with it wait for that end, too.
+            // Those that the end of a transaction has taken with it wait for that end as well.
             (None | Some(Code::PurgeQueue | Code::PurgeInflight), Some(written)) => {
                 written.0.lock().push((send_tag, payload_bytes));
             }

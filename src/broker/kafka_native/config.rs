@@ -164,7 +164,7 @@ impl KafkaNativeOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioner {
-    /// Whatever the key.
+    /// Regardless of the key.
     Random,
     /// CRC-32 of the key; messages without a key go to the partition of an empty one.
     Consistent,

@@ -197,7 +197,7 @@ impl InFlight {
 /// What JetStream's answer to a message says, as in `{"stream":"S", "seq":1}` (nats-server, `JSPubAckResponse`). `None`: nothing yet.
 #[inline]
 pub fn stored(answer: &[u8], batches: Batches) -> Option<Outcome> {
-    // A batch was begun: its commit is answered, too.
+    // A batch was begun: its commit is answered as well.
     if answer.is_empty() {
         return None;
     }

@@ -169,7 +169,7 @@ impl Broker for NsqBroker {
             let deleted = self.admin.delete_topic(http, topic).await;
             result = result.and(deleted.map_err(|reason| refused_at(http, topic, "removed", &reason)));
         }
-        // They keep the name of a topic that no nsqd has. One that does not answer any more keeps it, too.
+        // They keep the name of a topic that no nsqd has. One that does not answer any more keeps it as well.
         let name = self.topic_name(&topic.name);
         let forgotten = self.lookups_that_answered.iter().map(|lookup| self.admin.delete_topic(lookup, &name));
         let _ = timeout(PATIENCE, join_all(forgotten)).await;
@@ -297,7 +297,7 @@ impl NsqBroker {
         self.nodes.iter().map(|node| node.http_address.as_str()).filter(|address| !address.is_empty())
     }
 
-    /// The group's channel on a topic. A channel that did not exist before is removed at the end, unless other processes use it, too.
+    /// The group's channel on a topic. A channel that did not exist before is removed at the end, unless other processes use it as well.
     fn channel(&self, topic: &str, Subscription { group, is_divided, .. }: &Subscription) -> String {
         let mut assigned = self.assigned();
         let groups = assigned.groups.entry(topic.to_owned()).or_default();

@@ -87,7 +87,7 @@ impl Admin {
         if let Some(found) = partitions_in(&answer).filter(|partitions| *partitions > 0) {
             return Ok(Some(found));
         }
-        // Brokers tell 0 partitions of a topic that does not exist, too.
+        // Brokers tell 0 partitions of a topic that does not exist as well.
         let answer = self.call("GET", &format!("{path}/stats"), None).await?;
         match answer.status {
             200..300 => Ok(Some(0)),

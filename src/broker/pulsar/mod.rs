@@ -92,7 +92,7 @@ impl Broker for PulsarBroker {
             Need::ProducerRight(_) | Need::ConsumerRight(_) => {
                 format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions produce,consume")
             }
-            // Topics are created and deleted by administrators of their tenant, whose list is replaced, too.
+            // Topics are created and deleted by administrators of their tenant, whose list is replaced as well.
             Need::CreateRight(_) | Need::DeleteRight(_) => {
                 let tenant = namespace.split('/').next().unwrap_or(namespace);
                 format!(

@@ -137,7 +137,7 @@ impl Topics {
         })
     }
 
-    /// Has the subscription removed with the trial. Where other processes use it, too, it stays.
+    /// Has the subscription removed with the trial. Where other processes use it as well, it stays.
     pub fn joined(&self, subscription: &Subscription) {
         if !subscription.is_divided {
             self.subscriptions.lock().insert((subscription.topic.name.clone(), subscription.group.clone()));

@@ -41,7 +41,7 @@ impl Group {
         Group { state: Mutex::new(GroupState { positions: BTreeMap::new(), unread }) }
     }
 
-    /// The first member found out where a stream is begun at: all others begin there, too.
+    /// The first member found out where a stream is begun at: all others begin there as well.
     pub fn begin_at(&self, stream: &str, offset: u64) {
         self.state.lock().positions.entry(stream.to_owned()).or_insert(offset);
     }

@@ -18,7 +18,7 @@ pub enum Token<'a> {
     Integer(i64),
     Bulk(&'a [u8]),
     Null,
-    /// So many values follow. A set and a push are arrays, too.
+    /// So many values follow. A set and a push are arrays as well.
     Array(usize),
     /// So many pairs of values follow.
     Map(usize),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::record::readable::{duration, rate};
 use crate::scenario::{Load, Point, Schedule};
 
-/// What all probes have in common, at whatever rate they are.
+/// What all probes have in common at all rates.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shape {
     schedule: Schedule,

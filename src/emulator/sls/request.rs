@@ -281,7 +281,7 @@ impl Endpoint {
         self.answered(200, "application/json", Bytes::from(value.to_string()))
     }
 
-    /// `ends`: the connection, too, as what is left on it has not been read.
+    /// `ends`: the connection as well, as what is left on it has not been read.
     fn refuse(&self, (code, reason): &Refusal, ends: bool) -> Reply {
         self.account.refused(code);
         let status = match *code {

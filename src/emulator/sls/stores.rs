@@ -34,7 +34,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// An empty body takes memory, too.
+    /// An empty body takes memory as well.
     fn kept_bytes(&self) -> u64 {
         self.body.len() as u64 + KEEPING_BYTES
     }

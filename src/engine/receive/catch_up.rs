@@ -324,7 +324,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     fn was_offered_all(&self, group: usize) -> bool {
         let consumers = self.context.scenario.consumers.as_ref();
         // A consumer that works does not ask meanwhile. A broker that has offsets and does not report end offsets has a fault, and its
-        // consumers may have one, too.
+        // consumers may have one as well.
         consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced())
             && self.broker.end_offsets(&self.context.topics[0]).is_none()
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline

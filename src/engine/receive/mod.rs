@@ -224,7 +224,7 @@ impl<B: Broker> AfterLoad<'_, B> {
         signals: &InterruptiblePhase,
     ) -> Result<bool, EngineError> {
         if mode == ProducerMode::Backlog {
-            // A signal that ends this ends the wait for the backlog, too: the load is still recorded.
+            // A signal that ends this ends the wait for the backlog as well: the load is still recorded.
             if let Some(pipeline) = &mut sampler.pipeline
                 && let Some(joined) = signals.unless_over(self.receiving.members.join_pipeline(pipeline)).await
             {

@@ -1,6 +1,6 @@
 //! One producer's task: a loop that decides when to send, and the handing over of messages to its client, which counts them.
 //!
-//! - Open loop: a producer sends what its schedule has due, whatever the broker answers.
+//! - Open loop: a producer sends what its schedule has due, regardless of what the broker answers.
 //! - Closed loop: a producer sends as fast as its window allows.
 //! - Rounds: every producer sends one batch, and the next round begins when all batches are acknowledged.
 
@@ -193,7 +193,7 @@ pub async fn run_closed<P: Producer>(mut sender: Sender<P>, rule: WindowRule) ->
     sender.end(None)
 }
 
-/// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
+/// Sends a batch in every round, then waits for its acknowledgements and for all other producers.
 pub async fn run_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Sent {
     let shared = sender.shared.clone();
     let window = shared.acks.window(sender.producer_index);
@@ -263,7 +263,7 @@ impl<P: Producer> Sender<P> {
     }
 
     /// Sends `count` messages that are all intended now, as in a closed loop. If all of them are refused, pauses: the next ones
-    /// would be, too, as fast as the processor allows.
+    /// would be as well, as fast as the processor allows.
     ///
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
@@ -348,7 +348,7 @@ struct Stopped;
 enum Offered {
     /// The client took messages, or refused them for their size.
     Taken,
-    /// The client refused all messages, whatever they are.
+    /// The client refused all messages, regardless of their contents.
     Refused,
 }
 

@@ -47,7 +47,7 @@ fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(note(
         TopicNotEmpty,
         format!("The topics had been written to before: their end offsets added up to {}.", count(messages)),
-        "Consumers that begin at the earliest message read what is left of it, too, and a broker that holds data may be slower: leave `topology.name` out, and each run has topics of its own.",
+        "Consumers that begin at the earliest message read what is left of it as well, and a broker that holds data may be slower: leave `topology.name` out, and each run has topics of its own.",
         &[("messages_before", messages as f64)],
     ))
 }

@@ -88,7 +88,7 @@ fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Gr
             let known: Vec<f64> = values[stretch.clone()].iter().flatten().copied().collect();
             Trend::new(&[known]).filter(|_| stretch.len() >= limits::MIN_BINS_FOR_LAG)
         };
-        // A lag is one look a second, so by chance alone it rises in a few of a thousand groups: the messages that came must say so, too.
+        // A lag is one look a second, so by chance alone it rises in a few of a thousand groups: the messages that came must say so as well.
         let is_confirmed = trend(&medians).is_none_or(|medians| medians.score >= limits::MIN_SCORE_OF_A_SECOND_TREND);
         let has_grown = |trend: &Trend| {
             trend.score >= limits::MIN_TREND_SCORE

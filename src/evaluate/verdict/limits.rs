@@ -11,7 +11,7 @@ pub const MIN_WINDOW_NS: u64 = MIN_DURATION_NS / 100 * 99;
 /// Fewest acknowledged messages: below it the 99.9th percentile is not one whole message.
 pub const MIN_MESSAGES: u64 = 1_000;
 
-/// Largest share of messages that may be missing from the latencies, for whatever reasons together. A missing message is
+/// Largest share of messages that may be missing from the latencies, for all reasons together. A missing message is
 /// slower than all recorded ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
 pub const MAX_MISSING_SHARE: f64 = 0.000_1;
 

@@ -68,7 +68,7 @@ impl<'a> Evidence<'a> {
 /// The verdict on a trial.
 pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     let mut findings = account::findings(evidence);
-    // Of a trial that failed, nothing but the account is worth a word.
+    // Of a trial that failed, only the account is judged.
     if evidence.record.status != Status::Failed {
         findings.extend(resources::findings(evidence));
         findings.extend(delay::findings(evidence));
@@ -99,7 +99,7 @@ fn against(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f
     Finding { reason: Reason::new(kind, evidence, advice, figures), against: true }
 }
 
-/// Is worth knowing.
+/// Should be known.
 fn note(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Finding {
     Finding { reason: Reason::new(kind, evidence, advice, figures), against: false }
 }

@@ -109,7 +109,7 @@ impl JoinError {
         let JoinError { error, mut hub } = self;
         hub.tell_all(&FromRoot::Refused { reason: error.to_string() });
         let mut connected: Vec<usize> = hub.reachable().collect();
-        // After the last order, the connections are closed from here, too.
+        // After the last order, the connections are closed from here as well.
         hub.ranks.iter_mut().for_each(|rank| rank.orders = None);
         let gone = async {
             while !connected.is_empty()

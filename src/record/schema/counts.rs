@@ -38,7 +38,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Measured messages that the broker did not acknowledge, for whatever reason: those that were due and never sent are among
+    /// Measured messages that the broker did not acknowledge, for any reason: those that were due and never sent are among
     /// them. They are in no latency, and each waited longer than any that is.
     pub fn without_acknowledgement(&self) -> u64 {
         self.failed.saturating_add(self.unresolved).saturating_add(self.unsent)

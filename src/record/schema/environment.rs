@@ -116,7 +116,7 @@ pub struct Share {
     /// Most that the times of this machine's wall clock may be off, in nanoseconds: the larger of what its kernel knew when the trial began
     /// and when the load had ended, and how far it moved against the monotonic clock in between; `null` where it is not synchronised or
     /// the system does not tell. Of a rank: most that the corrected times are off from rank 0's, as was known before the trial, and what two
-    /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show, too.
+    /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show as well.
     pub clock_error_ns: Option<u64>,
     /// Identifier of the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known; of a rank then
     /// its number.

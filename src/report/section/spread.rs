@@ -19,7 +19,7 @@ struct Entry {
 
 /// What is compared with each other.
 struct Entries {
-    /// `consumer`, as a part of the charts' ids, too.
+    /// `consumer`, as a part of the charts' ids as well.
     thing: &'static str,
     /// Where there are several groups, " of group 1".
     whose: String,

@@ -187,7 +187,7 @@ fn payload(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untransla
 }
 
 /// The payload file, or a fork's folder of them: from the current directory, as `FilePayloadReader.java` reads it, or beside the workload or its
-/// folder, as the benchmark's own lie. It has `messageSize` bytes, which `FilePayloadReader.java` demands, too.
+/// folder, as the benchmark's own lie. It has `messageSize` bytes, which `FilePayloadReader.java` demands as well.
 fn payload_file(keys: &Keys, untranslated: &mut Untranslated) -> Option<PathBuf> {
     const KEY: &str = "payloadFile";
     let name = text(keys, KEY).filter(|name| !name.is_empty())?;

@@ -47,7 +47,7 @@ pub(super) struct Beliefs {
     /// The logarithm of the lowest capacity.
     origin: f64,
     weights: Vec<[f64; SPREADS.len()]>,
-    /// The probability of each capacity, whatever the spread.
+    /// The probability of each capacity, over all spreads.
     capacities: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Ranks on hosts of their own load a cluster whose nodes have hosts of their own, too.
+//! Ranks on hosts of their own load a cluster whose nodes have hosts of their own as well.
 
 use crate::harness::cluster::Cluster;
 use crate::harness::hosts::Hosts;

@@ -36,7 +36,7 @@ impl SuperStream {
         format!("{}{topology}{group}{run}", real(options))
     }
 
-    /// How many offsets are done. The server's own entries have offsets, too, so it is at least the number of messages.
+    /// How many offsets are done. The server's own entries have offsets as well, so it is at least the number of messages.
     fn committed(&self) -> u64 {
         let mut stranger = Stranger::arrive();
         let stored = |number| stranger.stored_offset(&self.name, &format!("{}-{number}", self.name));

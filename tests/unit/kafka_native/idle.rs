@@ -36,7 +36,7 @@ async fn a_producer_sends_again_as_if_nothing_had_happened() {
     assert_eq!(bench.client.connector.conditions.all(), []);
 }
 
-/// A broker closes it, too, when it refuses what nobody waits for.
+/// A broker closes it as well, when it refuses what no task waits for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn without_acknowledgements_the_end_of_a_connection_is_told() {
     let mut broker = Scripted::start(1, 1).await;

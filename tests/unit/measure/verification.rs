@@ -120,7 +120,7 @@ fn sequence_set_with_gaps_everywhere_stays_within_memory() {
     assert_eq!(set.marked, 100 * (CHUNK_SEQUENCES - 1));
     assert_eq!((set.given_up_until, budget.is_overdrawn()), (84, false));
     assert_eq!(set.mark(5), Mark::Unknown, "it was marked, but that was given up");
-    assert_eq!(set.mark(7), Mark::Unknown, "it was not marked, and that was given up, too");
+    assert_eq!(set.mark(7), Mark::Unknown, "it was not marked, and that was given up as well");
     assert_eq!((set.mark(99 * CHUNK_SEQUENCES), set.unknown), (Mark::Repeated, 2));
 }
 

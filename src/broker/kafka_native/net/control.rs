@@ -41,7 +41,7 @@ pub struct ControlConnection {
     pub timeout: Duration,
     /// When a new login is due: the node closes the connection when the session of the last one ends (KIP-368). `None`: it does not end.
     pub session_due: Option<Instant>,
-    /// Whether the node has told its versions, which it tells everybody, and answered nothing else.
+    /// Whether the node has told its versions, which it tells every client, and answered nothing else.
     is_new: bool,
     next_correlation: i32,
 }

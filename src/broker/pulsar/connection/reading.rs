@@ -146,7 +146,7 @@ impl Reader {
         self.shared.outgoing.notify_one();
     }
 
-    /// Tells everybody what was found, once the state is free for others.
+    /// Tells all who wait what was found, once the state is free for others.
     fn record(&self, findings: &mut Findings) {
         if !findings.acknowledged.is_empty() || !findings.failed.is_empty() {
             let mut acks = self.shared.outcomes.recorder.batch();

@@ -51,7 +51,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
 fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
     let place = job.place;
     let prepared = prepare(arguments, place.size);
-    // The others are told of a failure, too, or they would wait.
+    // The others are told of a failure as well, or they would wait.
     let told = prepared.as_ref().map(|(_, scenario)| scenario.clone()).map_err(|(reason, _)| reason.clone());
     let (plan, _) = match prepared {
         Ok(prepared) => prepared,

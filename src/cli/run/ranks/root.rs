@@ -191,7 +191,7 @@ impl Trial {
             Event::Lost(reason) => {
                 if !self.ended[rank] {
                     self.ended[rank] = true;
-                    self.progress.notice(&format!("error: rank {rank} was lost: {reason}. The others end, too"));
+                    self.progress.notice(&format!("error: rank {rank} was lost: {reason}. The others end as well"));
                     self.gathered.lost.push(hub.lost(rank, reason));
                     self.gathered.has_topics = true;
                     self.signal(hub, 1);
@@ -232,7 +232,7 @@ impl Trial {
                 if !interrupted && !is_known {
                     let host = hub.host(rank);
                     self.progress
-                        .notice(&format!("error: rank {rank} ({host}) has failed: {reason}. The others end, too"));
+                        .notice(&format!("error: rank {rank} ({host}) has failed: {reason}. The others end as well"));
                 }
                 let rank = LostRank { failed: true, ..hub.lost(rank, reason) };
                 self.gathered.failed.push(Failed { rank, interrupted });

@@ -90,7 +90,7 @@ pub(super) fn is_of_no_collection(error: &Error) -> bool {
     matches!(error.kind.as_ref(), ErrorKind::Command(command) if command.code == 26)
 }
 
-/// A number of whatever type.
+/// A number of any type.
 fn number(value: Option<&Bson>) -> i64 {
     match value {
         Some(Bson::Int32(number)) => i64::from(*number),

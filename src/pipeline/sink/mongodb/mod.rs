@@ -1,4 +1,4 @@
-//! MongoDB, or whatever speaks its protocol: each batch is one `insert` command.
+//! MongoDB, or a server that speaks its protocol: each batch is one `insert` command.
 //!
 //! The documents are written as BSON straight from the batch, without a document in between (<https://bsonspec.org/spec.html>) and sent with the official
 //! driver's raw command, not its `insert_many`: that would build each document a second time, and hides which rows were

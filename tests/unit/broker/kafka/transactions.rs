@@ -85,7 +85,7 @@ async fn a_transaction_that_stays_small_is_ended_by_its_interval() {
     assert_eq!(failed, 0);
 }
 
-/// librdkafka finds in the next one that the failed message's sequence number is missing, aborts it, too, and takes a new epoch.
+/// librdkafka finds in the next one that the failed message's sequence number is missing, aborts it as well, and takes a new epoch.
 #[tokio::test]
 async fn transaction_with_a_failed_message_aborts_later_commits() {
     let mut bench = Bench::new(options(2, LONG));

@@ -28,7 +28,7 @@ fn rate_missed_at_each_boundary() {
         |delay: u64| reasons(move |record, _, _| record.latency.schedule_delay.as_mut().unwrap().p99_ns = Some(delay));
     assert_eq!((delayed(10_000_000), delayed(10_000_001)), (vec![], vec![RateMissed]));
     let unsent = |unsent: u64| reasons(move |record, _, _| record.counts.unsent = unsent);
-    // So many are missing from the percentiles, too.
+    // So many are missing from the percentiles as well.
     assert_eq!((unsent(500), unsent(501)), (vec![MissingMessages], vec![MissingMessages, RateMissed]));
 }
 
