@@ -16,6 +16,7 @@ mod nodes;
 mod producer;
 mod properties;
 mod reports;
+mod topic_handle;
 mod topics;
 mod transactions;
 
@@ -212,7 +213,7 @@ impl Broker for KafkaBroker {
 
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
         let connection = self.connections[producer_number % self.connections.len()].clone();
-        Ok(KafkaProducer::new(connection, &topic.name, self.header_sets.clone()))
+        KafkaProducer::new(connection, &topic.name, self.header_sets.clone()).map_err(BrokerError::Configuration)
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {

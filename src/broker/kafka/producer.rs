@@ -15,6 +15,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext
 
 use super::client::{self, describe, failure_class};
 use super::reports::{ConnectionErrors, Reports};
+use super::topic_handle::TopicHandle;
 use super::transactions::{Handed, Transactions};
 use crate::broker::kafka_options::TransactionOptions;
 use crate::broker::{Outgoing, Producer, SubmitError, TRACE_HEADER_NAME, Telemetry};
@@ -24,7 +25,8 @@ use crate::scenario::Secret;
 /// A sender to one topic, over a connection it shares with others.
 pub struct KafkaProducer {
     connection: Arc<Connection>,
-    topic: String,
+    topic: TopicHandle,
+    topic_name: String,
     header_sets: HeaderSets,
     /// The client took no message at the last attempt: the next one is made with a single message.
     refused: bool,
@@ -46,6 +48,11 @@ impl HeaderSets {
         HeaderSets(sets.iter().map(headers).collect())
     }
 
+    /// Whether no message has headers of its own.
+    fn are_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     /// A message's headers, with the engine's own one.
     fn headers(&self, outgoing: &Outgoing<'_>, set: u32) -> Option<OwnedHeaders> {
         let own = self.0[set as usize].clone();
@@ -60,20 +67,35 @@ impl HeaderSets {
 }
 
 impl KafkaProducer {
-    pub(super) fn new(connection: Arc<Connection>, topic: &str, header_sets: HeaderSets) -> Self {
-        KafkaProducer { connection, topic: topic.to_owned(), header_sets, refused: false }
+    /// # Errors
+    /// When the name cannot be a topic's.
+    pub(super) fn new(connection: Arc<Connection>, topic: &str, header_sets: HeaderSets) -> Result<Self, String> {
+        let (topic, topic_name) = (TopicHandle::new(connection.producer.clone(), topic)?, topic.to_owned());
+        Ok(KafkaProducer { connection, topic, topic_name, header_sets, refused: false })
     }
 
     /// Hands over as much of `batch` as fits into the queue, in order, and records the failure of each message that the client refuses
-    /// for itself (too large).
+    /// for itself (too large). Those with headers go one by one: librdkafka's call for a batch has none.
     fn hand_over(&self, batch: &[Outgoing<'_>]) -> Handed {
-        for (index, outgoing) in batch.iter().enumerate() {
-            match self.hand_over_one(outgoing) {
-                Ok(()) => {}
-                Err(Code::QueueFull) if index == 0 => return Handed::QueueFull,
-                Err(Code::QueueFull) => return Handed::Taken(index),
-                Err(code) if index == 0 && code != Code::MessageSizeTooLarge => return Handed::Refused(code),
-                Err(code) => {
+        if self.header_sets.are_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
+            let errors = self.topic.produce(batch);
+            self.handed(batch, errors.iter().all(Option::is_some), errors.into_iter())
+        } else {
+            self.handed(batch, true, batch.iter().map(|outgoing| self.hand_over_one(outgoing).err()))
+        }
+    }
+
+    /// What `errors` of the messages of `batch` come to. `none_after`: if the first one has an error, no other one was taken.
+    fn handed(&self, batch: &[Outgoing<'_>], none_after: bool, errors: impl Iterator<Item = Option<Code>>) -> Handed {
+        for (index, (outgoing, error)) in batch.iter().zip(errors).enumerate() {
+            match error {
+                None => {}
+                Some(Code::QueueFull) if index == 0 => return Handed::QueueFull,
+                Some(Code::QueueFull) => return Handed::Taken(index),
+                Some(code) if index == 0 && none_after && code != Code::MessageSizeTooLarge => {
+                    return Handed::Refused(code);
+                }
+                Some(code) => {
                     let mut acks = self.connection.reports().recorder.batch();
                     acks.failed(outgoing.send_tag, failure_class(code), || describe(code));
                 }
@@ -85,7 +107,7 @@ impl KafkaProducer {
     fn hand_over_one(&self, outgoing: &Outgoing<'_>) -> Result<(), Code> {
         let attributes = outgoing.attributes.copied().unwrap_or_default();
         let record: BaseRecord<'_, [u8], [u8], usize> = BaseRecord {
-            topic: &self.topic,
+            topic: &self.topic_name,
             partition: attributes.partition.map(|partition| partition as i32),
             payload: (!attributes.null_payload).then_some(outgoing.payload),
             key: outgoing.key,

@@ -17,7 +17,7 @@ fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
 fn producer_with(header_sets: &[Vec<(String, String)>], acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
     let connection =
         Connection::new(properties.iter().copied(), acks.recorder(), false, None, Conditions::default()).unwrap();
-    KafkaProducer::new(Arc::new(connection), "topic", HeaderSets::new(header_sets))
+    KafkaProducer::new(Arc::new(connection), "topic", HeaderSets::new(header_sets)).unwrap()
 }
 
 fn outgoing(trace_header: Option<&'static [u8; TRACE_HEADER_BYTES]>) -> Outgoing<'static> {
@@ -118,6 +118,35 @@ async fn a_message_has_the_headers_that_it_asks_for() {
         let found: Vec<_> = headers.iter().map(|header| (header.key, header.value.unwrap())).collect();
         assert_eq!(found, [("tenant", tenant.as_bytes()), ("same", b"x")]);
     }
+}
+
+#[tokio::test]
+async fn a_batch_is_taken_up_to_the_message_that_finds_the_queue_full() {
+    let acks = Acks::new(Clock::start(), 1, false);
+    for trace_header in [None, Some(&[7; TRACE_HEADER_BYTES])] {
+        let mut producer = producer(&acks, &[("queue.buffering.max.messages", "2")]);
+        assert_eq!(producer.submit(&[outgoing(trace_header); 3]).await, Ok(2), "{trace_header:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_or_has_no_such_partition_fails_alone() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("topic", 2, 1).unwrap();
+    let acks = Acks::new(Clock::start(), 1, false);
+    let properties = [("bootstrap.servers", &*cluster.bootstrap_servers()), ("message.max.bytes", "1000")];
+    let mut producer = producer(&acks, &properties);
+    acks.window(0).submit(6);
+    assert_eq!(producer.submit(&[outgoing(None)]).await, Ok(1), "the client knows the topic");
+    assert!(acks.window(0).resolved_reaches(1, acks.stopped()).await);
+    let large = Outgoing { payload: &[0; 2_000], ..outgoing(None) };
+    let absent = Attributes { partition: Some(7), null_payload: false, header_set: 0 };
+    let elsewhere = Outgoing { attributes: Some(&absent), ..outgoing(None) };
+    assert_eq!(producer.submit(&[elsewhere, outgoing(None), large, outgoing(None), large]).await, Ok(5));
+    assert!(acks.window(0).resolved_reaches(6, acks.stopped()).await);
+    let mut outcomes = Interval::default();
+    acks.close(&mut outcomes, &mut Interval::default());
+    assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (3, 3));
 }
 
 /// The first message of a partition.

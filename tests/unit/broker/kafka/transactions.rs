@@ -27,7 +27,7 @@ impl Bench {
             Arc::new(Connection::new(properties, acks.recorder(), true, None, Conditions::default()).unwrap());
         connection.begin_transactions(options, Duration::from_secs(60)).unwrap();
         let header_sets = HeaderSets::new(&[Vec::new()]);
-        Bench { cluster, acks, producer: KafkaProducer::new(connection, "topic", header_sets) }
+        Bench { cluster, acks, producer: KafkaProducer::new(connection, "topic", header_sets).unwrap() }
     }
 
     async fn send(&mut self, messages: usize) -> usize {
