@@ -1,13 +1,14 @@
 """The published benchmarks, each at its published size unless its part says what is cut.
 
-The original programs that can be had run beside brokermark in the comparisons: bench_writer and bench_reader, the service's Java producer, the
-Python consumer, RbFly's clients.
+The original programs that can be had run beside brokermark in the comparisons: the Go program on Pulsar, bench_writer and bench_reader, the service's
+Java producer, the Python consumer, RbFly's clients.
 """
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nsq_hosts
 import sls
 from brokermark import REPOSITORY
 from loads import value
@@ -32,6 +33,7 @@ class Published:
     settings: dict[str, object] = field(default_factory=dict)
     variant: str = ""
     cut: str | None = None
+    on_hosts: bool = False  # network namespaces, a rank of brokermark on each of some
 
     @property
     def part(self) -> str:
@@ -45,9 +47,12 @@ class Published:
             size = {"run.payload_bytes": "16MiB"} if "payload_bytes" in text else {"run.duration": "2s"} if "[load]" in text else {"run.messages": 2000}
             quick = {"sweep.trials": 1} | size
         endpoint = sls.running("127.0.0.1:8089", "5MB/s") if self.name.startswith("sls-") else nullcontext()
-        with endpoint:
-            settings = [f"{key}={value(given)}" for key, given in (self.settings | quick).items()]
-            records, _ = program.run(file, kept, settings=settings)
+        if self.on_hosts:
+            endpoint, program = nsq_hosts.running(environment["BROKERMARK_NSQ_PROGRAMS"]), program.of_ranks()
+        with endpoint as addresses:
+            settings = self.settings | quick | ({"broker.addresses": addresses} if self.on_hosts else {})
+            written = [f"{key}={value(given)}" for key, given in settings.items()]
+            records, _ = program.run(file, kept, settings=written, prefix=nsq_hosts.RANKS if self.on_hosts else ())
         return {"published": self.figures, "trials": [summary(record) for record in records]}
 
 
@@ -77,6 +82,8 @@ BENCHMARKS = [
     Published("nsq-pub", ("nsq",), 90, [2_070_550], FIVE),
     Published("nsq-pubsub", ("nsq",), 150, [842_150], FIVE),
     Published("nsq-single-node", ("nsq",), 90, [432_540, 708_470], FIVE),
+    Published("nsq-pub", ("nsq",), 100, [2_070_550], FIVE, "-hosts", on_hosts=True),
+    Published("nsq-pubsub", ("nsq",), 160, [842_150], FIVE, "-hosts", on_hosts=True),
     Published("pulsar-topics", ("pulsar",), 1100, PULSAR_TOPICS),
     Published("pulsar-producers", ("pulsar",), 800, PULSAR_PRODUCERS),
     Published("pulsar-dimensions", ("pulsar",), 900, PULSAR_DIMENSIONS),

@@ -54,7 +54,7 @@ def peers(broker: str) -> Callable[[Book], str]:
     workloads = [one for one in WORKLOADS if one.broker == broker]
 
     def region(book: Book) -> str:
-        rows, behind, notes = [["setting", "brokermark / other tool", "messages/s", "CPU per message", "brokermark's messages/s", "beyond the usual, favours"]], [], []
+        rows, behind = [["setting", "brokermark / other tool", "messages/s", "CPU per message", "brokermark's messages/s", "beyond the usual, favours"]], []
         for one in workloads:
             compared = book.done(one.name)
             if compared is None:
@@ -65,13 +65,13 @@ def peers(broker: str) -> Callable[[Book], str]:
                 cells = [str(found.rate) + mark, str(found.cpu), f"{found.messages_per_second:,.0f}", favours(found.peer)]
                 rows.append([setting, f"{found.ours} / {found.peer}", *cells])
                 setting, behind = "the same", behind + not_ahead(one.workload, found)
-            notes += differing(book, one.name)
         paragraphs = [table(rows)] if len(rows) > 1 else []
         if behind:
             paragraphs.append(f"brokermark is behind, or not told apart: {'; '.join(behind)}.")
         if any("†" in cell for row in rows for cell in row):
             paragraphs.append("† Something else was at work on the machine before a run.")
-        return "\n\n".join([*paragraphs, *notes, *missing(book, [one.name for one in workloads])])
+        names = [one.name for one in workloads]
+        return "\n\n".join([*paragraphs, *remarks(book, names)])
 
     return region
 
@@ -83,20 +83,28 @@ def not_ahead(workload: str, found: Beside) -> list[str]:
     return [f"`{workload}`, {found.ours} / {found.peer}: {' and '.join(lacking)}"] if lacking else []
 
 
+def remarks(book: Book, names: list[str]) -> list[str]:
+    """Which of these parts were measured otherwise than the folder says, are not there, or failed."""
+    return differing(book, names) + missing(book, names)
+
+
 def missing(book: Book, names: list[str]) -> list[str]:
-    """Which parts are not there, and which failed."""
     kept = {name: book.part(name) for name in names}
     absent = [f"`{name}`" for name, part in kept.items() if part is None]
     failed = [f"`{name}` failed: {part['error'].splitlines()[-1][:200]}" for name, part in kept.items() if part and part["status"] == "failed"]
     return ([f"{NOT_YET}: {', '.join(absent)}."] if absent else []) + failed
 
 
-def differing(book: Book, name: str) -> list[str]:
-    """What was another than the folder's, of a part that was made later or elsewhere."""
-    differs = book.part(name).get("differs_from_the_folder", {})
+def differing(book: Book, names: list[str]) -> list[str]:
+    """What was another than the folder's, of parts that were made later or elsewhere: a sentence for each difference."""
     known = {"brokermark_commit": "commit", "cpu_model": "processor", "kernel": "kernel", "cores": "cores"}
-    changed = [f"{word} {differs[key]}" for key, word in known.items() if key in differs]
-    return [f"`{name}` was measured with another {', '.join(changed)}."] if changed else []
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        differs = (book.part(name) or {}).get("differs_from_the_folder", {})
+        changed = ", ".join(f"{word} {differs[key]}" for key, word in known.items() if key in differs)
+        if changed:
+            parts.setdefault(changed, []).append(f"`{name}`")
+    return [f"Measured with another {changed}: {', '.join(alike)}." for changed, alike in parts.items()]
 
 
 def folder(book: Book) -> str:
@@ -110,7 +118,7 @@ def folder(book: Book) -> str:
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['operating_system']}, kernel {machine['kernel']}; brokermark "
         f"{machine['brokermark_version']}, commit {machine['brokermark_commit']}, {machine['rust_compiler']}. Servers: {servers}."
     ]
-    return "\n\n".join([*sentences, *missing(book, [part.name for part in PARTS])])
+    return "\n\n".join([*sentences, *remarks(book, [part.name for part in PARTS])])
 
 
 def published(book: Book) -> str:
@@ -128,8 +136,8 @@ def published(book: Book) -> str:
         cut = f" Cut: {one.cut}." if one.cut else ""
         page = f"{book.folder.name}/{one.part}/report.html"
         paragraphs.append(f"**`{one.part.removeprefix('published/')}`**, {unit}.{cut} [Page]({page}).\n\n{table(rows)}")
-        paragraphs += differing(book, one.part)
-    return "\n\n".join([*paragraphs, *missing(book, [one.part for one in BENCHMARKS])])
+    names = [one.part for one in BENCHMARKS]
+    return "\n\n".join([*paragraphs, *remarks(book, names)])
 
 
 def published_row(point: dict, figure: float | None, trials: list[dict], unit: str) -> list[str]:
@@ -171,7 +179,7 @@ def soak(book: Book) -> str:
                 "yes" if result["valid"] else "no: " + ", ".join(result["reasons"]),
             ]
         )
-    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + missing(book, names))
+    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + remarks(book, names))
 
 
 def scale(book: Book) -> str:
@@ -188,7 +196,7 @@ def scale(book: Book) -> str:
         few, many = min(memory), max(memory)
         each = (memory[many] - memory[few]) / (many - few)
         paragraphs.append(f"Each further rank on the null broker takes {each:.1f} MiB: 1,000 ranks would need {each * 1000 / 1024:.1f} GiB on all their machines together (computed, not tried).")
-    return "\n\n".join([*paragraphs, *missing(book, [part.name for part in PARTS if part.name.startswith("scale/")])])
+    return "\n\n".join([*paragraphs, *remarks(book, [part.name for part in PARTS if part.name.startswith("scale/")])])
 
 
 def trust(book: Book) -> str:
@@ -206,7 +214,7 @@ def trust(book: Book) -> str:
             found, swept = result["search"]["capacity_per_second"], result["capacity_by_sweep"]
             difference = f"{(found / swept - 1) * 100:+.1f} %" if found and swept else "unknown"
             rows.append([f"`{name}`", "search beside a sweep of rates", f"{found or 0:,.0f} and {swept or 0:,} messages/s: {difference}"])
-    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + missing(book, names))
+    return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + remarks(book, names))
 
 
 def older_runs(book: Book) -> str:

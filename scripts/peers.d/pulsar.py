@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import measure
+import pulsar_rounds
 from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
 from measure import CACHE, PeerError, Process
@@ -24,12 +25,15 @@ WORKLOADS = {
     "batched-2k": (2048, True),
     "unbatched": (100, False),
     "unbatched-2k": (2048, False),
-}
+} | dict.fromkeys(pulsar_rounds.POINTS)
 
 
 def comparison(messages: int, server: dict[str, str], name: str = "batched") -> Comparison:
     if name not in WORKLOADS:
         raise PeerError(f"no workload {name}; there are: {', '.join(WORKLOADS)}")
+    address, topics = server["BROKERMARK_PULSAR"], Topics(server["BROKERMARK_PULSAR_ADMIN"])
+    if name in pulsar_rounds.POINTS:
+        return pulsar_rounds.comparison(messages, address, topics, name)
     payload_bytes, batching = WORKLOADS[name]
     workload = Workload(
         messages=messages,
@@ -41,11 +45,10 @@ def comparison(messages: int, server: dict[str, str], name: str = "batched") -> 
         queue_messages=IN_FLIGHT,
         batching=batching,
     )
-    address = server["BROKERMARK_PULSAR"]
-    perf = PulsarPerf(address, Topics(server["BROKERMARK_PULSAR_ADMIN"]), server["BROKERMARK_PULSAR_HOME"])
+    perf = PulsarPerf(address, topics, server["BROKERMARK_PULSAR_HOME"])
     settings = {
         "broker.address": address,
-        "broker.pulsar.admin": server["BROKERMARK_PULSAR_ADMIN"],
+        "broker.pulsar.admin": topics.admin,
         "broker.pulsar.batching": batching,
         "producers.in_flight": IN_FLIGHT,
         "payload.size": payload_bytes,
@@ -88,18 +91,23 @@ class Topics:
     """New topics, made and removed over the admin interface, which also reports what has arrived."""
 
     def __init__(self, admin: str):
+        self.admin = admin
         self.base = f"{admin}/admin/v2/persistent/public/default"
         self.made = 0
 
     @contextmanager
-    def new(self):
+    def new(self, count: int = 1):
+        """Names of `count` new topics: all but their numbers, which follow a minus."""
         self.made += 1
         name = f"compare-{os.getpid()}-{self.made}"
-        self.call("PUT", name)
+        names = [f"{name}-{index}" for index in range(count)]
+        for one in names:
+            self.call("PUT", one)
         try:
             yield name
         finally:
-            self.call("DELETE", f"{name}?force=true")
+            for one in names:
+                self.call("DELETE", f"{one}?force=true")
             time.sleep(3)  # the server removes the files in the background; that is not the next tool's cost
 
     def call(self, method: str, path: str) -> bytes:
@@ -150,7 +158,8 @@ class PulsarPerf:
         pass  # comes with the server
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        with self.topics.new() as topic:
+        with self.topics.new() as name:
+            topic = f"{name}-0"
             command = ["env", "PULSAR_MEM=-Xms256m -Xmx1g -XX:MaxDirectMemorySize=1g", f"{self.home}/bin/pulsar-perf"]
             command += ["produce", "-u", f"pulsar://{self.address}", "-r", "100000000", "-i", "1"]
             command += ["-m", str(workload.messages), "-s", str(workload.payload_bytes)]

@@ -40,7 +40,10 @@ const MIN_SECRET: usize = 4;
 
 /// What is measured, for the record: librdkafka, the crate, and which of its clients.
 pub fn library() -> String {
-    format!("librdkafka {} ({CRATE}: BaseProducer with rd_kafka_produce_batch, BaseConsumer)", rdkafka::util::get_rdkafka_version().1)
+    format!(
+        "librdkafka {} ({CRATE}: BaseProducer with rd_kafka_produce_batch, BaseConsumer)",
+        rdkafka::util::get_rdkafka_version().1
+    )
 }
 
 /// Makes a client with `properties`, later ones overriding earlier ones, also under another name of the same property.
