@@ -26,7 +26,7 @@ def running(programs: str):
         for number in numbers:
             queue = Path(data, str(number))
             queue.mkdir()
-            options = [f"-data-path={queue}", f"-node-id={number}", "-log-level=warn", "-mem-queue-size=10000000", "-max-rdy-count=10000"]
+            options = [f"-data-path={queue}", f"-node-id={number}", "-log-level=fatal", "-mem-queue-size=10000000", "-max-rdy-count=10000"]
             options += [f"-tcp-address=0.0.0.0:{PORT}", f"-http-address=0.0.0.0:{PORT + 1}", f"-broadcast-address={address(number)}"]
             nsqd = subprocess.Popen([HOSTS, "on", str(number), f"{programs}/nsqd", *options])
             ending.callback(stop, nsqd)
