@@ -131,7 +131,7 @@ impl<C: Consumer> Instance<C> {
             self.settle(done);
         }
         self.commit(true).await;
-        self.report_progress();
+        self.report(true);
         // One that is late is dropped.
         let _ = timeout(CLOSE_TIMEOUT, self.consumer.close()).await;
         self.errors
@@ -328,17 +328,25 @@ impl<C: Consumer> Instance<C> {
         }
     }
 
-    /// Reports which partitions this instance has, and the first message of each that is not done.
     fn report_progress(&mut self) {
+        self.report(false);
+    }
+
+    /// Reports which partitions this instance has, and the first message of each that is not done. One that ends while it waits for
+    /// partitions gets none any more.
+    fn report(&mut self, is_ending: bool) {
         let open = |partition| self.open.rows.iter().find(|row| row.partition == partition).map(|row| row.offset);
         let not_done =
             |(partition, next)| (partition, self.commits.open_from(partition).or_else(|| open(partition)).or(next));
         let progress = match self.consumer.offsets().map(Offsets::assigned) {
             None => InstanceProgress { is_assigned: true, partitions: None },
-            Some(assigned) => InstanceProgress {
-                is_assigned: assigned.is_some(),
-                partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
-            },
+            Some(assigned) => {
+                let assigned = assigned.or_else(|| is_ending.then(Vec::new));
+                InstanceProgress {
+                    is_assigned: assigned.is_some(),
+                    partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
+                }
+            }
         };
         self.shared.assignment.report(self.number, progress, Instant::now());
     }

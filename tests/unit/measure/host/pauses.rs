@@ -8,7 +8,7 @@ fn wait_for(mut condition: impl FnMut() -> bool) {
 
 #[test]
 fn every_millisecond_is_one_value() {
-    let (probe, begin) = (PauseProbe::begin(HostShare::ALONE, Clock::start()), Instant::now());
+    let (begin, probe) = (Instant::now(), PauseProbe::begin(HostShare::ALONE, Clock::start()));
     wait_for(|| probe.noted().lateness.histogram().len() >= 50);
     // A millisecond that the probe began before, and one that it has noted meanwhile.
     assert!(begin.elapsed() >= 48 * INTERVAL, "{:?}", begin.elapsed());
