@@ -213,13 +213,18 @@ impl<T> ReadyQueue<T> {
         self.lists.lock().later.push((moment, entry));
     }
 
-    /// Takes the entry off the lists of what can be sent, now or later. Returns whether it was on one.
+    /// Takes the entry off the list of what can be sent, now or later, on which it is. Returns whether it was on one. Entries that leave in the
+    /// order in which they came are found at once.
     pub fn remove(&self, entry: &Arc<T>) -> bool {
         let mut lists = self.lists.lock();
-        let before = lists.ready.len() + lists.later.len();
-        lists.ready.retain(|one| !Arc::ptr_eq(one, entry));
-        lists.later.retain(|(_, one)| !Arc::ptr_eq(one, entry));
-        lists.ready.len() + lists.later.len() < before
+        if let Some(place) = lists.ready.iter().position(|one| Arc::ptr_eq(one, entry)) {
+            return lists.ready.remove(place).is_some();
+        }
+        let place = lists.later.iter().position(|(_, one)| Arc::ptr_eq(one, entry));
+        place.is_some_and(|place| {
+            lists.later.swap_remove(place);
+            true
+        })
     }
 
     /// The next entry of which something can be sent.
