@@ -9,9 +9,6 @@ from brokermark import REPOSITORY
 from part import Part
 from program import Program, run_to_end
 
-ROUNDS = 3
-
-
 @dataclass(frozen=True)
 class Peers:
     broker: str  # of compare-peers
@@ -20,6 +17,7 @@ class Peers:
     seconds: int
     only: str | None = None  # tools; None: all
     size: int | None = None  # of messages, where it is not the workload's own
+    rounds: int = 3
 
     @property
     def name(self) -> str:
@@ -29,7 +27,7 @@ class Peers:
         file = kept / "compared.json"
         command = [str(REPOSITORY / "scripts/compare-peers"), self.broker, "--workload", self.workload, "--json", str(file)]
         messages = max(2000, self.messages // 50) if program.quick else self.messages
-        command += ["--rounds", "1" if program.quick else str(ROUNDS), "--messages", str(messages)]
+        command += ["--rounds", "1" if program.quick else str(self.rounds), "--messages", str(messages)]
         command += ["--only", self.only] if self.only else []
         variables = {"BROKERMARK": program.path}
         if self.size:
@@ -78,10 +76,10 @@ PULSAR_TOOLS = "brokermark,pulsar-perf produce"
 WORKLOADS = [
     # The README's rows.
     Peers("kafka", "throughput", 20_000_000, 300),
-    Peers("pulsar", "batched", 5_000_000, 130, PULSAR_TOOLS),
-    Peers("nsq", "writer", 6_000_000, 50),
-    Peers("rabbitmq", "pipelined", 8_000_000, 180),
-    Peers("sls", "io-1", 5_000_000, 150),
+    Peers("pulsar", "batched", 5_000_000, 210, PULSAR_TOOLS, rounds=5),
+    Peers("nsq", "writer", 6_000_000, 90, rounds=5),
+    Peers("rabbitmq", "pipelined", 8_000_000, 360, rounds=5),
+    Peers("sls", "io-1", 5_000_000, 360, rounds=5),
     # Other settings of the same, and other brokers.
     Peers("rabbitmq", "batch", 1_000_000, 210),
     Peers("kafka", "consume", 5_000_000, 180),
