@@ -24,13 +24,9 @@ README = [
 ]
 # What results/ had before the book, and which parts have the same.
 OLDER = {
-    "kafka/peers*": [f"peers/kafka-{name}" for name in ("throughput", "idempotent", "1kib", "lz4", "consume", "batch", "single")],
     "kafka/kafka-batch-*, kafka/kafka-single-*": ["published/kafka-batch", "published/kafka-single"],
     "kafka/comparing/": ["trust/kafka-aa", "trust/kafka-search"],
     "null/": ["scale/null-producers", "trust/null-aa"],
-    "nats/": [f"peers/nats-{name}" for name in ("js-async", "js-sync", "js-atomic", "core", "consume")],
-    "redis/": [f"peers/redis-{name}" for name in ("xadd", "xadd-single", "publish", "lpush")],
-    "mqtt/": [f"peers/mqtt-{name}" for name in ("qos-1", "qos-0", "both", "connections")],
     "nsq/": ["peers/nsq-writer", "peers/nsq-both", "peers/nsq-writer-200B", "peers/nsq-both-200B", "published/nsq-pub", "published/nsq-pubsub", "published/nsq-single-node"],
     "pulsar/": [f"peers/pulsar-{name}" for name in ("batched", "batched-2k", "unbatched")] + [f"published/pulsar-{name}" for name in ("topics", "producers", "dimensions")],
     "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
