@@ -80,7 +80,7 @@ impl MemberShares {
         });
     }
 
-    /// Tells what has been so since then, if it still is.
+    /// Tells the condition that began at `since`, if it still lasts.
     fn tell(&self, since: Instant) {
         let mut guard = self.state.lock();
         let state = &mut *guard;

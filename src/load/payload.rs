@@ -71,7 +71,7 @@ impl Draft {
         self.finish(start)
     }
 
-    /// Makes what has been appended since `start` a payload.
+    /// Makes the bytes that were appended since `start` a payload.
     fn finish(&mut self, start: usize) -> Result<(), LoadError> {
         self.ranges.push(start..self.bytes.len());
         check_limit(self.ranges.len(), self.bytes.len() as u128)

@@ -53,7 +53,7 @@ type Question<T> = for<'a> fn(&'a mut (dyn Sink + 'static)) -> BoxFuture<'a, Res
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Work,
-    /// Finish what has been taken, until then at most.
+    /// Finish the messages that were taken, until then at most.
     Finish(Instant),
 }
 

@@ -36,7 +36,7 @@ pub trait Delivery: Details + Send + Sync {
     }
 }
 
-/// A consumer of the crate, on one partition: a queue, a subscription, a stream. It is the stream of what has arrived, which ends when the
+/// A consumer of the crate, on one partition: a queue, a subscription, a stream. It is the stream of its messages, which ends when the
 /// crate does not connect again.
 pub trait Deliveries: Stream<Item = Result<Self::Delivery, Self::Error>> + Send + Unpin + 'static {
     type Delivery: Delivery;

@@ -57,7 +57,7 @@ const METADATA_TRY: Duration = Duration::from_millis(500);
 const MEMBER: &[(&str, &str)] = &[
     ("enable.partition.eof", "true"),
     ("partition.assignment.strategy", "range,roundrobin"),
-    // librdkafka would commit what has been taken, written or not.
+    // librdkafka would commit the messages that were taken, written or not.
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
 ];

@@ -188,7 +188,7 @@ impl Part {
         contents.closed.map_or(Ok(()), Err)
     }
 
-    /// Hands over what has arrived, until `most` messages are taken.
+    /// Hands over the messages that have arrived, until `most` are taken.
     fn take(
         &mut self,
         most: usize,

@@ -150,7 +150,7 @@ impl Progress {
         }
     }
 
-    /// What holds messages up now. A plain line tells of what has just begun without waiting for its turn.
+    /// What holds messages up now. A plain line tells of a condition that has just begun without waiting for its turn.
     pub fn conditions(&mut self, lasting: &[Condition]) {
         let now = Instant::now();
         let held_for = |condition: &Condition| now.saturating_duration_since(condition.begin);

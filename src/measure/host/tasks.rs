@@ -4,8 +4,8 @@
 //! so many. After a timed poll that was long, the next one is always timed and counts once. As the choice never depends on the poll
 //! itself, the expected sum is the true one, whatever the pattern of the polls (the estimator of Horvitz and Thompson, 1952).
 //!
-//! Threads may also spend CPU time on looking for what has not come yet, where they might have slept until it came. Polling uses a core but does no
-//! work: it does not count when the verdict asks whether a thread could have done more.
+//! Threads may also spend CPU time on looking for messages that have not come yet, where they might have slept until one came. Polling uses a
+//! core but does no work: it does not count when the verdict asks whether a thread could have done more.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -68,7 +68,7 @@ impl Default for RunLimits {
             drain_deadline: Duration::from_secs(30),
             catch_up_deadline: Duration::from_secs(300),
             stall_deadline: Duration::from_secs(60),
-            // Docker kills what has not ended after 10 s.
+            // Docker kills a container that has not ended after 10 s.
             signal_deadline: Duration::from_secs(8),
         }
     }

@@ -140,7 +140,7 @@ impl Reading {
         self.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64))).collect()
     }
 
-    /// Hands over what has arrived, until there were `most` messages.
+    /// Hands over the messages that have arrived, until there were `most`.
     fn take(
         &mut self,
         unpacked: &mut Vec<u8>,

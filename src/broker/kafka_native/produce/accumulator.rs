@@ -397,7 +397,7 @@ impl Partition {
         }
     }
 
-    /// Takes what has waited for too long.
+    /// Takes the batches that have waited for too long.
     pub fn expire(&self, limits: &Limits, now: Instant, expired: &mut Vec<ProducerBatch>) -> bool {
         let mut state = self.state.lock();
         state.expire(limits, now, expired);

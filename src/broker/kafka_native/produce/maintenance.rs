@@ -89,7 +89,7 @@ async fn maintain(client: Arc<Client>) {
     }
 }
 
-/// Fails what has waited for too long, and finds partitions that need another identity.
+/// Fails messages that have waited for too long, and finds partitions that need another identity.
 fn sweep(client: &Client, recorder: &AckRecorder) {
     let (now, mut expired) = (Instant::now(), Vec::new());
     for partition in client.partitions() {

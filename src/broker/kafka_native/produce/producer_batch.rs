@@ -244,7 +244,7 @@ impl<T> ReadyQueue<T> {
         later.chain(lists.lingering.front().map(|(due, _)| *due)).min()
     }
 
-    /// Makes ready what was postponed until `now`, and takes what has waited for messages until then.
+    /// Makes entries ready that were postponed until `now`, and takes those that have waited for messages until then.
     pub fn take_lingered(&self, now: Instant) -> Vec<Arc<T>> {
         let mut due = Vec::new();
         let mut lists = self.lists.lock();

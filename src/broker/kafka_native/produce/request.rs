@@ -342,7 +342,7 @@ pub fn lost(
     client.notify_capacity();
 }
 
-/// Fails what has waited for too long to be sent.
+/// Fails batches that have waited for too long to be sent.
 pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBatch>) {
     if batches.is_empty() {
         return;

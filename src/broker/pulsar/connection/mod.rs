@@ -1,7 +1,7 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
 //! - [`state`]: bytes to write, requests without a response, and delivered messages.
-//! - [`in_flight`]: what awaits an answer, what is sent again, what has arrived for a consumer, and the counts of all that.
+//! - [`in_flight`]: commands that await an answer, messages that are sent again or have arrived for a consumer, and the counts of them.
 //! - [`reading`]: the task that reads. Those that write and that fail late messages are in this file.
 //!
 //! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens

@@ -69,7 +69,7 @@ impl<'a> Chunk<'a> {
         crc32fast::hash(self.data) == self.checksum
     }
 
-    /// Hands every message with its offset to `each`. `scratch` is for what has to be decompressed.
+    /// Hands every message with its offset to `each`. `scratch` is for entries that have to be decompressed.
     ///
     /// # Errors
     /// When an entry is malformed; those before it were handed over.
