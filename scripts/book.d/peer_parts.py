@@ -9,6 +9,7 @@ from brokermark import REPOSITORY
 from part import Part
 from program import Program, run_to_end
 
+
 @dataclass(frozen=True)
 class Peers:
     broker: str  # of compare-peers
@@ -17,7 +18,7 @@ class Peers:
     seconds: int
     only: str | None = None  # tools; None: all
     size: int | None = None  # of messages, where it is not the workload's own
-    rounds: int = 3
+    rounds: int = 3  # five halve the interval of a ratio
 
     @property
     def name(self) -> str:

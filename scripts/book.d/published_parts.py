@@ -46,14 +46,19 @@ class Published:
             text = file.read_text()
             size = {"run.payload_bytes": "16MiB"} if "payload_bytes" in text else {"run.duration": "2s"} if "[load]" in text else {"run.messages": 2000}
             quick = {"sweep.trials": 1} | size
-        endpoint = sls.running("127.0.0.1:8089", "5MB/s") if self.name.startswith("sls-") else nullcontext()
+        settings = self.settings | quick
         if self.on_hosts:
-            endpoint, program = nsq_hosts.running(environment["BROKERMARK_NSQ_PROGRAMS"]), program.of_ranks()
-        with endpoint as addresses:
-            settings = self.settings | quick | ({"broker.addresses": addresses} if self.on_hosts else {})
-            written = [f"{key}={value(given)}" for key, given in settings.items()]
-            records, _ = program.run(file, kept, settings=written, prefix=nsq_hosts.RANKS if self.on_hosts else ())
+            with nsq_hosts.running(environment["BROKERMARK_NSQ_PROGRAMS"]) as addresses:
+                records = run(program.of_ranks(), file, kept, settings | {"broker.addresses": addresses}, nsq_hosts.RANKS)
+        else:
+            with sls.running("127.0.0.1:8089", "5MB/s") if self.name.startswith("sls-") else nullcontext():
+                records = run(program, file, kept, settings)
         return {"published": self.figures, "trials": [summary(record) for record in records]}
+
+
+def run(program: Program, file: Path, kept: Path, settings: dict[str, object], prefix: tuple[str, ...] = ()) -> list[dict]:
+    records, _ = program.run(file, kept, settings=[f"{key}={value(given)}" for key, given in settings.items()], prefix=prefix)
+    return records
 
 
 def summary(record: dict) -> dict:

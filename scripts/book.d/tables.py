@@ -66,8 +66,7 @@ def peers(broker: str) -> Callable[[Book], str]:
             paragraphs.append(f"brokermark is behind, or not told apart: {'; '.join(behind)}.")
         if any("†" in cell for row in rows for cell in row):
             paragraphs.append("† Something else was at work on the machine before a run.")
-        names = [one.name for one in workloads]
-        return "\n\n".join([*paragraphs, *remarks(book, names)])
+        return "\n\n".join([*paragraphs, *remarks(book, [one.name for one in workloads])])
 
     return region
 
@@ -85,6 +84,7 @@ def remarks(book: Book, names: list[str]) -> list[str]:
 
 
 def missing(book: Book, names: list[str]) -> list[str]:
+    """Which parts are not there, and which failed."""
     kept = {name: book.part(name) for name in names}
     absent = [f"`{name}`" for name, part in kept.items() if part is None]
     failed = [f"`{name}` failed: {part['error'].splitlines()[-1][:200]}" for name, part in kept.items() if part and part["status"] == "failed"]

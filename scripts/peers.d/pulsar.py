@@ -5,8 +5,6 @@ import os
 import subprocess
 import threading
 import time
-import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
 import measure
@@ -14,6 +12,7 @@ import pulsar_rounds
 from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
 from measure import CACHE, PeerError, Process
+from pulsar_topics import Topics
 
 SCENARIO = "configs/examples/pulsar-throughput.toml"
 IN_FLIGHT = 10_000
@@ -85,35 +84,6 @@ class Crate:
         if workload.batching:
             self.driver.settings["broker.pulsar.linger"] = f"{workload.linger_ms}ms"
         return self.driver.run(workload)
-
-
-class Topics:
-    """New topics, made and removed over the admin interface, which also reports what has arrived."""
-
-    def __init__(self, admin: str):
-        self.admin = admin
-        self.base = f"{admin}/admin/v2/persistent/public/default"
-        self.made = 0
-
-    @contextmanager
-    def new(self, count: int = 1):
-        """Names of `count` new topics: all but their numbers, which follow a minus."""
-        self.made += 1
-        name = f"compare-{os.getpid()}-{self.made}"
-        names = [f"{name}-{index}" for index in range(count)]
-        for one in names:
-            self.call("PUT", one)
-        try:
-            yield name
-        finally:
-            for one in names:
-                self.call("DELETE", f"{one}?force=true")
-            time.sleep(3)  # the server removes the files in the background; that is not the next tool's cost
-
-    def call(self, method: str, path: str) -> bytes:
-        request = urllib.request.Request(f"{self.base}/{path}", method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.read()
 
 
 class Arrival(threading.Thread):

@@ -11,6 +11,7 @@ import measure
 from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
 from measure import PeerError, Process
+from pulsar_topics import Topics
 
 SCENARIO = "configs/examples/pulsar-throughput.toml"
 
@@ -29,7 +30,7 @@ POINTS = {
 }
 
 
-def comparison(messages: int, address: str, topics, name: str) -> Comparison:
+def comparison(messages: int, address: str, topics: Topics, name: str) -> Comparison:
     point = POINTS[name]
     settings = {
         "broker.address": address,
@@ -70,7 +71,7 @@ class GoProgram:
     name = "pulsar-client-go, the published program"
     rate = "its own line: messages / (first round begun to last round ended); CPU is of the whole process"
 
-    def __init__(self, address: str, topics, point: Point):
+    def __init__(self, address: str, topics: Topics, point: Point):
         self.address, self.topics, self.point = address, topics, point
         self.program = ""
 
