@@ -116,6 +116,14 @@ impl Assignment {
         *before = progress;
     }
 
+    /// An instance has ended: if it waited for partitions, it gets none any more.
+    pub fn ended(&self, instance: usize) {
+        let mut progress = self.instances[instance].lock();
+        if !progress.is_assigned {
+            *progress = InstanceProgress { is_assigned: true, partitions: Some(Vec::new()) };
+        }
+    }
+
     /// Whether the group has assigned every instance its partitions, or none of them.
     pub fn is_assigned(&self) -> bool {
         self.instances.iter().all(|progress| progress.lock().is_assigned)

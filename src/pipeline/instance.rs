@@ -118,7 +118,7 @@ impl<C: Consumer> Instance<C> {
         self.end(orders).await
     }
 
-    /// Finishes what has been taken, commits it, and leaves the group.
+    /// Finishes the messages that were taken, commits them, and leaves the group.
     async fn end(mut self, mut orders: watch::Receiver<Order>) -> Errors {
         let Order::Finish(deadline) = *orders.borrow() else { return self.errors };
         self.close();
@@ -131,7 +131,8 @@ impl<C: Consumer> Instance<C> {
             self.settle(done);
         }
         self.commit(true).await;
-        self.report(true);
+        self.report_progress();
+        self.shared.assignment.ended(self.number);
         // One that is late is dropped.
         let _ = timeout(CLOSE_TIMEOUT, self.consumer.close()).await;
         self.errors
@@ -277,7 +278,7 @@ impl<C: Consumer> Instance<C> {
         }
     }
 
-    /// Finishes what has been taken, until `deadline` at most.
+    /// Finishes the messages that were taken, until `deadline` at most.
     async fn work_off(&mut self, deadline: Instant) {
         while !self.writers.are_idle() {
             match timeout_at(deadline, self.writers.step()).await {
@@ -328,25 +329,17 @@ impl<C: Consumer> Instance<C> {
         }
     }
 
+    /// Reports which partitions this instance has, and the first message of each that is not done.
     fn report_progress(&mut self) {
-        self.report(false);
-    }
-
-    /// Reports which partitions this instance has, and the first message of each that is not done. One that ends while it waits for
-    /// partitions gets none any more.
-    fn report(&mut self, is_ending: bool) {
         let open = |partition| self.open.rows.iter().find(|row| row.partition == partition).map(|row| row.offset);
         let not_done =
             |(partition, next)| (partition, self.commits.open_from(partition).or_else(|| open(partition)).or(next));
         let progress = match self.consumer.offsets().map(Offsets::assigned) {
             None => InstanceProgress { is_assigned: true, partitions: None },
-            Some(assigned) => {
-                let assigned = assigned.or_else(|| is_ending.then(Vec::new));
-                InstanceProgress {
-                    is_assigned: assigned.is_some(),
-                    partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
-                }
-            }
+            Some(assigned) => InstanceProgress {
+                is_assigned: assigned.is_some(),
+                partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
+            },
         };
         self.shared.assignment.report(self.number, progress, Instant::now());
     }

@@ -104,6 +104,20 @@ fn a_partition_that_was_returned_at_its_end_is_not_behind() {
 }
 
 #[test]
+fn an_instance_that_ends_while_it_waits_for_partitions_hides_no_lag() {
+    let assignment = Assignment::new(2, 3);
+    let now = Instant::now();
+    assignment.report(0, having(&[(0, 10), (1, 20), (2, 30)]), now);
+    assignment.report(0, having(&[(0, 10)]), now);
+    assignment.report(1, InstanceProgress::default(), now);
+    assert_eq!(assignment.consumer_lag(&ENDS, now), None);
+    assignment.ended(1);
+    assert_eq!(assignment.consumer_lag(&ENDS, now), Some(0));
+    assignment.ended(0);
+    assert_eq!(assignment.consumer_lag(&[13, 20, 30], now), Some(3), "it keeps what it had");
+}
+
+#[test]
 fn partitions_without_a_member_here_belong_to_others() {
     let assignment = Assignment::new(1, 3);
     let begin = Instant::now();
