@@ -78,8 +78,8 @@ impl KafkaProducer {
     /// for itself (too large). Those with headers go one by one: librdkafka's call for a batch has none.
     fn hand_over(&self, batch: &[Outgoing<'_>]) -> Handed {
         if self.header_sets.are_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
-            let errors = self.topic.produce(batch);
-            self.handed(batch, errors.iter().all(Option::is_some), errors.into_iter())
+            let (taken, errors) = self.topic.produce(batch);
+            if taken == batch.len() { Handed::Taken(taken) } else { self.handed(batch, taken == 0, errors) }
         } else {
             self.handed(batch, true, batch.iter().map(|outgoing| self.hand_over_one(outgoing).err()))
         }

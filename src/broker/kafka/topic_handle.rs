@@ -40,28 +40,26 @@ impl TopicHandle {
         Ok(TopicHandle { topic, _client: client })
     }
 
-    /// Hands `batch` over, without headers. For each message why it was not taken, in order: after the first that finds the queue full, none
-    /// is taken.
-    pub fn produce(&self, batch: &[Outgoing<'_>]) -> Vec<Option<Code>> {
+    /// Hands `batch` over, without headers. Returns how many messages were taken, and for each why it was not, in order: after the first that
+    /// finds the queue full, none is taken.
+    pub fn produce(&self, batch: &[Outgoing<'_>]) -> (usize, impl Iterator<Item = Option<Code>>) {
         let mut messages: Vec<_> = batch.iter().map(message).collect();
         // SAFETY: the topic is alive; `messages` has as many entries as it says, whose payloads and keys are valid for the call, which
         // copies them.
-        unsafe {
+        let taken = unsafe {
             rd::rd_kafka_produce_batch(
                 self.topic.as_ptr(),
                 ANY_PARTITION,
                 rd::RD_KAFKA_MSG_F_COPY | rd::RD_KAFKA_MSG_F_PARTITION,
                 messages.as_mut_ptr(),
                 messages.len() as i32,
-            );
-        }
-        messages
-            .into_iter()
-            .map(|message| match message.err {
-                RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => None,
-                error => Some(error.into()),
-            })
-            .collect()
+            )
+        };
+        let errors = messages.into_iter().map(|message| match message.err {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => None,
+            error => Some(error.into()),
+        });
+        (taken as usize, errors)
     }
 }
 
