@@ -11,7 +11,7 @@
 #   docker build --target mpi --build-arg FEATURES=mpi --tag brokermark-mpi .
 FROM rust:1-bookworm AS build
 # Cargo features besides the default ones: docs/BUILDING.md.
-ARG FEATURES=
+ARG FEATURES=mongodb
 # gcc, g++ and make are in the image: librdkafka is compiled and linked in.
 # hadolint ignore=DL3008
 RUN apt-get update \

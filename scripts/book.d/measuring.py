@@ -12,13 +12,12 @@ from pathlib import Path
 
 import measure as processes
 import server
+from brokermark import REPOSITORY
 from folder import Book, write_json
 from loads import toml
 from measure import BUSY_CORES, PeerError
 from part import Part
 from program import Program
-
-QUIET_WITHIN = 60  # seconds that a server may take to end its own work
 
 
 def machine(program: Program) -> dict:
@@ -39,11 +38,9 @@ def slug(processor: str) -> str:
     return "-".join(word for word in re.findall(r"[a-z0-9]+", words) if word not in ("processor", "cpu"))
 
 
-def await_quiet() -> None:
-    deadline = time.monotonic() + QUIET_WITHIN
-    while (busy := processes.busy_cores(2.0)) > BUSY_CORES:
-        if time.monotonic() > deadline:
-            raise PeerError(f"other programs use {busy:.1f} of this machine's cores: end them, then run this again")
+def require_quiet() -> None:
+    if (busy := processes.await_quiet()) > BUSY_CORES:
+        raise PeerError(f"other programs use {busy:.1f} of this machine's cores: end them, then run this again")
 
 
 def measure(book: Book, machine: dict, program: Program, parts: list[Part], hours: float | None, again: bool) -> int:
@@ -57,7 +54,7 @@ def measure(book: Book, machine: dict, program: Program, parts: list[Part], hour
             say(f"stopped before {part.name}, which takes about {duration(part.seconds)}; left: {duration(left)}")
             break
         if not program.quick:
-            await_quiet()
+            require_quiet()
         say(f"[{number}/{len(todo)}] {part.name}: about {duration(part.seconds)}; with all that follows {duration(left)}")
         if error := run_part(book, machine, program, part):
             failed.append(part.name)

@@ -118,7 +118,7 @@ WORKLOADS = [
     Peers("sls", "io-4", 5_000_000, 160),
     Peers("pulsar", "unbatched-2k", 200_000, 120, PULSAR_TOOLS),
     Peers("pulsar", "rounds-512-topics", 262_144, 150),
-    Peers("pulsar", "rounds-8192-producers", 262_144, 150),
+    Peers("pulsar", "rounds-1024-producers", 262_144, 150),
     Peers("pulsar", "rounds-32-floats", 524_288, 150),
     Peers("nsq", "writer", 6_000_000, 50, size=200),
     Peers("nsq", "both", 3_000_000, 70, size=200),

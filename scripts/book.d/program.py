@@ -15,14 +15,14 @@ ENDS_WITHIN = 60  # seconds that an interrupted program has to take its servers 
 
 
 class Program:
-    """The release build. BROKERMARK names another program, which is then not built; BROKERMARK_MPI one of the feature `mpi`."""
+    """The release build, with MongoDB. BROKERMARK names another program, which is then not built; BROKERMARK_MPI one of the feature `mpi`."""
 
     def __init__(self, quick: bool, features: str = ""):
         self.quick = quick
         self.path = os.environ.get(f"BROKERMARK_{features.upper()}" if features else "BROKERMARK")
         if self.path is None:
             target = processes.CACHE / f"brokermark-{features}" if features else REPOSITORY / "target"
-            build = ["cargo", "build", "--release", "--locked", "--features", features, "--target-dir", str(target)]
+            build = ["cargo", "build", "--release", "--locked", "--features", f"mongodb,{features}", "--target-dir", str(target)]
             subprocess.run(build, cwd=REPOSITORY, check=True)
             self.path = str(target / "release/brokermark")
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
 )
 
+ENDS_WITHIN = 600  # seconds: some clients do not get through their start on few cores
 BUSY_CORES = 0.2  # from here on a machine is not quiet: an idle server and a desktop at rest stay below
 
 
@@ -36,22 +38,27 @@ class Process:
 
 
 def run(command: list[str]) -> Process:
-    """Runs the command to its end; raises PeerError, with the end of its output, unless it exits with 0."""
+    """Runs the command to its end; raises PeerError, with the end of its output, unless it exits with 0 within ENDS_WITHIN."""
     # A file, not a pipe: reading a pipe would cost both processes a core.
     with tempfile.TemporaryFile() as printed:
         started = time.monotonic()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+        limit = threading.Timer(ENDS_WITHIN, child.kill)
+        limit.start()
         try:
             _, status, usage = os.wait4(child.pid, 0)
         except BaseException:  # Ctrl-C too: a load generator must not be left running
             child.kill()
             raise
+        finally:
+            limit.cancel()
         wall_seconds = time.monotonic() - started
         child.returncode = os.waitstatus_to_exitcode(status)
         printed.seek(0)
         output = printed.read().decode(errors="replace")
     if child.returncode != 0:
-        raise PeerError(f"{command[0]} exited with {child.returncode}:\n{output[-2000:]}")
+        ended = f"had not ended after {ENDS_WITHIN} s" if wall_seconds >= ENDS_WITHIN else f"exited with {child.returncode}"
+        raise PeerError(f"{command[0]} {ended}:\n{output[-2000:]}")
     return Process(
         output=output,
         wall_seconds=wall_seconds,
@@ -70,6 +77,14 @@ def busy_cores(seconds: float = 1.0) -> float:
         return (busy_seconds() - before) / seconds
     except OSError:
         return 0.0
+
+
+def await_quiet(within: float = 60.0) -> float:
+    """Waits until a server has ended its own work, such as removing a topic, for `within` seconds at most. How many cores are used then."""
+    deadline = time.monotonic() + within
+    while (busy := busy_cores()) > BUSY_CORES and time.monotonic() < deadline:
+        pass
+    return busy
 
 
 def busy_seconds() -> float:

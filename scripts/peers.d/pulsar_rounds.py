@@ -1,6 +1,8 @@
 """The load of "Apache Pulsar Throughput Test Result": brokermark beside that document's program, on Apache's client for Go.
 
 Every producer sends one message and waits for all others' acknowledgements. Each workload is a point of one of its three sweeps.
+Of its 8,192 producers there are 1,024: each has a timer of a millisecond in that client, and two cores that served the timers of some thousands had not
+created the rest after 17 minutes.
 """
 
 import json
@@ -25,7 +27,7 @@ class Point:
 
 POINTS = {
     "rounds-512-topics": Point(512, 512, 2048),
-    "rounds-8192-producers": Point(4, 8192, 2048),
+    "rounds-1024-producers": Point(4, 1024, 2048),
     "rounds-32-floats": Point(4, 512, 128),
 }
 
