@@ -30,7 +30,6 @@ OLDER = {
     "nsq/": ["peers/nsq-writer", "peers/nsq-both", "peers/nsq-writer-200B", "peers/nsq-both-200B", "published/nsq-pub", "published/nsq-pubsub", "published/nsq-single-node"],
     "pulsar/": [f"peers/pulsar-{name}" for name in ("batched", "batched-2k", "unbatched")] + [f"published/pulsar-{name}" for name in ("topics", "producers", "dimensions")],
     "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
-    "rabbitmq-queues/": [f"peers/rabbitmq-queues-{name}" for name in ("classic", "quorum", "consume")],
     "pipeline/": ["peers/pipeline-parse", "peers/pipeline-databases"] + [f"published/pipeline-{name}" for name in ("no-database", "v1", "v2", "v4")],
     "sls/": ["peers/sls-io-1", "peers/sls-io-2", "peers/sls-io-4", "published/sls-io-threads", "published/sls-total-size"],
 }
