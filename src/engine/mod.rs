@@ -143,7 +143,12 @@ pub enum EngineError {
 
 /// The kinds of brokers and sinks of this build.
 pub fn kinds() -> Kinds<'static> {
-    Kinds { brokers: registry::descriptors(), sinks: sink::descriptors(), absent: registry::ABSENT }
+    Kinds {
+        brokers: registry::descriptors(),
+        sinks: sink::descriptors(),
+        absent: registry::ABSENT,
+        absent_sinks: sink::ABSENT,
+    }
 }
 
 struct Trial<'a> {

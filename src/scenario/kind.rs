@@ -25,6 +25,7 @@ pub struct Kinds<'a> {
     pub brokers: &'a [Descriptor],
     pub sinks: &'a [SinkDescriptor],
     pub absent: &'a [Absent],
+    pub absent_sinks: &'a [Absent],
 }
 
 impl<'a> Kinds<'a> {
@@ -38,7 +39,7 @@ impl<'a> Kinds<'a> {
         if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written) {
             return format!("this build does not have it: {}", absent.remedy());
         }
-        if self.sink(written).is_some() {
+        if self.sink(written).is_some() || self.absent_sink(written).is_some() {
             return format!("`{written}` is a sink of pipelines, which read from a broker: `[[pipeline.sinks]]`");
         }
         if let Some((_, advice)) = OTHER_PROTOCOLS.iter().find(|(protocols, _)| protocols.contains(&written)) {
@@ -60,6 +61,10 @@ impl<'a> Kinds<'a> {
 
     pub fn sink(self, kind: &str) -> Option<&'a SinkDescriptor> {
         self.sinks.iter().find(|descriptor| descriptor.kind == kind)
+    }
+
+    pub fn absent_sink(self, kind: &str) -> Option<&'a Absent> {
+        self.absent_sinks.iter().find(|absent| absent.kind == kind)
     }
 }
 
@@ -128,7 +133,7 @@ pub enum Need<'a> {
     Durability(&'a str),
 }
 
-/// A broker that this build does not have, or a part of one.
+/// A broker or a sink that this build does not have, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Absent {
     pub kind: &'static str,

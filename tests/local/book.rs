@@ -158,7 +158,8 @@ fn a_part_that_fails_is_kept_with_its_reason_and_the_next_one_is_begun() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     // It can be asked for the machine, and runs no two sides in turn.
-    let script = "#!/bin/sh\ncase \"$*\" in *--against*) echo the disk is full >&2; exit 1 ;; esac\nexec \"$REAL\" \"$@\"\n";
+    let script =
+        "#!/bin/sh\ncase \"$*\" in *--against*) echo the disk is full >&2; exit 1 ;; esac\nexec \"$REAL\" \"$@\"\n";
     write(&program, script);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let kept = folder.path().join("book");
@@ -172,7 +173,8 @@ fn a_part_that_fails_is_kept_with_its_reason_and_the_next_one_is_begun() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     for part in ["trust/null-slowdown", "trust/null-aa"] {
-        let text = fs::read_to_string(kept.join(part).join("part.json")).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+        let text = fs::read_to_string(kept.join(part).join("part.json"))
+            .unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
         let record: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(record["status"], "failed", "{record}");
         assert!(record["error"].as_str().unwrap().contains("the disk is full"), "{record}");

@@ -106,9 +106,10 @@ fn strict() -> Descriptor {
 
 /// A client that this build does not have.
 const ABSENT: &[Absent] = &[Absent { kind: "rich", client: Some("absent"), security: false, feature: "absent-client" }];
+const ABSENT_SINKS: &[Absent] = &[Absent { kind: "absent", client: None, security: false, feature: "absent-sink" }];
 
 fn with_sinks(brokers: &[Descriptor]) -> Kinds<'_> {
-    Kinds { brokers, absent: ABSENT, ..engine::kinds() }
+    Kinds { brokers, absent: ABSENT, absent_sinks: ABSENT_SINKS, ..engine::kinds() }
 }
 
 fn plan_with(text: &str, overrides: &[&str]) -> Result<Plan, ScenarioError> {

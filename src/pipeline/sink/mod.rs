@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::batch::Batch;
 use crate::measure::{Clock, FailureClass};
 use crate::scenario::tables::schema_of;
-use crate::scenario::{self, SinkDescriptor, SinkNeeds};
+use crate::scenario::{self, Absent, SinkDescriptor, SinkNeeds};
 
 /// How long connecting may take at most.
 #[cfg(any(feature = "mongodb", feature = "redis"))]
@@ -142,6 +142,14 @@ const KINDS: &[Kind] = &[
     Kind { descriptor: mongodb::DESCRIPTOR, open: mongodb::open },
     #[cfg(feature = "redis")]
     Kind { descriptor: redis::DESCRIPTOR, open: redis::open },
+];
+
+/// What this build does not have.
+pub const ABSENT: &[Absent] = &[
+    #[cfg(not(feature = "mongodb"))]
+    Absent { kind: "mongodb", client: None, security: false, feature: "mongodb" },
+    #[cfg(not(feature = "redis"))]
+    Absent { kind: "redis", client: None, security: false, feature: "redis" },
 ];
 
 const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {

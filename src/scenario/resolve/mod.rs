@@ -41,7 +41,7 @@ const MAX_DRAIN: Duration = Duration::from_nanos(MAX_LATENCY_NS);
 /// Every key of the language, with its table: `producers.count`.
 #[cfg(test)]
 pub(crate) fn every_key() -> Vec<String> {
-    let tables = tables_of(&super::scenario_schema(Kinds { brokers: &[], sinks: &[], absent: &[] }));
+    let tables = tables_of(&super::scenario_schema(Kinds { brokers: &[], sinks: &[], absent: &[], absent_sinks: &[] }));
     tables.iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
 }
 

@@ -41,6 +41,11 @@ fn sink(reader: &Reader<'_>, index: usize, value: &Value, parse: Parse) -> Optio
         return None;
     };
     let written = kind.as_str().unwrap_or_default();
+    if let Some(absent) = reader.context.kinds.absent_sink(written) {
+        let message = format!("this build does not have the sink \"{written}\"");
+        reader.problems.value(place.key("kind"), message, absent.remedy());
+        return None;
+    }
     let Some(descriptor) = reader.context.kinds.sink(written) else {
         let advice = match closest(written, sinks.iter().map(|descriptor| descriptor.kind)) {
             Some(near) => format!("did you mean `{near}`?"),
