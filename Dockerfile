@@ -10,8 +10,8 @@
 #
 #   docker build --target mpi --build-arg FEATURES=mpi --tag brokermark-mpi .
 FROM rust:1-bookworm AS build
-# Cargo features besides the default ones: docs/BUILDING.md.
-ARG FEATURES=mongodb
+# Cargo features besides the default ones and `mongodb`: docs/BUILDING.md.
+ARG FEATURES=
 # gcc, g++ and make are in the image: librdkafka is compiled and linked in.
 # hadolint ignore=DL3008
 RUN apt-get update \
@@ -20,7 +20,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-RUN cargo build --locked --profile dist --features "$FEATURES"
+RUN cargo build --locked --profile dist --features "mongodb,$FEATURES"
 
 FROM debian:bookworm-slim AS mpi
 # hadolint ignore=DL3008

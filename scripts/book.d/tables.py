@@ -1,5 +1,6 @@
 """The generated regions of the pages: a function for each, which gives its text from the book."""
 
+from collections import Counter
 from statistics import median
 from typing import Callable
 
@@ -122,7 +123,7 @@ def published(book: Book) -> str:
         result = book.done(one.part)
         if result is None:
             continue
-        rows = [["point", "published", "here: median (lowest–highest)", "received/s", "CPU µs/message", "valid trials"]]
+        rows = [["point", "published", "here: median (lowest–highest)", "received/s", "CPU µs/message", "valid trials; reasons against the others"]]
         unit = "MB/s raw" if one.name.startswith("sls-") else "messages/s"
         points = list({str(trial["point"]): trial["point"] for trial in result["trials"]}.values())
         for point, figure in zip(points, result["published"]):
@@ -142,13 +143,14 @@ def published_row(point: dict, figure: float | None, trials: list[dict], unit: s
     received = [trial["consumed_per_second"] for trial in trials if trial["consumed_per_second"]]
     cpu = [trial["cpu_ns_per_message"] / 1000 for trial in trials if trial["cpu_ns_per_message"]]
     digits = 1 if "MB" in unit else 0
+    reasons = Counter(reason for trial in trials for reason in trial["reasons"])
     return [
         label,
         "–" if figure is None else f"{figure:,}",
         f"{median(rates):,.{digits}f} ({min(rates):,.{digits}f}–{max(rates):,.{digits}f})" if rates else "no trial completed",
         f"{median(received):,.0f}" if received else "–",
         f"{median(cpu):.2f}" if cpu else "–",
-        f"{sum(trial['valid'] for trial in trials)} of {len(trials)}",
+        f"{sum(trial['valid'] for trial in trials)} of {len(trials)}" + "".join(f"; {reason} {count}" for reason, count in reasons.most_common()),
     ]
 
 

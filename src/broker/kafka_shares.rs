@@ -23,7 +23,7 @@ pub struct MemberShares {
 struct SharesState {
     /// Of each member the generation of the group in which it was told, or how often it was told, and its partitions.
     held: BTreeMap<usize, (i32, BTreeSet<u32>)>,
-    /// The partitions that none of them has, and since when.
+    /// The partitions without a member, and since when.
     lacking: BTreeSet<u32>,
     since: Option<Instant>,
     with_others: BTreeMap<u32, Subject>,

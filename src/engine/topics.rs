@@ -237,7 +237,7 @@ enum OnError {
     GoOn,
 }
 
-/// Does `work` on all topics, in portions as large as the broker takes, several at once. What has begun is awaited also after an error.
+/// Does `work` on all topics, in portions as large as the broker takes, several at once. Portions that have begun are awaited also after an error.
 /// Returns the results with their topics, in the order of the topics; none for a topic that was not begun.
 async fn in_portions<'t, B: Broker, R>(
     topics: &'t [Topic],

@@ -170,7 +170,7 @@ impl Assignment {
             (_, None) => false,
         };
         let is_known = without_instance.iter().all(is_done) || now >= *self.changed.lock() + PASSED_ON_WITHIN;
-        // What is behind is behind, whatever comes.
+        // The partitions without an instance can only add to it.
         (is_known || consumer_lag > 0).then_some(consumer_lag)
     }
 }

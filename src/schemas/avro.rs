@@ -251,7 +251,7 @@ fn name_of(schema: &Schema) -> String {
     name.to_owned()
 }
 
-/// Bytes as the JSON encoding has them: each is the character of the same number. `None`: some character is none of them.
+/// Bytes as the JSON encoding has them: each is the character of the same number. `None`: a character is above 255.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(u32::from(character)).ok()).collect()
 }

@@ -24,8 +24,19 @@ const MACHINE: &str = r#"{
 const PAGE: &str = "# A page\n\n<!-- book: REGION -->\n\n<!-- end -->\n\n<!-- older: PARTS -->\n\nolder figures\n\n<!-- end -->\n\nThe end.\n";
 
 fn book(arguments: &[&str]) -> Output {
+    book_of(env!("CARGO_BIN_EXE_brokermark").as_ref(), arguments)
+}
+
+/// What it says with another program to be measured.
+fn book_of(program: &Path, arguments: &[&str]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/book");
-    Command::new("python3").arg(script).args(arguments).output().expect("python3 cannot be run: the scripts need it")
+    let mut python = Command::new("python3");
+    python
+        .arg(script)
+        .args(arguments)
+        .env("BROKERMARK", program)
+        .output()
+        .expect("python3 cannot be run: the scripts need it")
 }
 
 fn said(output: &Output) -> String {
@@ -158,19 +169,13 @@ fn a_part_that_fails_is_kept_with_its_reason_and_the_next_one_is_begun() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     // It can be asked for the machine, and runs no two sides in turn.
-    let script =
-        "#!/bin/sh\ncase \"$*\" in *--against*) echo the disk is full >&2; exit 1 ;; esac\nexec \"$REAL\" \"$@\"\n";
-    write(&program, script);
+    let real = env!("CARGO_BIN_EXE_brokermark");
+    let refusing = "case \"$*\" in *--against*) echo the disk is full >&2; exit 1 ;; esac";
+    write(&program, &format!("#!/bin/sh\n{refusing}\nexec '{real}' \"$@\"\n"));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let kept = folder.path().join("book");
-    let output = Command::new("python3")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/book"))
-        .args(["measure", "--quick", "--only", "trust/null-slowdown,trust/null-aa", "--folder"])
-        .arg(&kept)
-        .env("BROKERMARK", &program)
-        .env("REAL", env!("CARGO_BIN_EXE_brokermark"))
-        .output()
-        .unwrap();
+    let only = "trust/null-slowdown,trust/null-aa";
+    let output = book_of(&program, &["measure", "--quick", "--only", only, "--folder", kept.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     for part in ["trust/null-slowdown", "trust/null-aa"] {
         let text = fs::read_to_string(kept.join(part).join("part.json"))

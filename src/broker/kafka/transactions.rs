@@ -32,7 +32,7 @@ pub enum Handed {
     Taken(usize),
     /// The queue is full: not even the first fitted.
     QueueFull,
-    /// The client takes no message now, whatever it is: none was handled.
+    /// The client refuses every message now: it handled none.
     Refused(Code),
 }
 

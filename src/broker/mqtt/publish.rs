@@ -199,7 +199,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, outcomes: &mut Outcomes) -> io::Result<()> {
-        // What has arrived is read before an error of the socket is returned: the server says why it closes a connection.
+        // The bytes that arrived are read before an error of the socket is returned: the server says why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
         acknowledge_at_once(&served.transport);
         let version = session.protocol.connector.options.version;

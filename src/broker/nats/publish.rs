@@ -269,7 +269,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, outcomes: &mut Outcomes) -> io::Result<()> {
-        // What has arrived is read before an error of the socket is returned: the server says why it closes a connection.
+        // The bytes that arrived are read before an error of the socket is returned: the server says why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
         loop {
             match served.read_buffer.next(decode).map_err(io::Error::other)? {

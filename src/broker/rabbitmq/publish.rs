@@ -172,7 +172,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, settled: &mut Vec<Settled>) -> io::Result<()> {
-        // What has arrived is read before an error of the socket is returned: the server says why it closes a connection.
+        // The bytes that arrived are read before an error of the socket is returned: the server says why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
         let mut guard = session.state();
         let state = &mut *guard;

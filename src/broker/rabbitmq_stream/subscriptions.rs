@@ -141,7 +141,7 @@ impl Subscriptions {
             }
         }
         if has_more {
-            // What has arrived and was not read does not count as silence of the server.
+            // Chunks that arrived and are not read yet do not count as silence of the server.
             self.heard = Instant::now();
         }
         if let Some(error) = self.ended.take_if(|_| !has_more) {

@@ -346,7 +346,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, outcomes: &mut Outcomes) -> io::Result<()> {
-        // What has arrived is read before an error of the socket is returned.
+        // The replies that arrived are read before an error of the socket is returned.
         let filled = served.read_buffer.fill(&served.transport);
         let Outcomes { replies, settled } = outcomes;
         while let Some(reply) = served.read_buffer.next(Reply::decode).map_err(io::Error::other)? {

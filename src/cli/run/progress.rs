@@ -62,7 +62,7 @@ impl Turn {
     }
 }
 
-/// What has been measured so far: the remaining time is estimated from it.
+/// The load that was measured until now: the remaining time is estimated from it.
 #[derive(Default)]
 struct Measured {
     messages: u64,

@@ -9,8 +9,8 @@
 //!
 //! The time of two long probes is kept for the end. If no rate is confirmed by then, they probe a lower one that surely holds.
 //!
-//! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again. So is one
-//! near the edge while time was withheld from the machine, which may be otherwise a moment later.
+//! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again. A miss
+//! near the edge is probed again, too, if time was withheld from the machine during it.
 
 mod answer;
 mod beliefs;

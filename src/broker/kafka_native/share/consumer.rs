@@ -158,7 +158,7 @@ impl Consumer for ShareConsumer {
                     trace_header: record.trace_header,
                     partition,
                     offset: record.offset as u64,
-                    // What was accepted is not to come again: the broker announces it in vain.
+                    // An accepted message may not come again: it counts as a duplicate, although the broker announces a redelivery.
                     redelivered: deliveries > 1 && !group.has_accepted(partition, record.offset, record.offset),
                     details: &record,
                 });

@@ -127,7 +127,7 @@ pub struct DeliveryQueue {
     arrived: Arc<Notify>,
 }
 
-/// What has arrived.
+/// The messages that arrived.
 #[derive(Default)]
 pub struct Contents {
     /// Whole `Message` frames, one behind the other.
