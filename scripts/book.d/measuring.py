@@ -79,7 +79,7 @@ def run_part(book: Book, machine: dict, program: Program, part: Part) -> str | N
                 environment |= servers.enter_context(server.running(name))
             result = part.run(program, environment, kept)
             seconds = round(time.monotonic() - begun)
-            write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "cut": part.cut, "result": result})
+            write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "differs": part.differs, "result": result})
     except (PeerError, subprocess.CalledProcessError, OSError, ArithmeticError, LookupError, TypeError, ValueError) as failure:
         error = str(failure).strip()
         if not isinstance(failure, PeerError):

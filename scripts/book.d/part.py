@@ -14,4 +14,4 @@ class Part:
     servers: tuple[str, ...]  # of scripts/brokers, which are started for it
     run: Callable[[Program, dict[str, str], Path], dict]  # given the servers' environment and the folder for its files
     brokers: tuple[str, ...] = ()  # by which --only finds it
-    cut: str | None = None  # what is smaller than published, and why
+    differs: str | None = None  # what is not as published, and why

@@ -129,9 +129,9 @@ def published(book: Book) -> str:
         for point, figure in zip(points, result["published"]):
             trials = [trial for trial in result["trials"] if trial["point"] == point and trial["status"] == "completed"]
             rows.append(published_row(point, figure, trials, unit))
-        cut = f" Cut: {one.cut}." if one.cut else ""
+        differs = f" Not as published: {one.differs}." if one.differs else ""
         page = f"{book.folder.name}/{one.part}/report.html"
-        paragraphs.append(f"**`{one.part.removeprefix('published/')}`**, {unit}.{cut} [Page]({page}).\n\n{table(rows)}")
+        paragraphs.append(f"**`{one.part.removeprefix('published/')}`**, {unit}.{differs} [Page]({page}).\n\n{table(rows)}")
     names = [one.part for one in BENCHMARKS]
     return "\n\n".join([*paragraphs, *remarks(book, names)])
 
