@@ -183,14 +183,16 @@ impl HeldUp {
         self.client.get_or_insert_with(subject).begin(kind, &describe(code));
     }
 
-    /// Whether something has failed since the last message of its partition that was written.
-    pub fn has_failed(&self) -> bool {
-        !self.partitions.is_empty()
+    /// Whether messages of a partition failed or waited, and none was written since.
+    pub fn lasts(&self) -> bool {
+        !self.partitions.is_empty() || !self.waiting.is_empty()
     }
 
     /// A message was written.
     pub fn written(&mut self, topic: &str, partition: i32) {
-        self.partitions.retain(|(of, index), _| of != topic || (*index >= 0 && *index != partition));
+        let is_of_others = |of: &str, index: i32| of != topic || (index >= 0 && index != partition);
+        self.partitions.retain(|(of, index), _| is_of_others(of, *index));
+        self.waiting.retain(|(of, index), _| is_of_others(of, *index));
     }
 }
 
@@ -274,11 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn messages_wait_no_longer_once_one_of_their_partition_is_written() {
+        let conditions = Conditions::default();
+        let mut held_up = HeldUp::new(conditions.clone());
+        let begin = Instant::now();
+        let leaderless: PartitionQueue =
+            serde_json::from_str(r#"{"partition": 1, "leader": -1, "msgq_cnt": 7}"#).unwrap();
+        for seconds in 0..2 {
+            held_up.look_at_queues([("orders", &leaderless)].into_iter(), begin + Duration::from_secs(seconds));
+        }
+        held_up.written("orders", 0);
+        assert!(held_up.lasts() && conditions.lasting().len() == 1, "that is another partition");
+        held_up.written("orders", 1);
+        assert!(!held_up.lasts() && conditions.lasting().is_empty());
+    }
+
+    #[test]
     fn a_failure_lasts_until_its_partition_is_written() {
         let conditions = Conditions::default();
         let mut held_up = HeldUp::new(conditions.clone());
         held_up.failed("orders", 1, Code::MessageSizeTooLarge);
-        assert!(!held_up.has_failed(), "it is about that message only");
+        assert!(!held_up.lasts(), "it is about that message only");
         held_up.failed("orders", 1, Code::NotEnoughReplicas);
         held_up.failed("orders", -1, Code::UnknownTopicOrPartition);
         let told: Vec<String> = conditions.lasting().iter().map(|one| one.told()).collect();
