@@ -48,22 +48,32 @@ class Searched:
 
     def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         keys = VERIFIED | BROKERS[self.broker].soak
-        searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))["answer"]
+        found = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
+        searched = found["answer"]
         rates = [math.floor(capacity(searched) * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
         sweep = {"sweep.over": {"load.rate": [f"{rate}/s" for rate in rates]}, "sweep.order": "shuffled"}
         sweep |= {"sweep.trials": 1 if program.quick else 3, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}
         held = {"thresholds.require": REQUIRED.split(", ")}
         records, _ = program.run(scenario(kept, self.broker, environment, keys | sweep | held), None)
-        trials = [[holds(record) for record in records if record["point_index"] == index] for index in range(len(rates))]
-        return {"search": searched, "rates": rates, "held": trials, "capacity_by_sweep": highest(rates, trials)}
+        trials = [[trial(record) for record in records if record["point_index"] == index] for index in range(len(rates))]
+        held = [[one["held"] for one in of_rate] for of_rate in trials]
+        probes = [{key: probe[key] for key in ("rate_per_second", "window_ns", "outcome", "reason", "p99_ns")} for probe in found["probes"]]
+        return {"search": searched, "probes": probes, "rates": rates, "trials": trials, "capacity_by_sweep": highest(rates, held)}
 
 
-def holds(record: dict) -> bool:
-    """As a probe of the search: thresholds, and the rate sent and acknowledged (99 %)."""
-    if record["status"] != "completed" or not all(threshold["held"] for threshold in record["thresholds"]):
-        return False
-    throughput = record["throughput"]
-    return throughput["messages_per_second"] >= 0.99 * throughput["target_per_second"]
+def trial(record: dict) -> dict:
+    """Held, as a probe of the search: thresholds, the rate sent and acknowledged, and read as well (99 % each)."""
+    if record["status"] != "completed":
+        return {"held": False, "error": record["error"]}
+    throughput, counts = record["throughput"], record["counts"]
+    behind = sum(group["consumer_lag_at_load_end"] or 0 for group in record["verification"]["groups"])
+    kept_up = throughput["messages_per_second"] >= 0.99 * throughput["target_per_second"] and behind <= 0.01 * counts["acknowledged"]
+    return {
+        "held": kept_up and all(threshold["held"] for threshold in record["thresholds"]),
+        "messages_per_second": throughput["messages_per_second"],
+        "behind_at_load_end": behind,
+        "p99_ns": record["latency"]["response"]["p99_ns"],
+    }
 
 
 def highest(rates: list[int], trials: list[list[bool]]) -> int | None:
