@@ -27,8 +27,6 @@ README = [
 OLDER = {
     "kafka/kafka-batch-*, kafka/kafka-single-*": ["published/kafka-batch", "published/kafka-single"],
     "kafka/comparing/": ["trust/kafka-aa", "trust/kafka-search"],
-    "null/": ["scale/null-producers", "trust/null-aa"],
-    "nsq/": ["peers/nsq-writer", "peers/nsq-both", "peers/nsq-writer-200B", "peers/nsq-both-200B", "published/nsq-pub", "published/nsq-pubsub", "published/nsq-single-node"],
     "pulsar/": [f"peers/pulsar-{name}" for name in ("batched", "batched-2k", "unbatched")] + [f"published/pulsar-{name}" for name in ("topics", "producers", "dimensions")],
     "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
     "pipeline/": ["peers/pipeline-parse", "peers/pipeline-databases"] + [f"published/pipeline-{name}" for name in ("no-database", "v1", "v2", "v4")],
@@ -114,6 +112,13 @@ def folder(book: Book) -> str:
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['operating_system']}, kernel {machine['kernel']}; brokermark "
         f"{machine['brokermark_version']}, commit {machine['brokermark_commit']}, {machine['rust_compiler']}. Servers: {servers}."
     ]
+    speeds = [part["loops_per_second"] / 1e6 for part in map(book.part, (part.name for part in PARTS)) if part and "loops_per_second" in part]
+    if speeds:
+        sentences.append(
+            "Machines whose processors have the same name differ in speed, and one differs from hour to hour: an empty loop of Python had "
+            f"{min(speeds):.0f} to {max(speeds):.0f} million rounds a second before the {len(speeds)} parts where it was timed. Compare ratios, not rates, "
+            "between parts."
+        )
     return "\n\n".join([*sentences, *remarks(book, [part.name for part in PARTS])])
 
 
