@@ -474,10 +474,11 @@ fn each_option_of_a_url_has_its_effect_or_is_refused() {
                 let encoded = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
                 effect_of_url(&format!("{url}?{key}={encoded}")).ok()
             };
-            let accepted: Vec<Effect> = ANY_VALUES.iter().filter_map(of_value).collect();
-            if accepted.is_empty() {
+            // No further value is tried once one has an effect.
+            let mut accepted = ANY_VALUES.iter().filter_map(of_value).peekable();
+            if accepted.peek().is_none() {
                 refused.push(format!("{kind}: {key}"));
-            } else if accepted.iter().all(|effect| *effect == plain) {
+            } else if accepted.all(|effect| effect == plain) {
                 silent.push(format!("{kind}: {key}"));
             }
         }
