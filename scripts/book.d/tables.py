@@ -213,9 +213,12 @@ def trust(book: Book) -> str:
             said = ", ".join(f"{figure['figure']} {figure['outcome']}: {figure['ratio']:.3f}" for figure in changed) or "nothing changed"
             rows.append([f"`{name}`", what, said])
         else:
-            found, swept = result["search"]["capacity_per_second"], result["capacity_by_sweep"]
-            difference = f"{(found / swept - 1) * 100:+.1f} %" if found and swept else "unknown"
-            rows.append([f"`{name}`", "search beside a sweep of rates", f"{found or 0:,.0f} and {swept or 0:,} messages/s: {difference}"])
+            searched, swept = result["search"], result["capacity_by_sweep"]
+            found = f"{searched['capacity_per_second']:,.0f}" if searched["capacity_per_second"] else "none"
+            if searched["capacity_low"]:
+                found += f" ({searched['capacity_low']:,.0f}–{searched['capacity_high']:,.0f})"
+            difference = f"{(searched['capacity_per_second'] / swept - 1) * 100:+.1f} %" if searched["capacity_per_second"] and swept else "unknown"
+            rows.append([f"`{name}`", "search beside a sweep of rates", f"{found} and {swept or 0:,} messages/s: {difference}"])
     return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + remarks(book, names))
 
 
