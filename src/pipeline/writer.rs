@@ -90,7 +90,7 @@ impl Writers {
         })
     }
 
-    /// Ends all writers, whatever they are writing; returns the batches that they have finished.
+    /// Ends all writers, also in the middle of a batch; returns the batches that they have finished.
     pub async fn end(&mut self) -> Vec<Done> {
         self.tasks.shutdown().await;
         std::iter::from_fn(|| self.done.try_recv().ok()).collect()

@@ -32,7 +32,7 @@ struct Throttle {
     max: u64,
 }
 
-/// A partition, in librdkafka's statistics; `-1`: where messages wait that have none.
+/// A partition, in librdkafka's statistics; `-1`: the queue of messages that have no partition yet.
 #[derive(Debug, Deserialize)]
 pub struct PartitionQueue {
     partition: i32,
@@ -183,8 +183,8 @@ impl HeldUp {
         self.client.get_or_insert_with(subject).begin(kind, &describe(code));
     }
 
-    /// Whether messages of a partition failed or waited, and none was written since.
-    pub fn lasts(&self) -> bool {
+    /// Whether messages of a partition failed or waited, and no message of it was written since.
+    pub fn has_unwritten(&self) -> bool {
         !self.partitions.is_empty() || !self.waiting.is_empty()
     }
 
@@ -286,9 +286,9 @@ mod tests {
             held_up.look_at_queues([("orders", &leaderless)].into_iter(), begin + Duration::from_secs(seconds));
         }
         held_up.written("orders", 0);
-        assert!(held_up.lasts() && conditions.lasting().len() == 1, "that is another partition");
+        assert!(held_up.has_unwritten() && conditions.lasting().len() == 1, "that is another partition");
         held_up.written("orders", 1);
-        assert!(!held_up.lasts() && conditions.lasting().is_empty());
+        assert!(!held_up.has_unwritten() && conditions.lasting().is_empty());
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         let conditions = Conditions::default();
         let mut held_up = HeldUp::new(conditions.clone());
         held_up.failed("orders", 1, Code::MessageSizeTooLarge);
-        assert!(!held_up.lasts(), "it is about that message only");
+        assert!(!held_up.has_unwritten(), "it is about that message only");
         held_up.failed("orders", 1, Code::NotEnoughReplicas);
         held_up.failed("orders", -1, Code::UnknownTopicOrPartition);
         let told: Vec<String> = conditions.lasting().iter().map(|one| one.told()).collect();

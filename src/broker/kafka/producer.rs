@@ -305,8 +305,8 @@ fn fatal_message(code: Code, reason: &str) -> String {
 
 /// The event queue of a producing client: it wakes the thread that serves the client when there is something to serve.
 ///
-/// rdkafka's `BaseProducer::poll` with a timeout, on which its `ThreadedProducer` is built, goes on for the whole timeout, whatever it has
-/// served. So it does not show which messages were acknowledged together, and that is what a record counts as independent
+/// rdkafka's `BaseProducer::poll` with a timeout, on which its `ThreadedProducer` is built, lasts for the whole timeout, also after it has
+/// served events. So it does not show which messages were acknowledged together, and that is what a record counts as independent
 /// (docs/METHODOLOGY.md). Without a timeout it serves one event, which is one produce request; but then the thread must be woken, for
 /// which rdkafka has a call for consumers only.
 ///

@@ -258,7 +258,7 @@ pub fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> 
 }
 
 /// Where the authorities are that the system trusts: at the places that OpenSSL's two variables name, as for the brokers whose
-/// TLS is rustls, else wherever librdkafka finds them. An OpenSSL that was compiled in looks for them in a folder of its own.
+/// TLS is rustls, else in the places where librdkafka looks. An OpenSSL that was compiled in looks for them in a folder of its own.
 fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>) -> String {
     let mut named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(|name| variable(name).ok());
     named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())

@@ -97,7 +97,7 @@ impl ProducerContext for Reports {
         let mut outcomes = self.outcomes.lock();
         outcomes.was_called = true;
         match error {
-            None if outcomes.held_up.lasts() => outcomes.held_up.written(message.topic(), message.partition()),
+            None if outcomes.held_up.has_unwritten() => outcomes.held_up.written(message.topic(), message.partition()),
             None => {}
             Some(code) => outcomes.held_up.failed(message.topic(), message.partition(), code),
         }

@@ -121,7 +121,7 @@ fn read(
 ) -> Result<ShareResponse, Malformed> {
     let reader = &mut Reader(body);
     let (throttled_ms, code, message) = (reader.i32()?, reader.i16()?, owned(reader.compact_text()?));
-    // For how long messages are locked: the broker ends the lock, whatever the member thinks of it.
+    // For how long messages are locked: the broker ends the lock, not the member.
     reader.take(if has_lock { 4 } else { 0 })?;
     let mut partitions = Vec::new();
     for _ in 0..reader.compact_count()? {

@@ -184,7 +184,7 @@ impl ServerAssigned {
         }
     }
 
-    /// A request with nothing but who sends it, and its epoch.
+    /// A request with only the member that sends it, and its epoch.
     fn request_with(&self, epoch: i32) -> ConsumerGroupHeartbeatRequest {
         ConsumerGroupHeartbeatRequest::default()
             .with_group_id(self.coordinator.group())

@@ -143,7 +143,7 @@ impl ShareLink {
         }
     }
 
-    /// From now on, these are the member's partitions. What it was delivered of others it still answers.
+    /// From now on, these are the member's partitions. It still answers for messages that it received from other partitions.
     fn assign(&self, partitions: &BTreeSet<u32>) {
         let mut state = self.state.lock();
         state.nodes.values_mut().for_each(|node| node.partitions.retain(|partition| partitions.contains(partition)));
