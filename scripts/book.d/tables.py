@@ -19,7 +19,11 @@ NOT_YET = "Not measured in this book yet"
 README = [
     ("Apache Kafka", "kafka", "kafka-throughput", "brokermark native", "rdkafka_performance", "rdkafka_performance (C)"),
     ("Apache Pulsar", "pulsar", "pulsar-batched", "brokermark", "pulsar-perf produce", "pulsar-perf (Java)"),
+    ("NATS JetStream", "nats", "nats-js-async", "brokermark", "nats bench", "nats bench js pub async (Go)"),
+    ("Redis streams", "redis", "redis-xadd", "brokermark", "redis-benchmark", "redis-benchmark (C)"),
+    ("MQTT, QoS 1: mosquitto", "mqtt", "mqtt-qos-1", "brokermark", "mqttv5 bench", "mqttv5-cli (Rust)"),
     ("NSQ", "nsq", "nsq-writer", "brokermark", "bench_writer", "bench_writer (Go)"),
+    ("RabbitMQ quorum queues", "rabbitmq", "rabbitmq-queues-quorum", "brokermark", "perf-test", "perf-test (Java)"),
     ("RabbitMQ streams", "rabbitmq", "rabbitmq-pipelined", "brokermark", "stream-perf-test", "stream-perf-test (Java)"),
     ("Aliyun's log service, emulated", "", "sls-io-1", "brokermark", "aliyun-log-producer", "aliyun-log-producer (Java)"),
 ]
@@ -148,15 +152,20 @@ def published_row(point: dict, figure: float | None, trials: list[dict], unit: s
     received = [trial["consumed_per_second"] for trial in trials if trial["consumed_per_second"]]
     cpu = [trial["cpu_ns_per_message"] / 1000 for trial in trials if trial["cpu_ns_per_message"]]
     digits = 1 if "MB" in unit else 0
-    reasons = Counter(reason for trial in trials for reason in trial["reasons"])
     return [
         label,
         "–" if figure is None else f"{figure:,}",
         f"{median(rates):,.{digits}f} ({min(rates):,.{digits}f}–{max(rates):,.{digits}f})" if rates else "no trial completed",
         f"{median(received):,.0f}" if received else "–",
         f"{median(cpu):.2f}" if cpu else "–",
-        f"{sum(trial['valid'] for trial in trials)} of {len(trials)}" + "".join(f"; {reason} {count}" for reason, count in reasons.most_common()),
+        validity(trials),
     ]
+
+
+def validity(trials: list[dict]) -> str:
+    """How many are valid, and how many have each reason against them."""
+    reasons = Counter(reason for trial in trials for reason in trial["reasons"])
+    return f"{sum(trial['valid'] for trial in trials)} of {len(trials)}" + "".join(f"; {reason} {count}" for reason, count in reasons.most_common())
 
 
 def soak(book: Book) -> str:
@@ -190,6 +199,8 @@ def scale(book: Book) -> str:
         names = [f"scale/{broker}-{axis}" for broker in SCALED]
         if any(book.done(name) for name in names):
             paragraphs.append(f"![Cost of a message and memory by {axis}]({book.folder.name}/scale-{axis}.svg)")
+            trials = [trial for name in names for trial in (book.done(name) or {"points": []})["points"]]
+            paragraphs.append(f"Valid trials, and the reasons of the others: {validity(trials)}.")
             failed = {name: book.done(name)["failed"] for name in names if book.done(name)}
             paragraphs += [f"`{name}` could not do {value}: {why}" for name, points in failed.items() for value, why in points.items()]
     ranks = book.done("scale/null-ranks")
