@@ -10,7 +10,7 @@ from pathlib import Path
 class Broker:
     server: str | None  # of scripts/brokers
     keys: dict[str, object]  # a value that begins with $ is in the server's environment, $$ the first of a list
-    soak: dict[str, object] = field(default_factory=dict)  # so that a long run fits into memory
+    bounded: dict[str, object] = field(default_factory=dict)  # so that the data of a long run fits into memory
 
 
 BROKERS = {
@@ -18,7 +18,7 @@ BROKERS = {
     "kafka": Broker(
         "kafka",
         {"broker.kind": "kafka", "broker.address": "$BROKERMARK_KAFKA", "topology.partitions": 4},
-        {"topology.config": {"retention.bytes": 1 << 30, "segment.bytes": 1 << 27}},
+        {"topology.config": {"retention.bytes": 1 << 30, "segment.bytes": 1 << 27, "file.delete.delay.ms": 100, "max.message.bytes": 2 << 20}},
     ),
     "pulsar": Broker(
         "pulsar",

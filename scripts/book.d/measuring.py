@@ -77,7 +77,7 @@ def run_part(book: Book, machine: dict, program: Program, part: Part) -> str | N
         with book.new(part.name) as kept, ExitStack() as servers:
             environment: dict[str, str] = {}
             for name in part.servers:
-                environment |= servers.enter_context(server.running(name))
+                environment |= servers.enter_context(server.running(name, part.options))
             result = part.run(program, environment, kept)
             seconds = round(time.monotonic() - begun)
             write_json(kept / "part.json", head | {"status": "done", "seconds": seconds, "differs": part.differs, "result": result})

@@ -1,6 +1,6 @@
 """A part of a book."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
@@ -15,3 +15,4 @@ class Part:
     run: Callable[[Program, dict[str, str], Path], dict]  # given the servers' environment and the folder for its files
     brokers: tuple[str, ...] = ()  # by which --only finds it
     differs: str | None = None  # what is not as published, and why
+    options: dict[str, str] = field(default_factory=dict)  # of its servers, as environment of scripts/brokers

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from loads import scenario, servers
+from loads import BROKERS, scenario, servers
 from measure import PeerError
 from part import Part
 from program import Program
@@ -17,8 +17,9 @@ VALUES = {
 }
 LOAD = {"producers.count": 8, "producers.batch": 10, "producers.in_flight": 40, "payload.kind": "zeros", "payload.size": 100}
 TRIALS = 3
-MOST_MESSAGES = 500_000  # of a trial on a real broker
-MOST_BYTES = 1 << 30  # of a trial, because brokers keep their data in memory here
+# Shorter trials are not valid, and have their cost from the beginning of the load.
+DURATION = "5s"
+MOST_KEPT = 1 << 30  # bytes that Redis keeps of a trial: it has its data in memory
 BYTES_IN_FLIGHT = 64 << 20
 
 
@@ -35,8 +36,11 @@ class Scale:
             file = scenario(kept, self.broker, environment, LOAD | self.keys(value, program.quick))
             try:
                 records, _ = self.program(program).run(file, prefix=self.ranks(value))
-                points += [{"value": value} | summary(record) for record in records if record["status"] == "completed"]
-                failed |= {value: record["error"] for record in records if record["status"] != "completed"}
+                for record in records:
+                    if why := failure(record):
+                        failed[value] = why
+                    else:
+                        points.append({"value": value} | summary(record))
             except PeerError as error:
                 said = [line for line in str(error).splitlines() if any(letter.isalpha() for letter in line)]
                 failed[value] = next((line for line in said if "error" in line.lower()), said[-1])[:200]
@@ -45,18 +49,16 @@ class Scale:
         return {"points": points, "failed": failed}
 
     def keys(self, value: int, quick: bool) -> dict[str, object]:
-        keys: dict[str, object] = {"sweep.trials": 1 if quick else TRIALS}
-        size = value if self.axis == "sizes" else 100
-        if self.broker == "null":
-            keys["run.duration"] = "1s" if quick else "5s"
-        else:
-            keys["run.messages"] = min(20_000 if quick else MOST_MESSAGES, MOST_BYTES // size)
+        keys: dict[str, object] = {"sweep.trials": 1 if quick else TRIALS, "run.duration": "1s" if quick else DURATION}
+        keys |= BROKERS[self.broker].bounded
         if self.axis == "producers":
             keys["producers.count"] = value
         elif self.axis == "topics":
             keys |= {"topology.topics": value, "producers.count": max(512, value), "topology.partitions": 1}
         elif self.axis == "sizes":
             keys |= {"payload.size": value, "producers.in_flight": max(1, min(40, BYTES_IN_FLIGHT // value // 8))}
+            if self.broker == "redis":
+                keys["broker.redis.max_length"] = MOST_KEPT // value
         else:
             keys |= {"producers.count": 16, "broker.connections": 16}
         if "producers.in_flight" in keys:
@@ -72,10 +74,19 @@ class Scale:
         return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(value))
 
 
-# Seconds a part, about: the brokers that answer slowly take longer.
-SECONDS = {"null": 120, "kafka": 150, "pulsar": 240, "nats": 150, "redis": 120, "mqtt": 300, "nsq": 120, "rabbitmq-stream": 150}
+def failure(record: dict) -> str | None:
+    """Why a trial did not send its messages: what the client said first."""
+    if record["status"] != "completed":
+        return record["error"]
+    return record["errors"][0]["first_message"] if record["errors"] else None
+
+
+# Seconds a part, about.
+SECONDS = {"null": 120, "kafka": 150, "pulsar": 180, "nats": 130, "redis": 130, "mqtt": 130, "nsq": 130, "rabbitmq-stream": 130}
+# nsqd reserves memory for as many messages of each topic: 10 million would take 40 GB for 512 topics.
+OPTIONS = {("nsq", "topics"): {"BROKERMARK_NSQ_OPTIONS": "-mem-queue-size=2000000"}}
 PARTS = [
-    Part(f"scale/{broker}-{axis}", seconds, servers(broker), Scale(broker, axis).run, (broker,))
+    Part(f"scale/{broker}-{axis}", seconds, servers(broker), Scale(broker, axis).run, (broker,), options=OPTIONS.get((broker, axis), {}))
     for axis in VALUES
     for broker, seconds in SECONDS.items()
 ]

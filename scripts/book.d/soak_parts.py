@@ -32,7 +32,7 @@ class Soak:
     minutes: int
 
     def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
-        keys = LOAD | BROKERS[self.broker].soak
+        keys = LOAD | BROKERS[self.broker].bounded
         searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
         rate = capacity(searched["answer"]) / 2
         duration = "12s" if program.quick else f"{self.minutes}min"

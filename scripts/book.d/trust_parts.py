@@ -47,7 +47,7 @@ class Searched:
     broker: str
 
     def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
-        keys = VERIFIED | BROKERS[self.broker].soak
+        keys = VERIFIED | BROKERS[self.broker].bounded
         found = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
         searched = found["answer"]
         rates = [math.floor(capacity(searched) * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
