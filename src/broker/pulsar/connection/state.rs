@@ -99,7 +99,8 @@ impl State {
         sent.entries.extend(entries.iter().map(|entry| (*entry, now)));
         sent.messages.extend(messages);
         sent.keep(frames, entries);
-        if self.write_buffer.is_empty() {
+        // Where its memory is much larger, it stays with the connection: each of many producers would get as much.
+        if self.write_buffer.is_empty() && self.write_buffer.capacity() <= 4 * frames.len() {
             mem::swap(&mut self.write_buffer, frames);
         } else {
             self.write_buffer.append(frames);

@@ -35,6 +35,16 @@ fn receipts_find_their_messages_once_in_any_order() {
     assert_eq!(state.readiness(first), Readiness::Closed);
 }
 
+#[test]
+fn a_producer_of_small_frames_does_not_get_the_memory_of_its_connection() {
+    let mut state = State { write_buffer: Vec::with_capacity(1 << 20), ..State::default() };
+    let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
+    let mut frames = vec![1; 100];
+    assert!(state.add(producer, &mut frames, &[], std::iter::empty()));
+    assert_eq!(state.write_buffer, [1; 100]);
+    assert!(frames.is_empty() && frames.capacity() < 1 << 10, "{}", frames.capacity());
+}
+
 /// Adds a producer that is closed with a message without a receipt.
 fn add_closed(state: &mut State) -> Unanswered {
     let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
