@@ -172,8 +172,9 @@ pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
     let kind = record.scenario["broker"]["kind"].as_str().unwrap();
     let unordered = if find(kind).unwrap().capabilities.ordered { 0 } else { received };
     let expected = Verification { received, unordered, ..Default::default() };
-    assert_eq!(sums(record), expected, "at {:?}", record.point);
     let found = &record.verification.as_ref().unwrap().groups;
+    let (broker, wire) = (&record.scenario["broker"], &record.wire);
+    assert_eq!(sums(record), expected, "at {:?} of {broker:?}: {found:#?} {wire:#?}", record.point);
     assert_eq!(found.len() as u64, groups);
     assert!(found.iter().all(|group| (group.received, group.consumed) == (each, messages)), "{found:?}");
 }
