@@ -4,7 +4,7 @@ from html import escape
 from math import ceil, floor, log2, log10
 from typing import Callable
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 880, 360, 76, 120, 44, 40, 64
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 980, 360, 76, 146, 44, 40, 64
 COLOURS = ["#2f6fd0", "#d0572f", "#2f9d5a", "#9a52c7", "#b8860b", "#1797a6", "#c73d7b", "#7a7a7a"]
 STYLE = """text{font:12px sans-serif;fill:#333}.axis{stroke:#999;stroke-width:1}.grid{stroke:#8884;stroke-width:1}
 .line{fill:none;stroke-width:2}@media(prefers-color-scheme:dark){text{fill:#ddd}}"""

@@ -12,13 +12,12 @@ from chart import chart
 from folder import Book
 from measure import PeerError
 from scale_parts import SECONDS as SCALED
-from scale_parts import VALUES
 from summary import MIB
 from tables import REGIONS
 
 PAGES = ["docs/PEERS.md", "README.md", "results/README.md"]
 REGION = re.compile(r"<!-- (book|older): ([^>]+?) -->\n.*?<!-- end -->\n\n?", re.DOTALL)
-X_TITLES = {"producers": "producers", "topics": "topics", "sizes": "bytes a message", "ranks": "ranks"}
+X_TITLES = {"producers": "producers", "topics": "topics", "sizes": "message size", "ranks": "ranks"}
 
 
 def write(book: Book, root: Path, check: bool) -> list[str]:
@@ -64,7 +63,7 @@ def charts(book: Book) -> dict[Path, str]:
             for label, column, unit in (("CPU ns for each message", "cpu_ns_per_message", 1), ("peak memory, MiB", "peak_memory_bytes", MIB))
         }
         if all(panels.values()):
-            heading = f"Cost of a message and memory of the client, {VALUES[axis][0]:,} to {VALUES[axis][-1]:,} {title}"
+            heading = f"Cost of a message and memory of the client by {title}"
             drawn[book.folder / f"scale-{axis}.svg"] = chart(heading, title, panels, size if axis == "sizes" else "{:,.0f}".format)
     return drawn
 
