@@ -1,7 +1,7 @@
 //! `brokermark doctor` on real servers: what it says of each, of wrong credentials, and that it leaves nothing behind.
 
 use crate::harness::server::variable;
-use crate::harness::{Bench, Finished, databases, execute, kafka, nsq, rabbitmq};
+use crate::harness::{Finished, execute, kafka, nsq, rabbitmq};
 
 /// What is said of every broker that is ready. The servers are on this machine.
 const READY: &[&str] = &[
@@ -251,6 +251,8 @@ fn pipeline(sinks: &str) -> String {
 #[test]
 #[cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
 fn sinks_are_asked_whether_they_can_be_written_to() {
+    use crate::harness::{Bench, databases};
+
     let (redis, mongodb) = (databases::redis(), databases::mongodb());
     let to_redis =
         |more: &str| format!("[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"{redis}\"\nkey = \"id\"\n{more}\n");
