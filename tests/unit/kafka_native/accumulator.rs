@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::kafka_native::codec::batch::{Headers, Record};
 use crate::broker::kafka_native::produce::accumulator::{Leader, Limits, Partition, Turn};
+use crate::broker::kafka_native::produce::client::Node;
 use crate::broker::kafka_native::produce::producer_batch::BufferPool;
 use crate::measure::SendTag;
 
@@ -37,6 +38,35 @@ fn headers_count_for_the_size_of_a_batch() {
         batches.push(batch.sent.messages());
     }
     assert_eq!(batches, [2, 2]);
+}
+
+/// A broker stores one batch of a partition in a request, and its response has one outcome for it.
+#[test]
+fn a_request_has_one_batch_of_a_partition_while_producers_add_more() {
+    const BATCHES: u64 = 200_000;
+    let limits = Limits { batch_bytes: 1000, linger: Duration::ZERO, delivery_timeout: HOUR };
+    let node = Node::new("127.0.0.1:9092".to_owned());
+    let partitions: Vec<_> =
+        (0..8).map(|index| Arc::new(Partition::new("orders".into(), index, None, usize::MAX))).collect();
+    partitions.iter().for_each(|partition| partition.set_leader(Some(node.ready.clone()), limits.linger));
+    std::thread::scope(|scope| {
+        for producer in 0..2 {
+            let (partitions, limits) = (&partitions, &limits);
+            scope.spawn(move || {
+                for sequence in (producer..BATCHES).step_by(2) {
+                    append(&partitions[sequence as usize % 8], limits, sequence, Duration::ZERO);
+                }
+            });
+        }
+        let mut messages = 0;
+        while messages < BATCHES {
+            let batches = node.gather(&limits, &mut Vec::new());
+            let mut indexes: Vec<i32> = batches.iter().map(|(partition, _)| partition.index).collect();
+            indexes.sort_unstable();
+            assert!(indexes.windows(2).all(|pair| pair[0] < pair[1]), "{indexes:?}");
+            messages += batches.iter().map(|(_, batch)| batch.sent.messages() as u64).sum::<u64>();
+        }
+    });
 }
 
 /// The topic's own limit is below the one of the client.

@@ -314,7 +314,10 @@ impl Node {
         }
         let (mut batches, mut more) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        while bytes < MAX_REQUEST_BYTES {
+        // Those that are there now: a partition whose batch was taken comes back when a producer adds its next one meanwhile.
+        let mut left = self.ready.count();
+        while bytes < MAX_REQUEST_BYTES && left > 0 {
+            left -= 1;
             let Some(partition) = self.ready.next() else { break };
             match partition.take(&self.ready, limits, now, expired) {
                 Turn::Batch(batch, has_more) => {

@@ -232,9 +232,9 @@ impl<T> ReadyQueue<T> {
         self.lists.lock().ready.pop_front()
     }
 
-    /// Whether something of an entry can be sent.
-    pub fn has_ready(&self) -> bool {
-        !self.lists.lock().ready.is_empty()
+    /// Of how many entries something can be sent.
+    pub fn count(&self) -> usize {
+        self.lists.lock().ready.len()
     }
 
     /// When a list has to be looked at again.

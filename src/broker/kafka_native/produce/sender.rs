@@ -282,7 +282,7 @@ impl<'a> Connection<'a> {
         let now = Instant::now();
         // A quota that is used up has a count of its own.
         let is_throttled = throttled_until.is_some_and(|until| until > now);
-        let is_full = takes_none && !is_throttled && self.node.ready.has_ready();
+        let is_full = takes_none && !is_throttled && self.node.ready.count() > 0;
         self.full_since = is_full.then_some(now);
     }
 
