@@ -240,7 +240,7 @@ fn own_delay(record: &Record) -> Option<String> {
     (delay_ns > MAX_OWN_DELAY_SHARE * figure("reported_p99_ns")).then(|| clause(&reason.evidence))
 }
 
-/// The load generator's pauses, where nothing but percentiles above p99 was missed, and each because it stood still.
+/// The load generator's pauses, where only percentiles above p99 were missed, and each because it stood still.
 fn own_tail(record: &Record, requirements: &[Threshold]) -> Option<String> {
     let mut missed = missed_thresholds(record, requirements).peekable();
     missed.peek()?;

@@ -63,7 +63,7 @@ struct Piece {
     slope: f64,
 }
 
-/// What repeats for ever.
+/// What repeats until the load ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cycle {
     length_ns: u64,
@@ -73,7 +73,7 @@ struct Cycle {
 /// A rate over time.
 #[derive(Debug, Clone, PartialEq)]
 struct Curve {
-    /// Never empty; the first starts at 0, the last lasts for ever or to the end of the cycle.
+    /// Never empty; the first starts at 0, the last one ends with the load or the cycle.
     pieces: Box<[Piece]>,
     cycle: Option<Cycle>,
 }

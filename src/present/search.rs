@@ -139,7 +139,7 @@ fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Answer> {
     let record = records.iter().find(is_of_it)?;
     let reason = first(&lowest.reason);
     let missed = match lowest.outcome {
-        // The probe asked for a rate, so its own limit is that rate wherever it was sent in time.
+        // The probe asked for a rate, so its own limit is that rate if it was sent in time.
         ProbeResult::Missed => search.requirements.iter().find(|required| reason.starts_with(required.as_str())),
         ProbeResult::Held | ProbeResult::LimitedByClient => None,
     };

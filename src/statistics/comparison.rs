@@ -12,7 +12,7 @@ const MAX_TRIALS: usize = 1_000;
 /// How the trials of both sides ran.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Design {
-    /// Each value by itself: nothing but chance is common to those of one side.
+    /// Each value by itself: those of one side have only chance in common.
     Independent,
     /// In turn: the trials of the same index are neighbours in time.
     Paired,

@@ -36,7 +36,7 @@ pub fn deadline(plan: Option<&Plan>) -> Duration {
 pub fn watch(deadline: Duration) -> Result<Interruption, String> {
     let mut signals = Signals::listen().map_err(cannot_listen)?;
     let (sender, receiver) = watch::channel(0);
-    // A signal is counted before it is told, and told where a terminal that was stopped holds up nothing but the telling.
+    // A signal is counted before it is told. A terminal that was stopped holds up only the thread that tells it.
     tokio::spawn(async move {
         let may_come_again = signals.next().await;
         sender.send_replace(1);

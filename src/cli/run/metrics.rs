@@ -1,6 +1,6 @@
 //! `run --metrics ADDRESS`: an endpoint for Prometheus, which tells the figures of the trial that runs.
 //!
-//! A thread of its own answers, from what the sampler handed over last. So a scrape costs the load nothing but that thread's time.
+//! A thread of its own answers, from what the sampler handed over last. So a scrape costs the load only the time of that thread.
 
 use std::convert::Infallible;
 use std::io;

@@ -93,7 +93,7 @@ impl Drop for Emulator {
     }
 }
 
-/// Accepts connections for ever. `patience` is the limit for a handshake, for the head of a request, between two
+/// Accepts connections without end. `patience` is the limit for a handshake, for the head of a request, between two
 /// requests, and for a response that the client does not take.
 async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));

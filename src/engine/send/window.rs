@@ -114,7 +114,7 @@ impl TrialWindow {
         thread::sleep(begin.saturating_duration_since(std::time::Instant::now()));
     }
 
-    /// Ends the load for all producers, wherever they wait.
+    /// Ends the load for all producers, also for those that wait.
     pub fn stop(&self) {
         self.acks.stop();
         self.stop.cancel();

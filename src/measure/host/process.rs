@@ -203,7 +203,7 @@ pub fn set_batch(_is_batch: bool) {}
 /// "timer slack" (prctl(2), `PR_SET_TIMERSLACK`). Where the system has no such thing, nothing happens.
 pub fn make_timers_exact() {
     #[cfg(target_os = "linux")]
-    // SAFETY: the option takes one number, and changes nothing but the calling thread's timers. It fails only on kernels
+    // SAFETY: the option takes one number, and changes only the timers of the calling thread. It fails only on kernels
     // without it, which then go on as they did.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);

@@ -93,7 +93,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The part of `cores_used` that did nothing but poll.
+    /// The part of `cores_used` that only polled.
     pub fn cores_polling(&self) -> f64 {
         match self.polling_cpu_seconds {
             Some(polling) if self.cpu_seconds > 0.0 => self.cores_used * (polling / self.cpu_seconds).min(1.0),

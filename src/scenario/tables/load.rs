@@ -360,7 +360,7 @@ pub enum Schedule {
         to: f64,
         over: Duration,
     },
-    /// Each rate for its time, in turn, then the last for ever. Not empty.
+    /// Each rate for its time, in turn, then the last until the load ends. Not empty.
     Steps(Vec<(f64, Duration)>),
     /// `base`, but `burst` during the first `length` of each `every` (`length < every`).
     Bursts {

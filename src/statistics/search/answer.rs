@@ -78,7 +78,7 @@ impl Search {
         missed.any(|rate| !self.held_long_at(rate))
     }
 
-    /// Whether late probes contradict early ones, wherever the line between them is drawn.
+    /// Whether late probes contradict early ones, at any line between them.
     fn change(&self) -> Option<Change> {
         let estimate = self.beliefs.interval().estimate;
         let counted = self.counted();

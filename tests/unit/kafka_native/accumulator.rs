@@ -40,10 +40,10 @@ fn headers_count_for_the_size_of_a_batch() {
     assert_eq!(batches, [2, 2]);
 }
 
-/// A broker stores one batch of a partition in a request, and its response has one outcome for it.
+/// A response has one outcome for a partition. Two threads add messages while a third one makes requests.
 #[test]
 fn a_request_has_one_batch_of_a_partition_while_producers_add_more() {
-    const BATCHES: u64 = 200_000;
+    const MESSAGES: u64 = 1_000_000;
     let limits = Limits { batch_bytes: 1000, linger: Duration::ZERO, delivery_timeout: HOUR };
     let node = Node::new("127.0.0.1:9092".to_owned());
     let partitions: Vec<_> =
@@ -53,13 +53,13 @@ fn a_request_has_one_batch_of_a_partition_while_producers_add_more() {
         for producer in 0..2 {
             let (partitions, limits) = (&partitions, &limits);
             scope.spawn(move || {
-                for sequence in (producer..BATCHES).step_by(2) {
+                for sequence in (producer..MESSAGES).step_by(2) {
                     append(&partitions[sequence as usize % 8], limits, sequence, Duration::ZERO);
                 }
             });
         }
         let mut messages = 0;
-        while messages < BATCHES {
+        while messages < MESSAGES {
             let batches = node.gather(&limits, &mut Vec::new());
             let mut indexes: Vec<i32> = batches.iter().map(|(partition, _)| partition.index).collect();
             indexes.sort_unstable();

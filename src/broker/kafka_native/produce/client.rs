@@ -314,7 +314,7 @@ impl Node {
         }
         let (mut batches, mut more) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        // Those that are there now: a partition whose batch was taken comes back when a producer adds its next one meanwhile.
+        // Only those that are there now: a producer may add a partition again whose batch was taken, and a request has one batch of each.
         let mut left = self.ready.count();
         while bytes < MAX_REQUEST_BYTES && left > 0 {
             left -= 1;

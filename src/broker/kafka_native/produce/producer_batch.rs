@@ -232,7 +232,7 @@ impl<T> ReadyQueue<T> {
         self.lists.lock().ready.pop_front()
     }
 
-    /// Of how many entries something can be sent.
+    /// The number of entries that have something to send.
     pub fn count(&self) -> usize {
         self.lists.lock().ready.len()
     }

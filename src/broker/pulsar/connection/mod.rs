@@ -337,7 +337,7 @@ async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpi
                 return;
             }
             frames.clear();
-            // One huge message must not hold its memory for ever.
+            // The memory of one huge message is given back.
             frames.shrink_to(WRITE_BUFFER_BYTES);
         }
     }

@@ -99,7 +99,7 @@ impl State {
         sent.entries.extend(entries.iter().map(|entry| (*entry, now)));
         sent.messages.extend(messages);
         sent.keep(frames, entries);
-        // Where its memory is much larger, it stays with the connection: each of many producers would get as much.
+        // The connection keeps a buffer that is much larger than the frames. Else each of many producers would get one as large.
         if self.write_buffer.is_empty() && self.write_buffer.capacity() <= 4 * frames.len() {
             mem::swap(&mut self.write_buffer, frames);
         } else {
