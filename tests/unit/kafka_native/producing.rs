@@ -247,6 +247,8 @@ async fn answer_in_pieces_is_joined_and_omissions_are_resent() {
     let mut bench = Bench::new(broker.addresses(), lingering).await;
     bench.send_to(4, |number| number as u32 % 2).await;
     let mut left = 4;
+    let omitted = broker.next().await;
+    omitted.send(omitted.produced(&[], 0));
     let first = broker.next().await;
     for byte in first.produced(&[(0, 0)], 0) {
         first.send(Bytes::from(vec![byte]));
@@ -257,6 +259,8 @@ async fn answer_in_pieces_is_joined_and_omissions_are_resent() {
         left -= asked.numbers().len();
         asked.answer(0);
     }
+    let told = bench.client.last_error().unwrap();
+    assert!(told.ends_with("the broker's response does not name the partition"), "{told}");
     assert_eq!(bench.outcomes().await.measured.acknowledged, 4);
 }
 

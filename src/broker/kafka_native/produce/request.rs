@@ -6,6 +6,7 @@
 //! Source: Kafka's `ProduceRequest.json`. Versions 3 to 8 are the same but for the response, and so are 9 to 12, which are flexible
 //! (KIP-482). A later one names topics by their ids.
 
+use std::borrow::Cow;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -223,14 +224,15 @@ const PRODUCER_FENCED: i16 = 90;
 /// The broker's answer to a batch.
 pub struct Answer {
     pub code: i16,
-    pub message: Option<String>,
+    pub message: Option<Cow<'static, str>>,
 }
 
 impl Answer {
     /// The answer to a batch that the broker acknowledges no further.
     pub const WRITTEN: Answer = Answer { code: 0, message: None };
-    /// The response does not name the partition: as a network error.
-    pub const MISSING: Answer = Answer { code: 13, message: None };
+    /// As a network error: the batch is sent again.
+    pub const MISSING: Answer =
+        Answer { code: 13, message: Some(Cow::Borrowed("the broker's response does not name the partition")) };
 }
 
 /// Records the outcomes of batches whose answers came together.

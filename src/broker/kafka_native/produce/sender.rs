@@ -3,6 +3,7 @@
 //! It keeps a connection open, and opens one that was lost again. On a connection, requests go out and responses come in, several requests
 //! at once.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -356,7 +357,8 @@ impl<'a> Connection<'a> {
         let mut answers: Vec<Answer> = request.batches.iter().map(|_| Answer::MISSING).collect();
         let throttled_ms = responses::read_produced(body, self.envelope.version, |produced| {
             if let Some(place) = request.place(produced.topic, produced.partition) {
-                answers[place] = Answer { code: produced.code, message: produced.message.map(str::to_owned) };
+                let message = produced.message.map(|message| Cow::Owned(message.to_owned()));
+                answers[place] = Answer { code: produced.code, message };
             }
         })?;
         Ok((answers, u64::try_from(throttled_ms).unwrap_or(0)))
