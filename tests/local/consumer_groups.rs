@@ -6,7 +6,7 @@ use brokermark::record::{
     Backlog, GroupTask, GroupVerification, Phase, ReasonKind, Record, SeriesRow, WorkDistribution, read_series,
 };
 
-use crate::harness::{Bench, assert_acknowledged, assert_delivered, execute, finding, record_of};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, execute, finding, record_of};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -35,6 +35,19 @@ fn consumer_with_twice_the_work_falls_behind() {
         ..GroupTask::default()
     };
     assert_eq!(groups(&record)[0].task, Some(task));
+}
+
+#[test]
+fn progress_tells_how_far_consumers_are_behind() {
+    let bench = Bench::new(&second("[[consumers.group]]\nwork = \"8ms\""));
+    let ended = bench.start(&[]).finish(PATIENCE).expect(0);
+    let told = ended.stderr.lines().find(|line| line.contains("verifying ")).unwrap();
+    let parts: Vec<&str> = told.split(" · ").collect();
+    let [_, behind, client] = parts.as_slice() else { panic!("{told}") };
+    let (received, left) = behind.strip_suffix(" behind").unwrap().split_once(" received/s, ").unwrap();
+    assert!((1.0..=125.0).contains(&received.parse::<f64>().unwrap()), "one member takes 8 ms for each: {told}");
+    assert!((1..=999).contains(&left.parse::<u64>().unwrap()), "{told}");
+    assert!(client.starts_with("client "), "{told}");
 }
 
 #[test]

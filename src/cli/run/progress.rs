@@ -32,6 +32,8 @@ pub struct Progress {
     failed: u64,
     /// What holds messages up, in words: empty where nothing does.
     held_up: Vec<String>,
+    /// How far consumers are behind, where that is far.
+    behind: Option<String>,
 }
 
 /// Which trial it is among those of all sides.
@@ -119,6 +121,7 @@ impl Progress {
             measured: Measured::default(),
             failed: 0,
             held_up: Vec::new(),
+            behind: None,
         }
     }
 
@@ -159,7 +162,10 @@ impl Progress {
         self.held_up = lasting.iter().map(told).collect();
         match &mut self.display {
             Display::Plain { last } if has_begun => *last = None,
-            Display::Screen(screen) => screen.conditions(self.held_up.join(" · ")),
+            Display::Screen(screen) => {
+                let waiting: Vec<&str> = self.behind.iter().chain(&self.held_up).map(String::as_str).collect();
+                screen.conditions(waiting.join(" · "));
+            }
             Display::Quiet | Display::Plain { .. } | Display::Terminal(_) => {}
         }
         let is_early = matches!(&self.display, Display::Plain { last: Some(last) } if last.elapsed() < PLAIN_EVERY);
@@ -178,6 +184,7 @@ impl Progress {
 
     pub fn second(&mut self, second: &Second, outcomes: &Interval) {
         self.failed += second.failed;
+        self.behind = behind(second);
         if second.phase == Phase::Measure {
             self.measured.messages += second.acknowledged;
             self.measured.payload_bytes += second.payload_bytes;
@@ -244,19 +251,22 @@ impl Progress {
 
     fn line(&self, second: &Second, outcomes: &Interval) -> String {
         let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
-        let mut parts = vec![
-            format!("{}{}", self.position, self.elapsed()),
-            format!("{} messages/s", readable::rate(second.acknowledged as f64 / seconds)),
-            format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)),
-        ];
+        let mut parts = vec![format!("{}{}", self.position, self.elapsed())];
+        if self.phase != Phase::Verify {
+            parts.push(format!("{} messages/s", readable::rate(second.acknowledged as f64 / seconds)));
+            parts.push(format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)));
+        }
         if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
             let [p50, p99] = [p50, p99].map(|value_ns| readable::duration(value_ns as f64));
             parts.push(format!("{} p50 {p50} p99 {p99}", screen::headline(outcomes)));
         }
-        parts.push(format!("{} in flight", readable::count(second.in_flight)));
+        if self.phase != Phase::Verify {
+            parts.push(format!("{} in flight", readable::count(second.in_flight)));
+        }
         if self.failed > 0 {
             parts.push(format!("{} failed", readable::count(self.failed)));
         }
+        parts.extend(self.behind.clone());
         parts.extend(self.held_up.iter().cloned());
         parts.push(format!("client {:.2} cores", second.cpu_cores));
         parts.extend(self.left_of_the_run());
@@ -323,6 +333,16 @@ impl Display {
         }
         Display::Terminal(bar)
     }
+}
+
+/// How fast the slowest group or pipeline receives and how many messages it is behind, where these are more than were acknowledged in the sample.
+fn behind(second: &Second) -> Option<String> {
+    let groups =
+        second.groups.iter().filter_map(|group| Some((u64::try_from(group.consumer_lag?).ok()?, group.consumed)));
+    let (behind, received) = groups.chain(second.consumer_lag.zip(second.finished)).max()?;
+    let per_second = received as f64 * 1e9 / (second.end_ns - second.begin_ns).max(1) as f64;
+    let words = || format!("{} received/s, {} behind", readable::rate(per_second), readable::count(behind));
+    (behind > second.acknowledged).then(words)
 }
 
 /// How long a trial loads, where its duration is set.
