@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{GroupSecond, Observer, Phase, Second};
 use crate::broker::{Telemetry, Wire, known_sum};
@@ -285,7 +287,7 @@ impl Collector {
     }
 
     /// What groups received in the second that ends.
-    fn groups(&self) -> Vec<GroupSecond> {
+    fn groups(&self) -> SmallVec<[GroupSecond; 1]> {
         let acknowledged =
             self.acknowledged() + self.interval.measured.acknowledged + self.interval.warm_up.acknowledged;
         let group = |(group, lap): (usize, GroupLap)| GroupSecond {
@@ -300,7 +302,7 @@ impl Collector {
             end_to_end_p99_ns: lap.end_to_end_p99_ns,
         };
         let laps = self.arrivals.as_ref().map(Arrivals::laps).unwrap_or_default();
-        let mut groups: Vec<GroupSecond> = laps.into_iter().enumerate().map(group).collect();
+        let mut groups: SmallVec<[GroupSecond; 1]> = laps.into_iter().enumerate().map(group).collect();
         if groups.len() > MAX_GROUPS_APART {
             groups.sort_by_key(|group| (Reverse(group.consumer_lag), group.consumed));
             groups.truncate(MAX_GROUPS_APART);

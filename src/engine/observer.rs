@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::Outcome;
 use crate::measure::{Condition, Interval, Reception};
 
@@ -38,8 +40,9 @@ pub struct Second {
     pub failed: u64,
     pub payload_bytes: u64,
     pub consumed: u64,
-    /// What groups of consumers received: all of them, or those that are the furthest behind where there are many.
-    pub groups: Vec<GroupSecond>,
+    /// What groups of consumers received: all of them, or those that are the furthest behind where there are many. That of one is in place: an allocation that
+    /// stays, each second, would divide the memory that is used for a moment.
+    pub groups: SmallVec<[GroupSecond; 1]>,
     /// Messages that a pipeline was done with in the interval, and how many it was behind at its end.
     pub finished: Option<u64>,
     pub consumer_lag: Option<u64>,
