@@ -60,13 +60,14 @@ def capacity(searched: dict) -> float:
 
 
 def per_minute(rows: list[dict], seconds: int) -> list[dict]:
-    """Percentiles of seconds cannot be merged: the median of a minute's seconds and the highest of them stand for it."""
+    """Percentiles of seconds cannot be merged: the median of a minute's seconds and the highest of them stand for it. The memory is the median as well: once
+    a minute, the record so far is written, which takes memory for a moment."""
     measured = [row for row in rows if row["phase"] == "measure" and row["full"]]
     minutes = [measured[first : first + seconds] for first in range(0, len(measured) - seconds + 1, seconds)]
     return [
         {
             "acknowledged": sum(row["acknowledged"] for row in minute),
-            "memory_bytes": minute[-1]["memory_bytes"],
+            "memory_bytes": median(row["memory_bytes"] for row in minute),
             "p99_median_ns": median(row["p99_ns"] or 0 for row in minute),
             "p99_highest_ns": max(row["p99_ns"] or 0 for row in minute),
             "seconds": seconds,

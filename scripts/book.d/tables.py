@@ -177,7 +177,7 @@ def soak(book: Book) -> str:
         p99 = [minute["p99_median_ns"] / 1e6 for minute in minutes]
         rows.append(
             [
-                result["broker"] or name,
+                f"[{result['broker'] or name}]({book.folder.name}/{name}/report.html)",
                 f"{2 * result['rate']:,.0f}",
                 f"{result['rate']:,.0f}",
                 str(len(minutes)),
