@@ -168,7 +168,7 @@ def validity(trials: list[dict]) -> str:
 
 
 def soak(book: Book) -> str:
-    rows = [["broker", "capacity, messages/s", "load", "minutes", "acknowledged", "lost, duplicated", "memory MiB, first and last minute", "growth KiB/s", "p99 ms of the minutes", "valid"]]
+    rows = [["part", "capacity, messages/s", "load", "minutes", "acknowledged", "lost, duplicated", "memory MiB, first and last minute", "growth KiB/s", "p99 ms of the minutes", "valid"]]
     names = [part.name for part in PARTS if part.name.startswith("soak/")]
     for name, result in ((name, book.done(name)) for name in names):
         if result is None:
@@ -177,7 +177,7 @@ def soak(book: Book) -> str:
         p99 = [minute["p99_median_ns"] / 1e6 for minute in minutes]
         rows.append(
             [
-                f"[{result['broker'] or name}]({book.folder.name}/{name}/report.html)",
+                f"[`{name}`]({book.folder.name}/{name}/report.html)",
                 f"{2 * result['rate']:,.0f}",
                 f"{result['rate']:,.0f}",
                 str(len(minutes)),
