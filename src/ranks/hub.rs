@@ -344,7 +344,7 @@ impl JointSecond {
             failed: counters.failed,
             payload_bytes: counters.payload_bytes,
             consumed: counters.consumed,
-            groups: Vec::new(),
+            groups: Default::default(),
             finished: None,
             consumer_lag: None,
             in_flight: counters.in_flight,

@@ -279,7 +279,7 @@ mod tests {
             failed: 0,
             payload_bytes: 1,
             consumed: 1,
-            groups: Vec::new(),
+            groups: Default::default(),
             finished: None,
             consumer_lag: None,
             in_flight: 0,
