@@ -40,8 +40,8 @@ pub struct Second {
     pub failed: u64,
     pub payload_bytes: u64,
     pub consumed: u64,
-    /// What groups of consumers received: all of them, or those that are the furthest behind where there are many. That of one is in place: an allocation that
-    /// stays, each second, would divide the memory that is used for a moment.
+    /// What groups of consumers received: all of them, or those that are the furthest behind where there are many. One group is stored
+    /// inline: an allocation for each second, kept until the end, would fragment the memory that checkpoints use for a short time.
     pub groups: SmallVec<[GroupSecond; 1]>,
     /// Messages that a pipeline was done with in the interval, and how many it was behind at its end.
     pub finished: Option<u64>,

@@ -81,7 +81,7 @@ impl SamplingTimes {
         tokio::time::sleep_until(end_of_segment.map_or(self.next, |end| end.min(self.next))).await;
         let now = Instant::now();
         if let Some(end) = end_of_segment.filter(|end| *end <= now) {
-            // Samples count anew from here, so that the rows of a segment are whole.
+            // Samples begin again here, so that the rows of a segment are whole.
             self.ends_of_segments.pop_front();
             self.next = end;
         }

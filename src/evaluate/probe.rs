@@ -67,7 +67,7 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
 }
 
 /// A percentile that too few messages make to be stated is judged by what they tell of it. To take it for missed would be wrong of most
-/// probes: a client that collects messages for 5 ms has 200 independent ones in a second, whatever the rate is.
+/// probes: a client that collects messages for 5 ms has 200 independent ones in a second, at any rate.
 fn missed_thresholds<'a>(
     record: &'a Record,
     requirements: &'a [Threshold],

@@ -154,7 +154,7 @@ impl Admin {
         Ok((lookup.to_owned(), known.producers.into_iter().filter(is_in).map(node).collect()))
     }
 
-    /// What nsqd tells of itself: it is alike whatever address it is asked at.
+    /// What nsqd tells of itself: it is the same at each of its addresses.
     pub async fn information(&self, http_address: &str) -> Option<String> {
         self.call(http_address, "GET", "/info").await.ok()
     }

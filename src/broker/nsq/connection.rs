@@ -252,7 +252,7 @@ impl Session<Publishing> {
         self.notify_capacity();
     }
 
-    /// nsqd refused the first command without a response. It closes the connection after that, whatever the topic, so
+    /// nsqd refused the first command without a response. It closes the connection after that, for any topic, so
     /// nothing more is written to it.
     fn refuse(&self, error: &[u8], settled: &mut Vec<Sent>) {
         let class = class_of(error);

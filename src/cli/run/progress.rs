@@ -32,7 +32,7 @@ pub struct Progress {
     failed: u64,
     /// What holds messages up, in words: empty where nothing does.
     held_up: Vec<String>,
-    /// How far consumers are behind, where that is far.
+    /// How far consumers are behind, in words: `None` where that is less than a second's messages.
     behind: Option<String>,
 }
 
@@ -252,15 +252,14 @@ impl Progress {
     fn line(&self, second: &Second, outcomes: &Interval) -> String {
         let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
         let mut parts = vec![format!("{}{}", self.position, self.elapsed())];
+        // When consumers are waited for, every message has its outcome.
         if self.phase != Phase::Verify {
             parts.push(format!("{} messages/s", readable::rate(second.acknowledged as f64 / seconds)));
             parts.push(format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)));
-        }
-        if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
-            let [p50, p99] = [p50, p99].map(|value_ns| readable::duration(value_ns as f64));
-            parts.push(format!("{} p50 {p50} p99 {p99}", screen::headline(outcomes)));
-        }
-        if self.phase != Phase::Verify {
+            if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
+                let [p50, p99] = [p50, p99].map(|value_ns| readable::duration(value_ns as f64));
+                parts.push(format!("{} p50 {p50} p99 {p99}", screen::headline(outcomes)));
+            }
             parts.push(format!("{} in flight", readable::count(second.in_flight)));
         }
         if self.failed > 0 {
@@ -335,14 +334,15 @@ impl Display {
     }
 }
 
-/// How fast the slowest group or pipeline receives and how many messages it is behind, where these are more than were acknowledged in the sample.
+/// How fast the group or pipeline that is the furthest behind receives, and how many messages it is behind, where these are more than are acknowledged in
+/// a second.
 fn behind(second: &Second) -> Option<String> {
     let groups =
         second.groups.iter().filter_map(|group| Some((u64::try_from(group.consumer_lag?).ok()?, group.consumed)));
     let (behind, received) = groups.chain(second.consumer_lag.zip(second.finished)).max()?;
-    let per_second = received as f64 * 1e9 / (second.end_ns - second.begin_ns).max(1) as f64;
-    let words = || format!("{} received/s, {} behind", readable::rate(per_second), readable::count(behind));
-    (behind > second.acknowledged).then(words)
+    let per_second = |messages: u64| messages as f64 * 1e9 / (second.end_ns - second.begin_ns).max(1) as f64;
+    let words = || format!("{} received/s, {} behind", readable::rate(per_second(received)), readable::count(behind));
+    (behind as f64 > per_second(second.acknowledged)).then(words)
 }
 
 /// How long a trial loads, where its duration is set.

@@ -222,7 +222,7 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// The sentence on consumers that a quota delays, beside whatever limits the throughput; `None` where few fetches were delayed.
+/// The sentence on consumers that a quota delays, beside what limits the throughput; `None` where few fetches were delayed.
 fn throttled_fetches(evidence: &Evidence<'_>) -> Option<String> {
     let wire = evidence.record.wire.filter(|wire| wire.fetches > 0)?;
     let share = wire.throttled_fetches as f64 / wire.fetches as f64;

@@ -61,7 +61,7 @@ impl Token {
                 if text.is_empty() {
                     return Err("the token is empty".to_owned());
                 }
-                // It is read anew each time, and the server knows when it ends.
+                // It is read again each time, and the server knows when it ends.
                 Ok(Issued { text: text.into(), fresh_until: Instant::now(), ends: None })
             }
             Source::Command { words, limit } => {

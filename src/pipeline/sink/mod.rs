@@ -43,7 +43,7 @@ pub trait Database: Send + Sync {
 
 /// A connection to a database. Each writer has its own.
 pub trait Sink: Send {
-    /// Connects, or connects anew.
+    /// Connects, or connects again.
     fn connect(&mut self) -> BoxFuture<'_, Result<(), SinkError>>;
 
     /// Writes all rows of the batch; it resolves when the database has acknowledged them, each as written, as a duplicate

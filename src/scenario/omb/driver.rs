@@ -65,7 +65,7 @@ pub(super) const KAFKA: [&str; 8] = [
     "consumerConfig",
 ];
 
-/// Properties that the driver's clients set themselves, whatever the file says: they have no effect there either.
+/// Properties that the driver's clients set themselves, also where the file sets them: they have no effect there either.
 pub(super) const OVERWRITTEN: [&str; 5] =
     ["group.id", "key.serializer", "key.deserializer", "value.serializer", "value.deserializer"];
 

@@ -6,7 +6,7 @@
 //! something else is made.
 //!
 //! The other modules (load, broker, engine) work on a [`Scenario`] only and may rely on what its docs promise: counts are never zero,
-//! shares lie within their bounds, and whatever depends on another value agrees with it.
+//! shares lie within their bounds, and what depends on another value agrees with it.
 //!
 //! Beside what JSON Schema has, a schema here may have `x-wanted`, what a value should be, and `x-advice`, how to write it.
 

@@ -1,4 +1,4 @@
-//! A member of a group that one of its members shares out: a task joins, beats, and joins again when the group is shared out anew.
+//! A member of a group that one of its members shares out: a task joins, beats, and joins again when the group is shared out again.
 //!
 //! Source: Kafka's classic group protocol (`JoinGroup`, `SyncGroup`, `Heartbeat`, `LeaveGroup`), as its `AbstractCoordinator` and
 //! `ConsumerCoordinator` have it; KIP-345 for static members, KIP-429 for those that keep partitions while they join again.
@@ -65,7 +65,7 @@ struct Joined {
 
 /// Why a member must join again.
 enum MembershipEnd {
-    /// The group is shared out anew.
+    /// The group is shared out again.
     Rebalance,
     /// The group has gone on without this member, whose partitions others may have.
     Lost,
@@ -221,7 +221,7 @@ impl Classic {
         if is_less { MembershipEnd::Rebalance } else { self.beat(&identity).await }
     }
 
-    /// Says that the member is alive, until the group is shared out anew or has lost it.
+    /// Says that the member is alive, until the group is shared out again or has lost it.
     async fn beat(&self, identity: &MemberIdentity) -> MembershipEnd {
         let mut silent = Duration::ZERO;
         loop {

@@ -23,7 +23,7 @@ use crate::measure::{ConditionKind, Subject};
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
 pub const REBALANCE: Duration = Duration::from_secs(300);
 
-/// What a member says of itself, whichever protocol its group has.
+/// What a member says of itself, in both protocols of groups.
 pub struct MemberConfig {
     /// Its number among the members of the run, and what they have.
     pub member: usize,

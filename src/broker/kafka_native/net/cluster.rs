@@ -177,7 +177,7 @@ impl Cluster {
     }
 
     /// The nodes, and those of `topics` that exist. A node that has lost its cluster sends the client back to the scenario's addresses, whose names
-    /// are resolved anew (KIP-1102).
+    /// are resolved again (KIP-1102).
     ///
     /// # Errors
     /// When no node answers, or one refuses.

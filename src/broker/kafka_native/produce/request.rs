@@ -230,7 +230,7 @@ pub struct Answer {
 impl Answer {
     /// The answer to a batch that the broker acknowledges no further.
     pub const WRITTEN: Answer = Answer { code: 0, message: None };
-    /// As a network error: the batch is sent again.
+    /// Taken as `NETWORK_EXCEPTION`: the batch is sent again.
     pub const MISSING: Answer =
         Answer { code: 13, message: Some(Cow::Borrowed("the broker's response does not name the partition")) };
 }

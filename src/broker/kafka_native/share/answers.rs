@@ -16,7 +16,7 @@ pub enum Answer {
     Accept = 1,
     Release = 2,
     Reject = 3,
-    /// The lock begins anew (KIP-1222).
+    /// The lock begins again (KIP-1222).
     Renew = 4,
 }
 

@@ -142,7 +142,7 @@ impl ShareSession {
         self.answered(read_share_acknowledged(&body, version)?)
     }
 
-    /// The epoch goes on, or begins anew.
+    /// The epoch goes on, or begins again.
     fn answered(&mut self, response: ShareResponse) -> Result<Exchange, CallError> {
         match response.code {
             0 => {

@@ -64,7 +64,7 @@ pub fn requeue(into: &mut Vec<u8>, id: &[u8; ID_BYTES], defer_ms: u64) {
     line(into, &[b"REQ", id, defer_ms.to_string().as_bytes()]);
 }
 
-/// A message's time limit begins anew.
+/// A message's time limit begins again.
 pub fn touch(into: &mut Vec<u8>, id: &[u8; ID_BYTES]) {
     line(into, &[b"TOUCH", id]);
 }
