@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{BrokerError, ClientError, ReceiveError, SubmitError};
 use super::info::{BrokerInfo, ConsumerAnswers, Created, Durability, Removal, Telemetry, Topic, Unready};
+use super::offsets::{NoOffsets, Offsets};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Conditions, Received, SendTag};
@@ -196,6 +197,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether members of a group take the messages of one partition in turn, so that one may have received a later message while those before
+    /// it are on their way to another. Then neither a later message nor the end of the partition shows that the group was offered all before it.
+    /// Not where [`Broker::will_redeliver`] tells of every message that a member was given and is not done with.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// How connections that carry no messages are opened; `None`: its client has none.
     fn idle_connections(&self) -> Option<OpenIdle> {
         None
@@ -301,51 +309,6 @@ pub trait Consumer: Send + 'static {
         Self: Sized,
     {
         ready(())
-    }
-}
-
-/// The offsets of a member of a group, on a broker that numbers the messages of a partition.
-///
-/// Only members with [`Progress::Kept`] or [`Progress::OfTheTrial`] commit, and revoke partitions when the group requests it.
-pub trait Offsets: Send {
-    /// The partitions that are assigned to this member, each with the offset of the next message it will take, if that is
-    /// known yet. `None`: the group has not decided, or has revoked the partitions and not assigned new ones.
-    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>>;
-
-    /// Commits, for each partition, the offset of the first message that is not done: the next member begins there. With
-    /// `confirmed` it waits, for a few seconds at most, until the broker has confirmed it.
-    ///
-    /// # Errors
-    /// When the broker refused the commit or did not confirm it.
-    fn commit(&mut self, next: &[(u32, u64)], confirmed: bool)
-    -> impl Future<Output = Result<(), ReceiveError>> + Send;
-
-    /// Whether the group requests this member's partitions back. The group waits until [`Offsets::revoke`]. Another member
-    /// will receive again what was taken from the partitions and not committed by then.
-    fn is_revocation_requested(&self) -> bool;
-
-    /// Returns the requested partitions to the group.
-    fn revoke(&mut self) -> impl Future<Output = ()> + Send;
-}
-
-/// The offsets of a broker that has none: no value of this type exists.
-enum NoOffsets {}
-
-impl Offsets for NoOffsets {
-    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
-        match *self {}
-    }
-
-    async fn commit(&mut self, _next: &[(u32, u64)], _confirmed: bool) -> Result<(), ReceiveError> {
-        match *self {}
-    }
-
-    fn is_revocation_requested(&self) -> bool {
-        match *self {}
-    }
-
-    async fn revoke(&mut self) {
-        match *self {}
     }
 }
 

@@ -27,6 +27,7 @@ mod nats;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 mod null;
+mod offsets;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 #[cfg(feature = "rabbitmq")]
@@ -44,6 +45,7 @@ pub mod sls;
 pub use api::*;
 pub use error::{BrokerError, ClientError, ReceiveError, SubmitError};
 pub use info::*;
+pub use offsets::Offsets;
 
 pub use crate::limits::TRACE_HEADER_NAME;
 pub use crate::measure::{Details, FailureClass, NoDetails, Received, UNORDERED_PARTITION};

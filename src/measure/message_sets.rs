@@ -34,7 +34,10 @@ pub struct GroupSets {
     pub has_consumers: bool,
     /// Whether the order of every message was checked and kept, and the client keeps it.
     pub has_order: bool,
-    /// Whether the consumers asked for messages until none had come for long enough: of a broker without offsets.
+    /// Whether several members of the group take the messages of one partition in turn.
+    #[serde(default)]
+    pub takes_turns: bool,
+    /// Whether the consumers asked for messages until none had come for long enough: of a broker without offsets, or where they take turns.
     pub was_offered_all: bool,
     /// The offset after the last message received, by topic, then by partition.
     pub next_offsets: Vec<Vec<u64>>,
@@ -114,10 +117,13 @@ fn united<'a>(sets: impl Iterator<Item = Option<&'a StoredSet>>) -> Result<(Sequ
 fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, producer: usize) -> u64 {
     let of_group = || shares.iter().map(|share| &share.groups[group]).filter(|group| group.has_consumers);
     let next = latest(of_group().filter_map(|group| group.next_offsets.get(topic)));
+    let was_offered_all = of_group().count() > 0 && of_group().all(|group| group.was_offered_all);
+    // One member may be at the end before another has received what came before.
+    let is_end_enough = was_offered_all || !of_group().any(|group| group.takes_turns);
     let partitions: Vec<usize> = match unreached_by(shares, topic, &next) {
-        Some(unreached) => unreached,
-        None if of_group().count() > 0 && of_group().all(|group| group.was_offered_all) => Vec::new(),
-        None => (0..next.len().max(1)).collect(),
+        Some(unreached) if is_end_enough => unreached,
+        None if was_offered_all => Vec::new(),
+        _ => (0..next.len().max(1)).collect(),
     };
     if !partitions.is_empty() && !of_group().all(|group| group.has_order) {
         return 0;

@@ -233,6 +233,10 @@ impl Broker for MqttBroker {
         Durability::new(level, None, [("qos", qos.to_string())], "broker.mqtt.qos")
     }
 
+    fn takes_turns(&self) -> bool {
+        self.setup.options.shared
+    }
+
     fn idle_connections(&self) -> Option<OpenIdle> {
         let (connector, run_id) = (self.connector.clone(), self.setup.run_id.clone());
         Some(Arc::new(move |number| {

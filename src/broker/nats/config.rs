@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::AckPolicy;
-use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::broker::BrokerOptions;
+use crate::broker::{BrokerOptions, Topic};
 use crate::scenario::Secret;
 use crate::scenario::tables::{ByteSize, DurationText, duration, size};
 
@@ -116,6 +116,25 @@ impl BrokerOptions for NatsOptions {
 }
 
 impl NatsOptions {
+    /// The stream of a topic that is created.
+    pub fn stream_config(&self, topic: &Topic) -> stream::Config {
+        stream::Config {
+            name: topic.name.clone(),
+            subjects: vec![topic.name.clone()],
+            storage: self.storage.into(),
+            retention: self.retention.into(),
+            discard: self.discard.into(),
+            // 0 and -1: without a limit.
+            max_age: self.max_age.unwrap_or_default(),
+            max_bytes: self.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            duplicate_window: self.duplicate_window.unwrap_or_default(),
+            num_replicas: topic.replication as usize,
+            allow_atomic_publish: self.batches == Batches::Atomic,
+            allow_batch_publish: self.batches == Batches::Fast,
+            ..stream::Config::default()
+        }
+    }
+
     /// The first key that has an effect only with JetStream.
     fn jetstream_key(&self) -> Option<&'static str> {
         let default = NatsOptions::default();

@@ -33,7 +33,7 @@ use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::config::NatsOptions;
-use self::config::{Acknowledge, Batches, ConsumerType, Mode};
+use self::config::{Acknowledge, ConsumerType, Mode};
 use self::connect::{Connector, Login, MAX_ANSWER_BYTES};
 use self::consume::{
     NatsConsumer, NatsDeliveries, Source, client, create, durable, in_full, name_for_server, round_trip,
@@ -152,7 +152,7 @@ impl Broker for NatsBroker {
             return Ok(Created::Existing(existing));
         }
         if self.setup.options.mode == Mode::Jetstream {
-            let created = self.admin.create_stream(self.stream_config(topic)).await;
+            let created = self.admin.create_stream(self.setup.options.stream_config(topic)).await;
             created.map_err(|error| {
                 let mut reason = in_full(&error);
                 if reason.contains("not enabled") || reason.contains("no responders") {
@@ -325,6 +325,11 @@ impl Broker for NatsBroker {
         self.setup.options.mode == Mode::Jetstream && self.setup.options.ack_policy != Acknowledge::None
     }
 
+    fn takes_turns(&self) -> bool {
+        // A message that its own member must acknowledge is pending until then.
+        self.setup.options.mode != Mode::Jetstream || self.setup.options.ack_policy != Acknowledge::Explicit
+    }
+
     async fn removal(&self, topic: &Topic, _: &[String]) -> Option<Removal> {
         if self.setup.options.mode != Mode::Jetstream {
             return None;
@@ -374,25 +379,6 @@ impl Broker for NatsBroker {
 impl NatsBroker {
     fn subject(&self, topic: &str) -> String {
         self.subjects.lock().get(topic).cloned().unwrap_or_else(|| topic.to_owned())
-    }
-
-    fn stream_config(&self, topic: &Topic) -> stream::Config {
-        let options = &self.setup.options;
-        stream::Config {
-            name: topic.name.clone(),
-            subjects: vec![topic.name.clone()],
-            storage: options.storage.into(),
-            retention: options.retention.into(),
-            discard: options.discard.into(),
-            // 0 and -1: without a limit.
-            max_age: options.max_age.unwrap_or_default(),
-            max_bytes: options.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
-            duplicate_window: options.duplicate_window.unwrap_or_default(),
-            num_replicas: topic.replication as usize,
-            allow_atomic_publish: options.batches == Batches::Atomic,
-            allow_batch_publish: options.batches == Batches::Fast,
-            ..stream::Config::default()
-        }
     }
 
     /// Creates the durable consumer of a group, unless another member has.

@@ -250,6 +250,11 @@ impl BrokerOptions for PulsarOptions {
 }
 
 impl PulsarOptions {
+    /// Whether members of a group take the messages of one partition in turn. Otherwise one member has each partition.
+    pub fn takes_turns(&self) -> bool {
+        self.subscription.is_some_and(|kind| !kind.is_cumulative())
+    }
+
     /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
     #[cfg(feature = "pulsar-rs")]
     pub fn opening_timeout(&self, timeout: Duration) -> Duration {

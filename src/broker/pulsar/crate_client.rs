@@ -164,6 +164,10 @@ impl Broker for PulsarCrateBroker {
         self.topics.durability(topics).await
     }
 
+    fn takes_turns(&self) -> bool {
+        self.setup.options.takes_turns()
+    }
+
     async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
         self.topics.removal(topic, groups).await
     }

@@ -176,6 +176,10 @@ impl Broker for PulsarBroker {
         self.topics.durability(topics).await
     }
 
+    fn takes_turns(&self) -> bool {
+        self.shared.options.takes_turns()
+    }
+
     async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
         self.topics.removal(topic, groups).await
     }

@@ -259,6 +259,10 @@ impl Broker for RabbitmqBroker {
         Some(Removal { rules, extent: RemovalExtent::Left(left) })
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn idle_connections(&self) -> Option<OpenIdle> {
         let connector = self.connector.clone();
         Some(Arc::new(move |number| connector.clone().idle(number).boxed()))

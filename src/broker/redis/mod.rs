@@ -305,6 +305,12 @@ impl Broker for RedisBroker {
         self.setup.options.claim_after.is_some()
     }
 
+    fn takes_turns(&self) -> bool {
+        let options = &self.setup.options;
+        // An entry that may be claimed is pending until its member has acknowledged it.
+        options.mode != Mode::Pubsub && options.claim_after.is_none()
+    }
+
     async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
         let rules = self.removal_rules().await;
         if rules.is_empty() || self.setup.options.mode != Mode::Streams {

@@ -3,7 +3,8 @@
 //! What was acknowledged and did not arrive was *lost* if the consumers have passed it, and is *unread* if they have not.
 //! They have passed all of a partition when they have reached its end offset. Elsewhere they have passed what came
 //! before a message that arrived, in every partition in which it may have been, unless messages may have changed their order. A broker without offsets has offered everything
-//! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
+//! when its consumers asked for `run.drain_deadline` and met neither a message nor an error. Where members of a group take the messages of a
+//! partition in turn, that must be so at its end as well: one may be there before another has received its own.
 //!
 //! What the broker has removed by its own rules is neither: the broker is asked about it once, after the consumers.
 
@@ -303,7 +304,8 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         GroupSets {
             arrived: sets,
             has_consumers: self.has_consumers(),
-            has_order: self.has_order(arrived),
+            has_order: self.has_order(group, arrived),
+            takes_turns: self.takes_turns(group),
             was_offered_all: self.was_offered_all(group),
             next_offsets,
             next_sequences,
@@ -320,20 +322,29 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.watches.iter().map(|watch| watch.progress.first).sum()
     }
 
-    /// Whether a broker without offsets had nothing more for the group's consumers, which asked all the time.
+    /// Whether a broker without offsets, or one whose consumers take turns, had nothing more for the group's consumers, which asked all the time.
     fn was_offered_all(&self, group: usize) -> bool {
         let consumers = self.context.scenario.consumers.as_ref();
+        let has_reported_ends = || self.takes_turns(group) && self.ends.iter().all(Option::is_some);
         // A consumer that works does not ask meanwhile. A broker that has offsets and does not report end offsets has a fault, and its
         // consumers may have one as well.
         consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced())
-            && self.broker.end_offsets(&self.context.topics[0]).is_none()
+            && (self.broker.end_offsets(&self.context.topics[0]).is_none() || has_reported_ends())
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline
     }
 
+    /// Whether several members of the group take the messages of one partition in turn.
+    fn takes_turns(&self, group: usize) -> bool {
+        let consumers = self.context.scenario.consumers.as_ref();
+        self.broker.takes_turns() && consumers.is_some_and(|consumers| consumers.members_of(group) > 1)
+    }
+
     /// Whether a message that arrived shows that those before it were passed: the order of each was checked and kept, and none is on its way
-    /// in another one.
-    fn has_order(&self, arrived: &Arrived) -> bool {
-        arrived.unordered + arrived.order_unchecked + arrived.reordered == 0 && !self.broker.may_reorder()
+    /// in another one, or to another member.
+    fn has_order(&self, group: usize, arrived: &Arrived) -> bool {
+        arrived.unordered + arrived.order_unchecked + arrived.reordered == 0
+            && !self.broker.may_reorder()
+            && !self.takes_turns(group)
     }
 
     /// Of each producer, from which message on the group may not have been offered what was acknowledged.
@@ -342,10 +353,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
         let has_offered_all = idle && self.was_offered_all(group);
-        let has_order = self.has_order(arrived);
+        let has_order = self.has_order(group, arrived);
         for (topic, described) in self.context.topics.iter().enumerate() {
             let subscription = SubscriptionIndex { group, topic };
-            let partitions = match self.unreached(subscription) {
+            let partitions = match self.unreached(subscription, has_offered_all) {
                 Some(unreached) => unreached,
                 None if has_offered_all => Vec::new(),
                 None => (0..(arrivals.next_offsets(subscription).len() as u32).max(described.partitions)).collect(),
@@ -363,10 +374,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         passed
     }
 
-    /// The partitions whose end the consumers of `subscription` have not reached; `None`: the broker does not report end offsets.
-    fn unreached(&self, subscription: SubscriptionIndex) -> Option<Vec<u32>> {
+    /// The partitions whose end the consumers of `subscription` have not all reached; `None`: the broker does not report end offsets.
+    /// `has_offered_all`: whether it had nothing more for any of them.
+    fn unreached(&self, subscription: SubscriptionIndex, has_offered_all: bool) -> Option<Vec<u32>> {
         let ends = self.ends[subscription.topic].as_ref()?;
-        if self.redelivers[subscription.topic] {
+        if self.redelivers[subscription.topic] || self.takes_turns(subscription.group) && !has_offered_all {
             return Some((0..ends.len() as u32).collect());
         }
         let next = self.context.arrivals.as_ref()?.next_offsets(subscription);
@@ -379,7 +391,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             .flat_map(|group| (0..self.context.topics.len()).map(move |topic| SubscriptionIndex { group, topic }));
         subscriptions
             .into_iter()
-            .all(|subscription| self.unreached(subscription).is_some_and(|unreached| unreached.is_empty()))
+            .all(|subscription| self.unreached(subscription, false).is_some_and(|unreached| unreached.is_empty()))
     }
 
     /// Notes which groups have received something.
@@ -429,3 +441,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         (self.ends, self.redelivers) = ends.into_iter().unzip();
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/engine/receive/catch_up.rs"]
+mod tests;

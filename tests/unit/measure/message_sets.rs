@@ -32,6 +32,7 @@ fn share(
         arrived: of_groups.remove(0),
         has_consumers: true,
         has_order: true,
+        takes_turns: false,
         was_offered_all: false,
         next_offsets: vec![vec![arrived.len() as u64]],
         next_sequences: vec![vec![latest]],
@@ -91,6 +92,22 @@ fn what_no_share_passed_is_unread_and_what_one_passed_is_lost() {
     assert_eq!(account(None), (3, 4), "2, 3 and 4 were passed");
     assert_eq!(account(Some(3)), (7, 0), "the end was reached");
     assert_eq!(account(Some(10)), (3, 4), "the end was not reached");
+}
+
+#[test]
+fn the_end_that_one_member_in_turn_has_reached_shows_no_loss() {
+    let account = |was_offered_all| {
+        let shares = [share(0, &[(0, 0, 10)], &[(0, 5), (0, 9)], Some(2)), share(1, &[], &[], None)].map(|share| {
+            let mut share = Arc::unwrap_or_clone(share);
+            let group = &mut share.groups[0];
+            (group.has_order, group.takes_turns, group.was_offered_all) = (false, true, was_offered_all);
+            Arc::new(share)
+        });
+        let account = merge_groups(&shares).unwrap()[0].account;
+        (account.lost, account.unread)
+    };
+    assert_eq!(account(false), (0, 8), "the other member may have been given them");
+    assert_eq!(account(true), (8, 0), "nothing came any more");
 }
 
 #[test]
