@@ -298,6 +298,12 @@ pub trait Consumer: Send + 'static {
         self.take(each)
     }
 
+    /// Whether all its connections are up. A client that connects again by itself reports the loss once, and nothing until it has done so:
+    /// what the broker has is not offered to it meanwhile.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// This member's offsets; `None`: the broker has none.
     fn offsets(&mut self) -> Option<&mut impl Offsets> {
         None::<&mut NoOffsets>

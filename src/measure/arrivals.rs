@@ -183,7 +183,7 @@ impl ArrivalRecorder {
         }
     }
 
-    /// Receiving failed: the group may not have been offered what is there.
+    /// Receiving failed, or cannot go on for now: the group may not have been offered what is there.
     pub fn failed(&self) {
         if let Some(group) = self.shared.groups.get(self.group) {
             group.errors.fetch_add(1, Ordering::Release);
@@ -387,7 +387,7 @@ pub struct GroupProgress {
     pub first: u64,
     /// Damaged messages, as [`Arrived::corrupt`].
     pub corrupt: u64,
-    /// Times that receiving failed.
+    /// Times that receiving failed, or that a consumer was found without a connection.
     pub errors: u64,
 }
 

@@ -50,6 +50,11 @@ pub trait Deliveries: Stream<Item = Result<Self::Delivery, Self::Error>> + Send 
         is_cumulative: bool,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
+    /// Whether the crate has a connection, as far as it tells: it may connect again by itself.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     fn close(self) -> impl Future<Output = ()> + Send
     where
         Self: Sized,
@@ -172,6 +177,10 @@ impl<D: Deliveries> Consumer for StreamConsumer<D> {
             });
         }
         Ok(self.taken.len() - begin)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.as_ref().is_some_and(Deliveries::is_connected))
     }
 
     async fn close(mut self) {

@@ -157,6 +157,10 @@ impl Consumer for MqttConsumer {
         }
     }
 
+    fn is_connected(&self) -> bool {
+        matches!(self.line, Line::Up(_))
+    }
+
     async fn close(mut self) {
         if let Line::Up(up) = &mut self.line {
             let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::consumer::pull::{self, OrderedError, OrderedErrorKind};
 use async_nats::jetstream::consumer::{
     self, Consumer as CrateConsumer, DeliverPolicy, FromConsumer, IntoConsumerConfig, PushConsumer, push,
@@ -88,6 +89,13 @@ impl Consumer for NatsConsumer {
         match self {
             NatsConsumer::Pull(pulling) => pulling.take_some(most, each),
             NatsConsumer::Crate(receiving) => receiving.take_some(most, each),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        match self {
+            NatsConsumer::Pull(pulling) => pulling.is_connected(),
+            NatsConsumer::Crate(receiving) => receiving.is_connected(),
         }
     }
 
@@ -283,6 +291,10 @@ impl Deliveries for NatsDeliveries {
         };
         let Some(reply) = delivery.message.reply.clone() else { return Ok(()) };
         self.client.publish(reply, answer).await.map_err(|error| ClientError::lost(in_full(&error)))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
     }
 
     async fn close(self) {

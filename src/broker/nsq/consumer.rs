@@ -201,6 +201,10 @@ impl Consumer for NsqConsumer {
             None => Ok(taken),
         }
     }
+
+    fn is_connected(&self) -> bool {
+        self.sources.iter().all(|source| matches!(source.line, Line::Up(_)))
+    }
 }
 
 /// NSQ's messages carry the time when nsqd received them, and neither keys nor headers.

@@ -139,6 +139,10 @@ impl Consumer for TopicConsumer {
             failure.receiving()
         })
     }
+
+    fn is_connected(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part.state, State::Open(_)))
+    }
 }
 
 impl Part {

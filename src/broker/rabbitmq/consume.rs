@@ -283,6 +283,10 @@ impl Consumer for RabbitmqConsumer {
         up.take(most, &mut self.answers, &mut each).map_err(|error| self.lose(error))
     }
 
+    fn is_connected(&self) -> bool {
+        matches!(self.line, Line::Up(_))
+    }
+
     /// What is not acknowledged is delivered again, to a consumer that the trial does not have any more.
     async fn close(mut self) {
         let Line::Up(up) = &mut self.line else { return };

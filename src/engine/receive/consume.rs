@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{CLOSE_TIMEOUT, Consumer, ReceiveError};
@@ -23,6 +23,9 @@ use crate::pipeline::Pipeline;
 /// How long to wait for consumers after the second signal.
 const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
+/// How often it is checked that a consumer is connected: a client that connects again by itself says nothing meanwhile.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
 /// Receives until `stop` is cancelled, then leaves the group. Goes on after errors, and returns them.
 pub async fn consume<C: Consumer>(
     mut consumer: C,
@@ -32,6 +35,8 @@ pub async fn consume<C: Consumer>(
 ) -> Errors {
     let mut errors = Errors::default();
     let mut pause = Backoff::RECEIVE;
+    let mut check = interval(CHECK_EVERY);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let round = async {
             pause.wait().await;
@@ -40,6 +45,12 @@ pub async fn consume<C: Consumer>(
         let ready = tokio::select! {
             ready = round => ready,
             () = stop.cancelled() => break,
+            _ = check.tick() => {
+                if !consumer.is_connected() {
+                    recorder.failed();
+                }
+                continue;
+            }
         };
         let taken = ready.and_then(|()| {
             let mut batch = recorder.batch();

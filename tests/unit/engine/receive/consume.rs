@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use crate::broker::Received;
 use crate::measure::{
@@ -37,6 +39,41 @@ async fn errors_are_counted_and_survived() {
     assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
     assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
     assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
+}
+
+/// Is connecting again. After two checks, it is told to end.
+struct Reconnecting {
+    checks: Cell<usize>,
+    stop: CancellationToken,
+}
+
+impl Consumer for Reconnecting {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        std::future::pending().await
+    }
+
+    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        Ok(0)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.checks.set(self.checks.get() + 1);
+        if self.checks.get() == 2 {
+            self.stop.cancel();
+        }
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_that_connects_again_is_not_idle() {
+    let clock = Clock::start();
+    let arrivals = Arrivals::new(clock, 0, 1, None);
+    let stop = CancellationToken::new();
+    let consumer = Reconnecting { checks: Cell::new(0), stop: stop.clone() };
+    let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }, 0), clock, stop).await;
+    assert_eq!(arrivals.progress()[0].errors, 2, "what it was not offered meanwhile may be there");
+    assert_eq!(errors.iter().count(), 0, "it has reported the loss itself");
 }
 
 /// Always has a message when it is asked, which came while the thread was busy: each a millisecond after the one before.
