@@ -2,6 +2,7 @@
 //! connects. The caller gives the kinds: this module does not know which exist.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::advice::{closest, list};
 use super::tables::{BrokerConfig, SaslMechanism, Scenario, SinkNeeds};
@@ -109,6 +110,23 @@ pub struct Contradiction {
     pub message: String,
     /// What to change, with the keys.
     pub advice: String,
+}
+
+impl Contradiction {
+    /// Of messages that the broker delivers `delay` after they were sent, as `key` sets it: consumers must be waited for as long.
+    pub fn of_delay(scenario: &Scenario, key: &str, delay: Option<Duration>) -> Option<Self> {
+        let run = &scenario.run;
+        let waits = [("run.drain_deadline", run.drain_deadline), ("run.catch_up_deadline", run.catch_up_deadline)];
+        let (delay, (name, wait)) = (delay?, waits.into_iter().min_by_key(|(_, wait)| *wait)?);
+        let is_too_long = scenario.consumers.is_some() && delay >= wait;
+        is_too_long.then(|| Contradiction {
+            message: format!(
+                "with `{key}`, messages arrive {delay:?} after they were sent, but at the end consumers that receive nothing are waited for no longer than {wait:?} \
+                 (`{name}`)"
+            ),
+            advice: format!("make `{name}` longer than that, or `{key}` shorter"),
+        })
+    }
 }
 
 /// How the names of a run's topics and groups begin, unless the scenario or the command line names them.

@@ -218,7 +218,25 @@ pub fn channel(wanted: Option<&str>, group: &str, number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::scenario::parse_for;
+
+    #[test]
+    fn a_delay_for_which_consumers_are_not_waited_is_refused() {
+        let check = |more: &str| {
+            let text = format!(
+                "broker = {{ kind = \"nsq\", address = \"h:1\", nsq = {{ defer = \"30s\" }} }}\nrun.messages = 1\n{more}"
+            );
+            let plan = parse_for(crate::engine::kinds(), &text, "a.toml", &[], Path::new(""));
+            plan.map(drop).map_err(|error| error.to_string())
+        };
+        let refusal = check("consumers = {}").unwrap_err();
+        assert!(refusal.contains("`broker.nsq.defer`, messages arrive 30s after"), "{refusal}");
+        assert_eq!(check("consumers = {}\nrun.drain_deadline = \"31s\""), Ok(()));
+        assert_eq!(check(""), Ok(()), "nothing is waited for");
+    }
 
     #[test]
     fn settings_are_read_with_their_units_and_secrets_stay_hidden() {

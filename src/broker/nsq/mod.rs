@@ -22,6 +22,7 @@ mod nodes;
 mod producer;
 mod upgraded_stream;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -37,7 +38,7 @@ use self::nodes::Nodes;
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
+use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {
@@ -74,6 +75,11 @@ impl Broker for NsqBroker {
     type Options = NsqOptions;
     type Producer = NsqProducer;
     type Consumer = NsqConsumer;
+
+    fn contradiction(scenario: &Scenario, _: &BTreeMap<String, String>) -> Option<Contradiction> {
+        let options: NsqOptions = scenario.broker.options.clone().try_into().ok()?;
+        Contradiction::of_delay(scenario, "broker.nsq.defer", options.defer)
+    }
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, _: &NsqOptions) -> Option<String> {
         let host = config.addresses.first().map_or("HOST", |address| address::host(address));

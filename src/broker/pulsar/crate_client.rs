@@ -2,6 +2,7 @@
 //! choice of partitions are those of our own client. What every client crate needs is in `broker/adapter`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +37,7 @@ use crate::broker::{
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::net::tls::Tls;
 use crate::net::token::Token;
-use crate::scenario::{BrokerConfig, Descriptor, Need, StartFrom};
+use crate::scenario::{BrokerConfig, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// The crate by the name of its repository.
 const CLIENT: &str = "pulsar-rs";
@@ -81,6 +82,10 @@ impl Broker for PulsarCrateBroker {
             _ => return None,
         };
         Some(reason.to_owned())
+    }
+
+    fn contradiction(scenario: &Scenario, settings: &BTreeMap<String, String>) -> Option<Contradiction> {
+        PulsarBroker::contradiction(scenario, settings)
     }
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {

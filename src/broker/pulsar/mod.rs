@@ -32,6 +32,7 @@ mod topic_consumer;
 mod topic_producer;
 mod topics;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +50,7 @@ use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Removal, Setup, Subscription, Telemetry, Topic};
-use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need};
+use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario};
 
 /// A Pulsar cluster, reached by brokermark's own client.
 pub struct PulsarBroker {
@@ -84,6 +85,11 @@ impl Broker for PulsarBroker {
     type Options = PulsarOptions;
     type Producer = PulsarProducer;
     type Consumer = TopicConsumer;
+
+    fn contradiction(scenario: &Scenario, _: &BTreeMap<String, String>) -> Option<Contradiction> {
+        let options: PulsarOptions = scenario.broker.options.clone().try_into().ok()?;
+        Contradiction::of_delay(scenario, "broker.pulsar.deliver_after", options.deliver_after)
+    }
 
     fn remedy(need: Need<'_>, config: &BrokerConfig, options: &PulsarOptions) -> Option<String> {
         let (namespace, user) = (&options.namespace, config.user_name());

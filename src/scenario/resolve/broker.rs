@@ -250,7 +250,7 @@ fn refuse_impossible(reader: &Reader<'_>, descriptor: &Descriptor, config: &Brok
 }
 
 /// The first key that a sentence names in backticks, if it is one of the broker's tables.
-fn named_key(sentence: &str) -> Option<KeyPath> {
+pub(super) fn named_key(sentence: &str) -> Option<KeyPath> {
     let path = KeyPath::parse(sentence.split('`').nth(1)?).ok()?;
     matches!(path.keys().as_slice(), ["broker", _, _, ..]).then_some(path)
 }

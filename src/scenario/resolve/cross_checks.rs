@@ -1,7 +1,8 @@
 //! Checks that concern several tables of a scenario, and defaults that depend on several tables. They run once each table
 //! is valid by itself.
 
-use super::{Reader, consumers, pipeline};
+use super::broker::named_key;
+use super::{Reader, consumers, path, pipeline};
 use crate::limits::{MAX_GROUPS_APART, TRACE_HEADER_BYTES};
 use crate::scenario::advice::list;
 use crate::scenario::kind::{Capabilities, Contradiction, Descriptor};
@@ -172,7 +173,8 @@ fn wishes(scenario: &Scenario, can: Capabilities) -> [Wish; 12] {
 fn topic_settings(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descriptor) {
     let settings = scenario.topology.config.iter().cloned().collect();
     if let Some(Contradiction { message, advice }) = (descriptor.contradicts)(scenario, &settings) {
-        reader.refuse("topology.config", message, advice);
+        let place = named_key(&message).unwrap_or_else(|| path("topology.config"));
+        reader.problems.value(place, message, advice);
     }
 }
 

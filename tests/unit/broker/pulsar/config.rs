@@ -1,4 +1,7 @@
+use std::path::Path;
+
 use super::*;
+use crate::scenario::parse_for;
 
 fn read(text: &str) -> Result<PulsarOptions, String> {
     let options: PulsarOptions = toml::from_str(text).map_err(|error| error.message().to_owned())?;
@@ -32,6 +35,27 @@ fn a_subscription_lets_all_members_in() {
         assert_eq!(of_group(&format!("{key}\nsubscription = 'shared'"), 1), Ok(SubscriptionType::Shared));
     }
     assert!(of_group("subscription = 'exclusive'", 2).unwrap_err().contains("`consumers.members` is 2"));
+}
+
+#[test]
+fn a_delay_for_which_consumers_are_not_waited_is_refused() {
+    let check = |client: &str, more: &str| {
+        let pulsar = "{ subscription = \"shared\", deliver_after = \"30s\" }";
+        let broker = format!("{{ kind = \"pulsar\", client = \"{client}\", address = \"h:1\", pulsar = {pulsar} }}");
+        let text = format!("broker = {broker}\nrun.messages = 1\n{more}");
+        let plan = parse_for(crate::engine::kinds(), &text, "a.toml", &[], Path::new(""));
+        plan.map(drop).map_err(|error| error.to_string())
+    };
+    let clients: &[&str] = if cfg!(feature = "pulsar-rs") { &["native", "pulsar-rs"] } else { &["native"] };
+    for client in clients {
+        let refusal = check(client, "consumers = {}").unwrap_err();
+        assert!(refusal.contains("make `run.drain_deadline` longer"), "{refusal}");
+        assert!(refusal.contains("`broker.pulsar.deliver_after`, messages arrive 30s after"), "{refusal}");
+        let refusal = check(client, "consumers = {}\nrun.catch_up_deadline = \"20s\"").unwrap_err();
+        assert!(refusal.contains("make `run.catch_up_deadline` longer"), "{refusal}");
+        assert_eq!(check(client, "consumers = {}\nrun.drain_deadline = \"31s\""), Ok(()));
+        assert_eq!(check(client, ""), Ok(()), "nothing is waited for");
+    }
 }
 
 #[test]
