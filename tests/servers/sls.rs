@@ -74,6 +74,16 @@ fn an_answer_that_got_lost_writes_twice_and_is_found_out() {
     assert!(found.duplicated > 0 && found.lost == 0 && found.unread == 0, "{found:?}");
 }
 
+/// The endpoint keeps only the latest logs for a group that begins when the load has ended. Its consumers have a rate, so they do not ask all the time.
+#[test]
+fn a_later_log_does_not_show_that_those_before_it_were_lost() {
+    let own = "batch_count = 10\nlinger = \"5ms\"\nio_threads = 1\nretries = 0\nemulator = { keep = \"64KiB\" }";
+    let group = "[[consumers.group]]\nrate = \"100k/s\"\nstart_after = \"1h\"";
+    let tables = SIX_THOUSAND.replace("[consumers]", group) + "\ndrain_deadline = \"1s\"";
+    let found = verified(&record_of(&embedded(own, &tables)));
+    assert!(found.received > 0 && found.lost == 0 && found.received + found.unread == 6000, "{found:?}");
+}
+
 #[test]
 fn retries_come_to_an_end() {
     let own =

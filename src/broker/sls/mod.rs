@@ -256,6 +256,11 @@ impl Broker for SlsBroker {
         Ok(SlsConsumer::start(admin, share))
     }
 
+    /// The io workers send batches beside each other, and again behind others. Nor is it known in which shards and packs a missing log may be.
+    fn may_reorder(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> BrokerInfo {
         let mut identity = self.identity.clone();
         if self.is_unmanaged.load(Ordering::Relaxed) {
