@@ -58,7 +58,8 @@ impl Acks {
     pub fn recorder(&self) -> AckRecorder {
         let mut shards = self.shared.shards.lock();
         if shards.len() <= MAX_SHARDS {
-            shards.push(Arc::default());
+            let closed = shards[0].lock().closed;
+            shards.push(Arc::new(Mutex::new(AckShard { closed, ..AckShard::default() })));
         }
         // The one with the fewest recorders. The first is for what the engine itself refuses.
         let fewest = shards[1..].iter().min_by_key(|shard| Arc::strong_count(shard));
@@ -71,8 +72,7 @@ impl Acks {
         self.shared.partitions.as_ref().map_or(PartitionIndex::UNKNOWN, |names| names.index_of(topic, partition))
     }
 
-    /// What was acknowledged in each partition; `None`: partitions have no figures of their own. Each recorder waits meanwhile, so this is
-    /// for the end of a trial.
+    /// What was acknowledged in each partition; `None`: partitions have no figures of their own. For the end of a trial: recorders wait meanwhile.
     pub fn by_partition(&self) -> Option<Acknowledged> {
         let mut all = Acknowledged::in_partitions(self.shared.partitions.as_ref()?);
         self.shared.shards.lock().iter().for_each(|shard| all.add(&shard.lock().partitions));
@@ -441,7 +441,7 @@ struct AckShard {
     /// Acknowledged messages of a batch that are not marked yet: empty between batches, kept for its memory.
     spans: Vec<Span>,
     partitions: PartitionShard,
-    /// Set when the trial has been accounted for: outcomes that come later find it closed and stay unresolved.
+    /// Set when the trial has been accounted for: outcomes that come later stay unresolved, also those of a recorder that is made later.
     closed: bool,
 }
 

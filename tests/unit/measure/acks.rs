@@ -71,6 +71,17 @@ fn what_comes_after_the_account_is_closed_stays_unresolved() {
     assert_eq!(collected(&acks).measured.resolved(), 0);
 }
 
+/// As that of a client which connects again.
+#[test]
+fn what_comes_to_a_recorder_that_is_made_after_that_stays_unresolved() {
+    let acks = Acks::new(Clock::start(), 1, false);
+    acks.window(0).submit(1);
+    assert_eq!(collected(&acks).measured.resolved(), 0);
+    acks.recorder().batch().acknowledged(SendTag::new(0, 0, 0, 0, true), 1);
+    assert_eq!(acks.in_flight(), 1, "its window stays as it was accounted for");
+    assert_eq!(collected(&acks).measured.resolved(), 0);
+}
+
 #[test]
 fn messages_that_were_acknowledged_together_are_one_moment() {
     let acks = Acks::new(Clock::start(), 1, false);
