@@ -50,7 +50,7 @@ pub struct GroupSets {
 pub struct TopicSets {
     /// End offsets before the load; empty: the topic was new.
     pub starts: Vec<u64>,
-    /// End offsets when consumers stopped; `None`: not known.
+    /// End offsets when consumers stopped; `None`: not known, or the broker will send messages before them again.
     pub ends: Option<Vec<u64>>,
 }
 

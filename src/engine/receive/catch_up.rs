@@ -279,16 +279,16 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     fn messages(&self, verification: &Verification, groups: &[GroupOutcome]) -> MessageSets {
         let (acknowledged, arrived) = verification.stored();
         let group = |(group, arrived)| self.group_sets(group, arrived, &groups[group].arrived);
+        let topic = |topic: usize| TopicSets {
+            starts: self.starts[topic].clone(),
+            // What will be sent again comes behind the end.
+            ends: self.ends[topic].clone().filter(|_| !self.redelivers[topic]),
+        };
         MessageSets {
             topic_of_producer: (0..acknowledged.len()).map(|producer| self.context.topic_of(producer)).collect(),
             acknowledged,
             groups: arrived.into_iter().enumerate().map(group).collect(),
-            topics: self
-                .starts
-                .iter()
-                .zip(&self.ends)
-                .map(|(starts, ends)| TopicSets { starts: starts.clone(), ends: ends.clone() })
-                .collect(),
+            topics: (0..self.starts.len()).map(topic).collect(),
         }
     }
 
@@ -325,11 +325,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// Whether a broker without offsets, or one whose consumers take turns, had nothing more for the group's consumers, which asked all the time.
     fn was_offered_all(&self, group: usize) -> bool {
         let consumers = self.context.scenario.consumers.as_ref();
-        let has_reported_ends = || self.takes_turns(group) && self.ends.iter().all(Option::is_some);
+        let has_ends = || self.ends.iter().all(Option::is_some) && !self.redelivers.contains(&true);
         // A consumer that works does not ask meanwhile. A broker that has offsets and does not report end offsets has a fault, and its
         // consumers may have one as well.
         consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced())
-            && (self.broker.end_offsets(&self.context.topics[0]).is_none() || has_reported_ends())
+            && (self.broker.end_offsets(&self.context.topics[0]).is_none() || self.takes_turns(group) && has_ends())
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline
     }
 

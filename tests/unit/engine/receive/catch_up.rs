@@ -1,5 +1,6 @@
 use std::future::{pending, ready};
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::broker::{
 };
 use crate::engine::prepare::{Prepared, prepare};
 use crate::engine::{self, Interruption, TrialIdentity};
-use crate::measure::{Conditions, NoDetails, Reception, Span, TRACE_HEADER_BYTES, TraceHeader};
+use crate::measure::{Conditions, NoDetails, Reception, Span, TRACE_HEADER_BYTES, TraceHeader, merge_groups};
 use crate::scenario::{Descriptor, parse_for};
 
 /// Members of a group take the messages of its only partition in turn. It tells where that ends, or has no offsets.
@@ -92,8 +93,8 @@ impl<const HAS_OFFSETS: bool> Broker for TurnsBroker<HAS_OFFSETS> {
 const MESSAGES: u64 = 10;
 
 /// A group whose last member has received the second half of all messages, and no other member has received anything: whether the wait for it ends, and what
-/// is lost and unread, first at once and then when nothing has come for `run.drain_deadline`.
-async fn second_half<const HAS_OFFSETS: bool>(members: usize) -> (bool, [(u64, u64); 2]) {
+/// is lost and unread: at once, when nothing has come for `run.drain_deadline`, and then if the broker will send messages again.
+async fn second_half<const HAS_OFFSETS: bool>(members: usize) -> (bool, [(u64, u64); 3]) {
     let text = format!("broker.kind = \"null\"\nconsumers.members = {members}\nrun.messages = {MESSAGES}");
     let plan = parse_for(engine::kinds(), &text, "a.toml", &[], Path::new(""));
     let (scenario, identity) =
@@ -126,23 +127,28 @@ async fn second_half<const HAS_OFFSETS: bool>(members: usize) -> (bool, [(u64, u
     let is_over = catch_up.has_reached_all_ends();
     let at_once = account(&catch_up, arrivals.groups());
     catch_up.until += scenario.run.drain_deadline;
-    (is_over, [at_once, account(&catch_up, arrivals.groups())])
+    let when_quiet = account(&catch_up, arrivals.groups());
+    catch_up.redelivers = vec![true];
+    (is_over, [at_once, when_quiet, account(&catch_up, arrivals.groups())])
 }
 
-/// What is lost and unread.
+/// What is lost and unread, which is the same if the process is the only share of a scenario.
 fn account<B: Broker>(catch_up: &CatchUp<'_, B>, arrived: Vec<Arrived>) -> (u64, u64) {
-    let GroupAccount { lost, unread, .. } = catch_up.outcome(arrived, true)[0].account;
-    (lost, unread)
+    let groups = catch_up.outcome(arrived, true);
+    let sets = catch_up.messages(catch_up.context.verification().unwrap(), &groups);
+    let (alone, merged) = (groups[0].account, merge_groups(&[Arc::new(sets)]).unwrap()[0].account);
+    assert_eq!(alone, merged);
+    (alone.lost, alone.unread)
 }
 
 #[tokio::test]
 async fn a_member_that_is_further_shows_nothing_about_what_another_was_given() {
-    assert_eq!(second_half::<true>(2).await, (false, [(0, 5), (5, 0)]), "the end of the partition");
-    assert_eq!(second_half::<false>(2).await, (false, [(0, 5), (5, 0)]), "later messages");
+    assert_eq!(second_half::<true>(2).await, (false, [(0, 5), (5, 0), (0, 5)]), "the end of the partition");
+    assert_eq!(second_half::<false>(2).await, (false, [(0, 5), (5, 0), (5, 0)]), "later messages");
 }
 
 #[tokio::test]
 async fn a_member_alone_has_passed_what_came_before() {
-    assert_eq!(second_half::<true>(1).await, (true, [(5, 0), (5, 0)]), "the end of the partition");
-    assert_eq!(second_half::<false>(1).await, (false, [(5, 0), (5, 0)]), "later messages");
+    assert_eq!(second_half::<true>(1).await, (true, [(5, 0); 3]), "the end of the partition");
+    assert_eq!(second_half::<false>(1).await, (false, [(5, 0); 3]), "later messages");
 }
