@@ -89,8 +89,10 @@ fn real_queues_of_rabbitmq_are_loaded_by_three_processes() {
 #[cfg(feature = "rabbitmq-stream")]
 fn real_rabbitmq_is_loaded_by_three_processes() {
     let address = crate::harness::rabbitmq::address();
-    let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{address}\" }}");
-    delivers(&format!("{broker}\ntopology.partitions = 4"));
+    for (name, keys) in [("nameless", ""), ("named", ", rabbitmq-stream.publisher = \"orders\"")] {
+        let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{address}\"{keys} }}");
+        delivers(&format!("name = \"{name}\"\n{broker}\ntopology.partitions = 4"));
+    }
 }
 
 #[test]

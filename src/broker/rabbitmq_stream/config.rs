@@ -23,7 +23,7 @@ pub struct RabbitmqStreamOptions {
     /// What a message is on the wire. Default: AMQP 1.0, as every other client writes it.
     pub body: Body,
     /// Publishers have this name, which turns the server's deduplication on: of several connections, each its number
-    /// behind it. Omitted: publishers have no name.
+    /// behind it, and of several processes, each but the first a name of its own. Omitted: publishers have no name.
     #[serde(deserialize_with = "name")]
     #[schemars(length(min = 1))]
     pub publisher: Option<String>,
@@ -199,6 +199,14 @@ impl BrokerOptions for RabbitmqStreamOptions {
 }
 
 impl RabbitmqStreamOptions {
+    /// Gives the publishers of a process, whose first producer has this number, a name that no other process of the trial uses: of publishers
+    /// that share a name and a stream, the server stores one message with each id and confirms the others.
+    pub fn name_process(&mut self, first_producer: usize) {
+        if let Some(name) = self.publisher.as_mut().filter(|_| first_producer > 0) {
+            *name = format!("{name}-from-{first_producer}");
+        }
+    }
+
     /// What a subscription says of its filters.
     pub fn filter_properties(&self) -> Vec<(String, String)> {
         let mut properties: Vec<_> = self

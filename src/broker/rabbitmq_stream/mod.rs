@@ -115,7 +115,8 @@ impl Broker for RabbitmqStreamBroker {
         }
     }
 
-    async fn connect(setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
+    async fn connect(mut setup: Setup<RabbitmqStreamOptions>) -> Result<Self, BrokerError> {
+        setup.options.name_process(setup.first_producer);
         let options = &setup.options;
         let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(BrokerError::Configuration)?);
         let connector =

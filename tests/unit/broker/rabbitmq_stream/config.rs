@@ -56,3 +56,15 @@ fn settings_without_those_that_they_need_are_refused() {
     assert_eq!(check("filters = [\"a\"]\nmatch_unfiltered = true\nfilter = \"key\""), Ok(()));
     assert!(check("resend = true").is_err_and(|error| error.contains("publisher")));
 }
+
+#[test]
+fn publishers_of_each_process_have_a_name_of_their_own() {
+    let name = |text: &str, first_producer: usize| {
+        let mut options: RabbitmqStreamOptions = toml::from_str(text).unwrap();
+        options.name_process(first_producer);
+        options.publisher
+    };
+    assert_eq!(name("publisher = \"orders\"", 0).as_deref(), Some("orders"));
+    assert_eq!(name("publisher = \"orders\"", 3).as_deref(), Some("orders-from-3"));
+    assert_eq!(name("", 3), None);
+}
