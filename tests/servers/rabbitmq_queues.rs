@@ -8,7 +8,7 @@ use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, record_of, sums};
 use brokermark::measure::ConditionKind;
 use brokermark::record::{Limiter, ReasonKind, Record, Status};
-use lapin::options::{BasicGetOptions, BasicNackOptions, QueueDeclareOptions};
+use lapin::options::{BasicGetOptions, BasicNackOptions, ExchangeDeleteOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
@@ -291,6 +291,36 @@ fn real_declaration_that_differs_is_refused_with_both_values() {
     for word in [&*name, "x-queue-type", "quorum", "classic", "PRECONDITION_FAILED"] {
         assert!(error.contains(word), "{word}: {error}");
     }
+}
+
+#[test]
+fn real_queues_and_exchanges_that_existed_stay_and_others_are_deleted() {
+    let name = format!("existed-{}", std::process::id());
+    let run = |exchange: &str, keys: &str| {
+        let options = with(&format!("queue = \"classic\"{exchange}"));
+        record_of(&format!("{options}topology.name = \"{name}\"\n{keys}{LOAD}"))
+    };
+    let left = |kind: &str| {
+        let list = control(&[kind, "--quiet", "--no-table-headers", "name"]);
+        list.lines().filter(|line| line.starts_with(&name)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (exchange, keep) = (", exchange = \"direct\"", "topology.keep = true\n");
+    run("", keep);
+    // The exchange is new, and the queue is bound to it.
+    run(exchange, "");
+    assert_eq!((left("list_queues"), left("list_exchanges")), (vec![name.clone()], vec![]));
+    eventually("the queue has the messages of both", || length(&name) == 20_000);
+    control(&["delete_queue", &name]);
+    run(exchange, keep);
+    control(&["delete_queue", &name]);
+    // The queues are new, and bound to the exchange that was left.
+    for groups in [1, 2] {
+        assert_delivered(&run(exchange, &format!("consumers.groups = {groups}\n")), 10_000, groups);
+        assert_eq!((left("list_queues"), left("list_exchanges")), (vec![], vec![name.clone()]));
+    }
+    as_another_client(async |channel| {
+        channel.exchange_delete((&*name).into(), ExchangeDeleteOptions::default()).await.unwrap();
+    });
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct RabbitmqBroker {
     server: Option<String>,
     /// Queues of groups on exchanges that existed before.
     joined: Mutex<BTreeSet<String>>,
+    /// Queues that existed before topics were created: they are not deleted with them.
+    found: Mutex<BTreeSet<String>>,
 }
 
 impl Broker for RabbitmqBroker {
@@ -133,8 +135,8 @@ impl Broker for RabbitmqBroker {
             connections.push(Arc::new(Publishing::start(&setup, connector.clone(), outcomes, (opened, place))));
         }
         let admin = Admin::new(connector.clone());
-        let (header_sets, joined) = (header_set_entries, Mutex::default());
-        Ok(RabbitmqBroker { setup, connections, connector, admin, header_sets, server, joined })
+        let (header_sets, joined, found) = (header_set_entries, Mutex::default(), Mutex::default());
+        Ok(RabbitmqBroker { setup, connections, connector, admin, header_sets, server, joined, found })
     }
 
     async fn create_topic(&self, topic: &Topic) -> Result<Created, BrokerError> {
@@ -148,10 +150,20 @@ impl Broker for RabbitmqBroker {
         let existing = self.find_topic(topic).await?;
         let (queues, arguments) = (self.queues_of(topic), options.queue_arguments(topic.replication));
         let exchange = options.exchange(*groups).map(|kind| Request::DeclareExchange(&topic.name, kind));
-        // Those that exist must have these arguments: the server names what differs.
-        let queues = queues.iter().flat_map(|queue| self.declaration(topic, queue, &arguments));
-        let created = self.admin.ask(&exchange.into_iter().chain(queues).collect::<Vec<_>>()).await;
-        created.map_err(|error| error.for_topic(&topic.name, "created"))?;
+        let found = if exchange.is_some() {
+            self.find_queues(&queues).await.map_err(|error| error.for_topic(&topic.name, "created"))?
+        } else {
+            // Such a topic is its queue.
+            existing.iter().map(|topic| topic.name.clone()).collect()
+        };
+        self.found.lock().extend(found.iter().cloned());
+        // Those that exist must have these arguments: the server names what differs, before anything is made.
+        let mut requests: Vec<_> = found.iter().map(|queue| Request::DeclareQueue(queue, &arguments)).collect();
+        requests.extend(exchange);
+        if existing.is_none() {
+            requests.extend(queues.iter().flat_map(|queue| self.declaration(topic, queue, &arguments)));
+        }
+        self.admin.ask(&requests).await.map_err(|error| error.for_topic(&topic.name, "created"))?;
         Ok(existing.map_or(Created::New, Created::Existing))
     }
 
@@ -168,8 +180,10 @@ impl Broker for RabbitmqBroker {
 
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         let Setup { options, groups, .. } = &*self.setup;
-        let queues = self.queues_of(topic);
-        let exchange = options.exchange(*groups).map(|_| Request::DeleteExchange(&topic.name));
+        let (mut queues, exchange) = (self.queues_of(topic), options.exchange(*groups));
+        queues.retain(|queue| !self.found.lock().contains(queue));
+        // It takes with it what binds queues to it.
+        let exchange = exchange.map(|_| Request::DeleteExchange(&topic.name));
         let requests: Vec<_> = queues.iter().map(|queue| Request::DeleteQueue(queue)).chain(exchange).collect();
         let deleted = self.admin.ask(&requests).await;
         deleted.map(drop).map_err(|error| error.for_topic(&topic.name, "deleted"))
@@ -201,10 +215,11 @@ impl Broker for RabbitmqBroker {
         opened.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))
     }
 
-    /// A topic's queues were made with it, except for those of an exchange that existed.
+    /// A topic's queues were made with it, except for those of an exchange that existed: they are made here, and removed at the end.
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
         let (topic, queue) = (&subscription.topic, self.queue_of(subscription));
-        if self.setup.groups <= 1 {
+        let Setup { options, groups, .. } = &*self.setup;
+        if options.exchange(*groups).is_none() {
             return Ok(());
         }
         let found = match self.admin.ask(&[Request::FindQueue(&queue)]).await {
@@ -213,7 +228,7 @@ impl Broker for RabbitmqBroker {
                 if !subscription.is_divided {
                     self.joined.lock().insert(queue.clone());
                 }
-                let arguments = self.setup.options.queue_arguments(topic.replication);
+                let arguments = options.queue_arguments(topic.replication);
                 self.admin.ask(&self.declaration(topic, &queue, &arguments)).await
             }
             found => found,
@@ -304,6 +319,19 @@ impl RabbitmqBroker {
 
     fn queue_of(&self, subscription: &Subscription) -> String {
         self.queues_of(&subscription.topic).swap_remove(if self.setup.groups > 1 { subscription.number } else { 0 })
+    }
+
+    /// Those of the queues that exist.
+    async fn find_queues(&self, queues: &[String]) -> Result<Vec<String>, ClientError> {
+        let mut found = Vec::new();
+        for queue in queues {
+            match self.admin.ask(&[Request::FindQueue(queue)]).await {
+                Ok(_) => found.push(queue.clone()),
+                Err(error) if error.class == FailureClass::UnknownTopic => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
     }
 
     /// Declares a queue with these arguments, and binds it to the topic's exchange if there is one.
