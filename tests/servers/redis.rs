@@ -1,6 +1,12 @@
 //! Redis as brokermark meets it: the server of `scripts/test`, and some that refuse, stand still or lack room.
 #![cfg(feature = "redis")]
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use crate::harness::databases::{ask_redis, redis, redis_server, text_of_redis};
 use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, record_of};
 use brokermark::record::{Record, Status};
@@ -172,6 +178,64 @@ fn real_connections_that_are_cut_are_opened_again() {
     let found = record.verification.as_ref().unwrap();
     assert_eq!((found.lost, found.unread), (0, 0), "{found:?}");
     assert!(record.counts.acknowledged > 10_000, "{:?}", record.counts);
+}
+
+#[test]
+fn real_messages_of_a_reply_that_was_cut_are_received() {
+    for (keys, command) in [("mode = \"streams\"", "XREADGROUP"), ("mode = \"list\", pop = \"blmove\"", "BLMOVE")] {
+        let (address, is_cut) = cut_in_a_reply(redis(), command);
+        let keys = format!("broker.redis = {{ {keys} }}\nconsumers.members = 1\n");
+        let bench = Bench::new(&format!("{}{keys}{}", broker(&address), LOAD.replace("30k", "3000")));
+        let record = bench.run(&[]).records().remove(0);
+        assert_balanced(&record);
+        assert!(is_cut.load(Ordering::SeqCst), "{command}");
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.lost, found.unread, found.duplicated), (0, 0, 0), "{command}: {found:?}");
+    }
+}
+
+/// An address that leads to the server, and whether a connection over it was cut: the first one whose client has sent `command`, in the middle of
+/// the first reply with a message.
+fn cut_in_a_reply(server: String, command: &'static str) -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let cut = is_cut.clone();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(&server).unwrap();
+            let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let (asks, cut) = (Arc::new(AtomicBool::new(false)), cut.clone());
+            let has_asked = asks.clone();
+            thread::spawn(move || {
+                pass_on(from, to, |bytes| {
+                    let is_here = bytes.windows(command.len()).any(|part| part == command.as_bytes());
+                    asks.fetch_or(is_here, Ordering::SeqCst);
+                    bytes.len()
+                });
+            });
+            thread::spawn(move || {
+                pass_on(server, client, |bytes| {
+                    // Replies without a message are shorter.
+                    let has_message = has_asked.load(Ordering::SeqCst) && bytes.len() > 64;
+                    if has_message && !cut.swap(true, Ordering::SeqCst) { bytes.len() / 2 } else { bytes.len() }
+                });
+            });
+        }
+    });
+    (address, is_cut)
+}
+
+/// Until either end has gone, or not all bytes are `let_through`; both learn of it.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, mut let_through: impl FnMut(&[u8]) -> usize) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let passed = let_through(&bytes[..count]);
+        if to.write_all(&bytes[..passed]).is_err() || passed < count {
+            break;
+        }
+    }
+    let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
 }
 
 #[test]

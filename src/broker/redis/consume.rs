@@ -57,7 +57,7 @@ impl RedisConsumer {
         let opened = open(&connector, number, &source.subscribe).await?;
         let mut silence = interval(BLOCK);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let line = Line::Up(Box::new(Up::new(opened)));
+        let line = Line::Up(Box::new(Up::new(opened, Replies::default())));
         Ok(RedisConsumer { connector, number, source, line, silence, failure: None })
     }
 
@@ -67,7 +67,7 @@ impl RedisConsumer {
         }
         if let Line::Down(coming) = &mut self.line {
             match Pin::new(coming).poll(context) {
-                Poll::Ready(Ok(opened)) => self.line = Line::Up(Box::new(Up::new(opened))),
+                Poll::Ready(Ok(opened)) => self.line = Line::Up(Box::new(Up::new(opened, Replies::after_loss()))),
                 // It has panicked.
                 Poll::Ready(Err(_)) => {
                     self.reconnect();
@@ -109,7 +109,7 @@ impl RedisConsumer {
     }
 
     fn reconnect(&mut self) {
-        // What is not acknowledged stays with this member, or is claimed by another one.
+        // What is not acknowledged stays with this member, which reads it again, or is claimed by another one.
         self.source.taken.clear();
         self.source.taken_count = 0;
         let (connector, subscribe, mut number) = (self.connector.clone(), self.source.subscribe.clone(), self.number);
@@ -205,8 +205,8 @@ impl From<Malformed> for Ended {
 }
 
 impl Up {
-    fn new(Opened { address, transport, read_buffer }: Opened) -> Self {
-        Up { address, connection: ReceivingConnection::new(transport, read_buffer), replies: Replies::default() }
+    fn new(Opened { address, transport, read_buffer }: Opened, replies: Replies) -> Self {
+        Up { address, connection: ReceivingConnection::new(transport, read_buffer), replies }
     }
 
     /// Hands over the messages that were read, until `most` are taken.
@@ -238,15 +238,16 @@ impl Up {
         // Nothing is read of a reply that was not asked for.
         let expected = self.replies.expected.front().copied().unwrap_or(Expected::Done);
         let read = self.connection.read_buffer.next(|bytes, most| head(bytes, most, expected))?;
-        match read {
-            None => return Ok(false),
-            Some(Head::Messages(messages)) => {
+        let Some(begun) = read else { return Ok(false) };
+        self.replies.begin(&begun);
+        match begun {
+            Head::Messages(messages) => {
                 self.replies.is_full =
                     messages.left == source.count && !source.more.is_empty() && !messages.redelivered;
                 self.replies.reading = Reading::Messages(messages);
             }
-            Some(Head::Done) => self.replies.done(),
-            Some(Head::Refused(error)) => {
+            Head::Done => self.replies.done(),
+            Head::Refused(error) => {
                 self.replies.done();
                 return Err(Ended::Request(error));
             }
@@ -274,8 +275,7 @@ impl Up {
     ) -> Result<bool, Malformed> {
         let Some(entry) = self.connection.read_buffer.next(Entry::decode)? else { return Ok(false) };
         self.replies.reading = Reading::Messages(Messages { left: messages.left - 1, ..messages });
-        // One that was deleted has no fields.
-        if let Some(entry) = entry {
+        if !entry.is_deleted() {
             each(Received {
                 payload: entry.payload(),
                 trace_header: entry.field(TRACE_HEADER_NAME.as_bytes()),
@@ -284,9 +284,9 @@ impl Up {
                 redelivered: messages.redelivered,
                 details: &entry,
             });
-            source.took(entry.id);
             *taken += 1;
         }
+        source.took(entry.id);
         Ok(true)
     }
 
@@ -301,7 +301,7 @@ impl Up {
         let Some(token) = self.connection.read_buffer.next(decode)? else { return Ok(false) };
         let Token::Bulk(payload) = token else { return Err(unexpected(token)) };
         self.replies.reading = Reading::Messages(Messages { left: messages.left - 1, ..messages });
-        each(received(payload));
+        each(Received { redelivered: messages.redelivered, ..received(payload) });
         source.took(payload);
         *taken += 1;
         Ok(true)

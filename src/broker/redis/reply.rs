@@ -14,6 +14,8 @@ pub struct Replies {
     pub reading: Reading,
     /// The reply that is read has as many messages as were asked for, and no more were asked for yet.
     pub is_full: bool,
+    /// Whether the member first reads what it was given over an earlier connection and has not acknowledged: a reply may have been lost.
+    pub reads_own: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum Expected {
     Messages,
     /// Entries of other members.
     Claimed,
+    /// What this member was given over an earlier connection.
+    Pending,
     /// A reply that says nothing else than that the command was executed.
     Done,
 }
@@ -43,6 +47,19 @@ pub struct Messages {
 }
 
 impl Replies {
+    /// Of a connection in the place of one that was lost.
+    pub fn after_loss() -> Self {
+        Replies { reads_own: true, ..Replies::default() }
+    }
+
+    /// The reply begins with this.
+    pub fn begin(&mut self, head: &Head) {
+        let is_empty = matches!(head, Head::Done | Head::Messages(Messages { left: 0, .. }));
+        if is_empty && self.expected.front() == Some(&Expected::Pending) {
+            self.reads_own = false;
+        }
+    }
+
     /// The reply ends here.
     pub fn done(&mut self) {
         self.expected.pop_front();
@@ -83,8 +100,8 @@ pub enum Head {
 pub fn head(bytes: &[u8], most: usize, expected: Expected) -> Result<Option<(Head, usize)>, Malformed> {
     let mut tokens = Tokens::new(bytes, most);
     let Some(first) = tokens.next()? else { return Ok(None) };
-    let messages =
-        |left| Messages { left, redelivered: expected == Expected::Claimed, behind: first == Token::Array(3) };
+    let redelivered = matches!(expected, Expected::Claimed | Expected::Pending);
+    let messages = |left| Messages { left, redelivered, behind: first == Token::Array(3) };
     match (first, expected) {
         (Token::Error(text), _) => return Ok(Some((Head::Refused(refusal(text)), tokens.read))),
         (Token::Null, _) | (_, Expected::Done) => return Ok(Some((Head::Done, tokens.read))),
@@ -116,21 +133,21 @@ pub fn unexpected(token: Token<'_>) -> Malformed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     pub id: &'a [u8],
-    /// The fields and values in turn, as they arrived.
+    /// The fields and values in turn, as they arrived; none: it was deleted.
     fields: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at the beginning of `bytes`, `None` if it was deleted, and its length. The outer `None`: it has not arrived completely.
+    /// The entry at the beginning of `bytes`, and its length. `None`: it has not arrived completely.
     #[inline]
-    pub fn decode(bytes: &'a [u8], most: usize) -> Result<Option<(Option<Self>, usize)>, Malformed> {
+    pub fn decode(bytes: &'a [u8], most: usize) -> Result<Option<(Self, usize)>, Malformed> {
         let mut tokens = Tokens::new(bytes, most);
         let (Some(first), Some(id)) = (tokens.next()?, tokens.next()?) else { return Ok(None) };
         let (Token::Array(2), Token::Bulk(id)) = (first, id) else { return Err(unexpected(first)) };
         let count = match tokens.next()? {
             None => return Ok(None),
             Some(Token::Array(count)) => count,
-            Some(Token::Null) => return Ok(Some((None, tokens.read))),
+            Some(Token::Null) => 0,
             Some(other) => return Err(unexpected(other)),
         };
         let begin = tokens.read;
@@ -141,7 +158,12 @@ impl<'a> Entry<'a> {
                 Some(other) => return Err(unexpected(other)),
             }
         }
-        Ok(Some((Some(Entry { id, fields: &bytes[begin..tokens.read] }), tokens.read)))
+        Ok(Some((Entry { id, fields: &bytes[begin..tokens.read] }, tokens.read)))
+    }
+
+    /// It was deleted after it had been given to the member: every other entry has a field.
+    pub fn is_deleted(&self) -> bool {
+        self.fields.is_empty()
     }
 
     fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {

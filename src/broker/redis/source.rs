@@ -20,6 +20,8 @@ pub struct Source {
     pub request: Vec<u8>,
     /// The command that asks for more messages without waiting for any, where a reply had as many as it could have.
     pub more: Vec<u8>,
+    /// The command that reads what the member was given and has not acknowledged; empty: the server keeps none of it.
+    own: Vec<u8>,
     pub count: usize,
     /// The command that takes over entries of other members, and when it is due.
     claim: Option<(Vec<u8>, Interval)>,
@@ -53,6 +55,7 @@ impl Source {
             subscribe: Vec::new(),
             request: Vec::new(),
             more: Vec::new(),
+            own: Vec::new(),
             count: options.count.get() as usize,
             claim: None,
             acknowledge: None,
@@ -63,7 +66,10 @@ impl Source {
             (Mode::Streams, _) => {
                 let mut read: Vec<&[u8]> = vec![b"XREADGROUP", b"GROUP", group, member, b"COUNT", count.as_bytes()];
                 match options.acknowledge {
-                    true => source.acknowledge = Some(prefix(&[b"XACK", topic, group])),
+                    true => {
+                        source.acknowledge = Some(prefix(&[b"XACK", topic, group]));
+                        source.own = command(&[&read[..], &[&b"STREAMS"[..], topic, b"0"]].concat());
+                    }
                     false => read.push(b"NOACK"),
                 }
                 let streams = [&b"STREAMS"[..], topic, b">"];
@@ -94,6 +100,8 @@ impl Source {
             (Mode::List, Pop::Blmove) => {
                 source.request = command(&[b"BLMOVE", topic, own_list, b"RIGHT", b"LEFT", block_s.as_bytes()]);
                 source.acknowledge = Some(prefix(&[b"LREM", own_list, b"1"]));
+                // The oldest message of the list, which stays in it until it is acknowledged.
+                source.own = command(&[b"LMOVE", own_list, own_list, b"RIGHT", b"LEFT"]);
             }
         }
         source
@@ -110,6 +118,13 @@ impl Source {
         {
             out.extend_from_slice(claim);
             replies.expected.push_back(Expected::Claimed);
+        }
+        if replies.reads_own && !self.own.is_empty() {
+            if !replies.expected.contains(&Expected::Pending) {
+                out.extend_from_slice(&self.own);
+                replies.expected.push_back(Expected::Pending);
+            }
+            return;
         }
         if replies.expected.contains(&Expected::Messages) && !replies.is_full {
             return;
@@ -146,4 +161,67 @@ pub fn own_list(topic: &str, member: &str) -> String {
 /// The pattern that only this channel matches (redis.io, `KEYS`).
 fn pattern(channel: &[u8]) -> Vec<u8> {
     channel.iter().flat_map(|byte| if b"*?[]^\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::super::reply::{Head, Messages};
+    use super::*;
+
+    #[test]
+    fn member_whose_connection_was_lost_first_reads_what_it_was_given() {
+        let entries = |left| Head::Messages(Messages { left, redelivered: true, behind: false });
+        for (keys, own, empty, acknowledgement, next) in [
+            (
+                "",
+                "XREADGROUP GROUP g m COUNT 500 STREAMS t 0",
+                entries(0),
+                "XACK t g 1-0",
+                "XREADGROUP GROUP g m COUNT 500 BLOCK 5000 STREAMS t >",
+            ),
+            (
+                "mode = 'list'\npop = 'blmove'",
+                "LMOVE t:m t:m RIGHT LEFT",
+                Head::Done,
+                "LREM t:m 1 1-0",
+                "BLMOVE t t:m RIGHT LEFT 5",
+            ),
+        ] {
+            let mut source = Source::new(&toml::from_str(keys).unwrap(), "t", "g", "m");
+            let mut replies = Replies::after_loss();
+            assert_eq!(written(&mut source, &mut replies), own);
+            assert_eq!(written(&mut source, &mut replies), "", "the reply has not come");
+            replies.begin(&entries(1));
+            source.took(b"1-0");
+            replies.done();
+            assert_eq!(written(&mut source, &mut replies), format!("{acknowledgement} {own}"));
+            // Of the acknowledgement.
+            replies.done();
+            replies.begin(&empty);
+            replies.done();
+            assert_eq!(written(&mut source, &mut replies), next);
+        }
+    }
+
+    #[test]
+    fn member_for_whom_nothing_is_kept_goes_on_after_a_loss() {
+        for (keys, next) in [
+            ("acknowledge = false", "XREADGROUP GROUP g m COUNT 500 NOACK BLOCK 5000 STREAMS t >"),
+            ("mode = 'list'", "BRPOP t 5"),
+        ] {
+            let mut source = Source::new(&toml::from_str(keys).unwrap(), "t", "g", "m");
+            assert_eq!(written(&mut source, &mut Replies::after_loss()), next);
+        }
+    }
+
+    /// The words of the commands that are written.
+    fn written(source: &mut Source, replies: &mut Replies) -> String {
+        let mut out = Vec::new();
+        source.write(&mut Context::from_waker(Waker::noop()), replies, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let words = text.split("\r\n").filter(|line| !line.is_empty() && !line.starts_with(['*', '$']));
+        words.collect::<Vec<_>>().join(" ")
+    }
 }

@@ -31,6 +31,8 @@ fn heads_of_replies_tell_how_many_messages_follow() {
     let claimed = b"*3\r\n$3\r\n0-0\r\n*0\r\n*0\r\n";
     let head = Head::Messages(Messages { left: 0, redelivered: true, behind: true });
     assert_eq!(read(claimed, Expected::Claimed), (head, claimed.len() - 4));
+    let again = Head::Messages(Messages { left: 1, redelivered: true, behind: false });
+    assert_eq!(read(&resp2, Expected::Pending), (again, resp2.len() - ENTRY.len()));
     let (refused, _) = read(b"-NOGROUP No such key 'orders'\r\n", Expected::Messages);
     assert!(matches!(refused, Head::Refused(error) if error.message.starts_with("NOGROUP")));
 }
@@ -48,7 +50,6 @@ fn heads_of_lists_are_those_of_their_commands() {
 #[test]
 fn entry_has_payload_headers_and_a_growing_offset() {
     let (entry, length) = Entry::decode(ENTRY, MOST).unwrap().unwrap();
-    let entry = entry.unwrap();
     assert_eq!(length, ENTRY.len());
     assert_eq!(entry.payload(), b"hello");
     assert_eq!(entry.headers(), [("region".to_owned(), b"eu".to_vec())]);
@@ -59,9 +60,11 @@ fn entry_has_payload_headers_and_a_growing_offset() {
         assert_eq!(Entry::decode(&ENTRY[..cut], MOST), Ok(None));
     }
     let foreign = b"*2\r\n$3\r\n1-0\r\n*2\r\n$4\r\nname\r\n$3\r\nBob\r\n";
-    assert_eq!(Entry::decode(foreign, MOST).unwrap().unwrap().0.unwrap().payload(), b"Bob");
+    assert_eq!(Entry::decode(foreign, MOST).unwrap().unwrap().0.payload(), b"Bob");
     let deleted = b"*2\r\n$3\r\n1-0\r\n*-1\r\n";
-    assert_eq!(Entry::decode(deleted, MOST), Ok(Some((None, deleted.len()))));
+    let (gone, length) = Entry::decode(deleted, MOST).unwrap().unwrap();
+    assert_eq!((gone.id, gone.is_deleted(), length), (&b"1-0"[..], true, deleted.len()));
+    assert!(!entry.is_deleted());
 }
 
 #[test]
