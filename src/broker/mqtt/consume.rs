@@ -199,7 +199,7 @@ impl Up {
         if is_due {
             self.connection.write_buffer.bytes.extend_from_slice(&PINGREQ);
         }
-        let quiet = self.connection.heard.elapsed();
+        let quiet = self.connection.silence();
         (is_due && quiet > 2 * *limit).then_some(quiet)
     }
 

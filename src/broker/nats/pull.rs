@@ -117,7 +117,7 @@ impl PullConsumer {
             return Poll::Ready(());
         }
         while self.silence.poll_tick(context).is_ready() {
-            let quiet = up.connection.heard.elapsed();
+            let quiet = up.connection.silence();
             if quiet > 2 * HEARTBEAT {
                 self.lose(ClientError::lost(format!("no heartbeat for {quiet:?}")));
                 return Poll::Ready(());

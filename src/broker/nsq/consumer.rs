@@ -92,16 +92,11 @@ impl NsqConsumer {
         if !self.errors.is_empty() {
             return Poll::Ready(());
         }
-        if self.silence.poll_tick(context).is_ready() {
-            self.check_silence();
-            // Registers the waker for the next tick.
-            let _ = self.silence.poll_tick(context);
-        }
         while let Some(address) = self.appeared.as_mut().and_then(|appeared| appeared.poll(context)) {
             let line = connecting(&address, &self.connector, &self.role);
             self.sources.push(Source { address, line });
         }
-        let mut ready = !self.errors.is_empty();
+        let mut ready = false;
         for source in &mut self.sources {
             if let Line::Down(coming) = &mut source.line {
                 match Pin::new(coming).poll(context) {
@@ -118,18 +113,21 @@ impl NsqConsumer {
                 ready |= up.poll(context);
             }
         }
+        // What came while the engine was at work has been read.
+        if self.silence.poll_tick(context).is_ready() {
+            self.check_silence();
+            ready |= !self.errors.is_empty();
+            // Registers the waker for the next tick.
+            let _ = self.silence.poll_tick(context);
+        }
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn check_silence(&mut self) {
         let most = 2 * self.connector.options().heartbeat;
         for index in 0..self.sources.len() {
-            // What was read and not taken yet may be as old as the consumer is slow.
             let Line::Up(up) = &self.sources[index].line else { continue };
-            if up.unread {
-                continue;
-            }
-            let quiet = up.heard.elapsed();
+            let quiet = up.silence();
             if quiet > most {
                 let broken = ConnectionError {
                     class: FailureClass::ConnectionLost,

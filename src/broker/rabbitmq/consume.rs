@@ -250,8 +250,7 @@ impl RabbitmqConsumer {
         if connection.poll(context) {
             return Poll::Ready(Ok(()));
         }
-        // What came while the engine was at work has been read.
-        let quiet = connection.heard.elapsed();
+        let quiet = connection.silence();
         drop(connection);
         while up.silence.poll_tick(context).is_ready() {
             if quiet > 2 * up.silence.period() {

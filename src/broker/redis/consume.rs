@@ -82,7 +82,7 @@ impl RedisConsumer {
             return Poll::Ready(());
         }
         while self.silence.poll_tick(context).is_ready() {
-            let quiet = up.connection.heard.elapsed();
+            let quiet = up.connection.silence();
             if quiet > 3 * BLOCK {
                 self.lose(&ClientError::lost(format!("no reply for {quiet:?}")));
                 return Poll::Ready(());
