@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -40,6 +41,20 @@ pub struct Client {
     pub session_expiry: Duration,
     /// Whether it leaves the scenario's will.
     pub has_will: bool,
+}
+
+/// What a client subscribes to.
+pub struct Filter {
+    text: String,
+    /// Whether the server has not confirmed the subscription. A session exists before it, and is there again without it if the connection was
+    /// lost in between.
+    is_missing: AtomicBool,
+}
+
+impl Filter {
+    pub fn new(text: String) -> Self {
+        Filter { text, is_missing: AtomicBool::new(true) }
+    }
 }
 
 /// What the server allows on a connection.
@@ -96,7 +111,7 @@ impl Connector {
     ///
     /// # Errors
     /// Why no server can be used.
-    pub async fn connect(&self, first: usize, client: &Client, filter: Option<&str>) -> Result<Opened, ClientError> {
+    pub async fn connect(&self, first: usize, client: &Client, filter: Option<&Filter>) -> Result<Opened, ClientError> {
         self.first_of(first, client, filter, &self.conditions).await
     }
 
@@ -129,7 +144,7 @@ impl Connector {
         &self,
         first: usize,
         client: &Client,
-        filter: Option<&str>,
+        filter: Option<&Filter>,
         conditions: &Conditions,
     ) -> Result<Opened, ClientError> {
         let mut servers = Servers::new(&self.addresses, first, self.timeout, conditions);
@@ -137,8 +152,12 @@ impl Connector {
             let address = servers.next()?;
             let opening = async {
                 let mut opened = self.open(address, client, filter.is_some()).await?;
-                if let Some(filter) = filter.filter(|_| !opened.session_present) {
-                    opened.subscribe(filter, self.options.qos, false).await?;
+                if let Some(Filter { text, is_missing }) = filter {
+                    is_missing.fetch_or(!opened.session_present, Ordering::Relaxed);
+                    if is_missing.load(Ordering::Relaxed) {
+                        opened.subscribe(text, self.options.qos, false).await?;
+                        is_missing.store(false, Ordering::Relaxed);
+                    }
                 }
                 Ok(opened)
             };
@@ -303,3 +322,7 @@ pub fn acknowledge_at_once(transport: &Transport) {
         let _ = SockRef::from(stream).set_tcp_quickack(true);
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/mqtt/connect.rs"]
+mod tests;

@@ -14,7 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::CLOSING;
 use super::codec::{Ack, Packet, Properties, Published, Value, decode, property};
 use super::config::Version;
-use super::connect::{Client, Connector, Opened, acknowledge_at_once};
+use super::connect::{Client, Connector, Filter, Opened, acknowledge_at_once};
 use super::encode::{DISCONNECT, PINGREQ, append_ack};
 use super::reason::told;
 use crate::broker::{ClientError, Consumer, Details, ReceiveError, Received};
@@ -35,7 +35,7 @@ pub struct MqttConsumer {
 /// What makes a member of a group, on every connection.
 pub struct Member {
     pub client: Client,
-    pub filter: String,
+    pub filter: Filter,
 }
 
 enum Line {

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use self::codec::property;
 pub use self::config::MqttOptions;
 use self::config::Version;
-use self::connect::{Client, ConnectError, Connector, NO_SHARES, Opened};
+use self::connect::{Client, ConnectError, Connector, Filter, NO_SHARES, Opened};
 use self::consume::{Member, MqttConsumer};
 use self::encode::{DISCONNECT, MAX_TEXT_BYTES, PINGREQ, Publish, append_headers, append_subscribe};
 use self::in_flight::InFlight;
@@ -286,7 +286,8 @@ impl MqttBroker {
             true => format!("$share/{}/{topic}", group.replace(['/', '+', '#'], "-")),
             false => topic.clone(),
         };
-        Member { client: Client { id, session_expiry: *session_expiry, has_will: false }, filter }
+        let client = Client { id, session_expiry: *session_expiry, has_will: false };
+        Member { client, filter: Filter::new(filter) }
     }
 
     /// A member of a group, which receives what is sent from now on, and what the server has kept for it.
