@@ -40,7 +40,7 @@ pub struct Malformed(pub String);
 /// The frame at the beginning of `bytes`, and its length. `None`: it has not arrived completely.
 ///
 /// # Errors
-/// When the bytes are another protocol, or a message is larger than `most`.
+/// When the bytes are another protocol, a message is larger than `most`, or its headers have another beginning than [`HEADERS`].
 #[inline]
 pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some(end) = memchr::memchr(b'\n', bytes) else {
@@ -98,6 +98,9 @@ fn message<'a>(
     let subject = fields.next().unwrap_or_default();
     let reply = fields.nth(1).unwrap_or_default();
     let (headers, payload) = body[..size].split_at(header_bytes);
+    if header_bytes > 0 && !headers.starts_with(HEADERS) {
+        return Err(Malformed("the headers of a message do not begin with NATS/1.0".to_owned()));
+    }
     Ok(Some((Frame::Message(Answer { subject, reply, headers, payload }), begin + size + 2)))
 }
 

@@ -213,7 +213,7 @@ impl Publishing {
             reply = &reply[..memchr::memchr(b'-', reply)?];
         }
         let number = number(reply)?;
-        if !answer.headers.is_empty() && answer.headers[HEADERS.len()..].starts_with(b" 503") {
+        if answer.headers.strip_prefix(HEADERS).is_some_and(|status| status.starts_with(b" 503")) {
             let message = match self.mode {
                 Mode::Jetstream => "no stream answers for its subject: there is none, or its replicas have no leader",
                 _ => "no consumer is there to reply",

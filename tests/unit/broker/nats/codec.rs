@@ -43,6 +43,7 @@ fn decode_other_protocols_refused() {
         (b"MSG a 1 99999999\r\n", "at most"),
         (b"MSG a 1 x\r\n", "not NATS"),
         (b"HMSG a 1 9 8\r\n", "not NATS"),
+        (b"HMSG a 1 4 6\r\nNATShi\r\n", "do not begin with NATS/1.0"),
     ] {
         let error = decode(bytes, MOST).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
