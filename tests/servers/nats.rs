@@ -39,8 +39,9 @@ fn real_consumers_acknowledge_by_every_policy() {
     for (policy, retention) in
         [("explicit", "work_queue"), ("explicit", "interest"), ("all", "limits"), ("none", "limits")]
     {
+        let limit = if policy == "none" { "" } else { ", max_ack_pending = 1000" };
         let keys = format!("broker.nats = {{ ack_policy = \"{policy}\", retention = \"{retention}\", ");
-        let keys = format!("{keys}storage = \"memory\", max_ack_pending = 1000 }}\n");
+        let keys = format!("{keys}storage = \"memory\"{limit} }}\n");
         let record = record_of(&format!("{}{keys}{LOAD}consumers.members = 1\n", broker(&nats::address())));
         // Far more than may be without an acknowledgement has arrived, so acknowledgements have.
         assert_delivered(&record, 30_000, 1);

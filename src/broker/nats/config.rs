@@ -106,6 +106,9 @@ impl BrokerOptions for NatsOptions {
         {
             return Err(format!("`{key}` is about JetStream: set `mode = \"jetstream\"`, or remove it"));
         }
+        if let Some((key, beside)) = self.key_without_effect() {
+            return Err(format!("`{key}` has no effect {beside}: remove it"));
+        }
         self.check_consumer()?;
         // nats-server refuses the consumer, with error 10098.
         if self.retention == Retention::WorkQueue && self.ack_policy != Acknowledge::Explicit {
@@ -153,6 +156,26 @@ impl NatsOptions {
             ("pull_batch", self.pull_batch != default.pull_batch),
         ];
         keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
+    }
+
+    /// The first key that has no effect, and beside what.
+    fn key_without_effect(&self) -> Option<(&'static str, &'static str)> {
+        let default = NatsOptions::default();
+        let pulls = self.mode == Mode::Jetstream && self.consumer == ConsumerType::Pull;
+        let acknowledges = self.ack_policy != Acknowledge::None;
+        let (pushed, none) = ("with `consumer = \"push\"`", "with `ack_policy = \"none\"`");
+        let keys = [
+            ("discard", "without `max_bytes`", self.discard != default.discard && self.max_bytes.is_none()),
+            (
+                "pending_messages",
+                "with `consumer = \"pull\"`",
+                pulls && self.pending_messages != default.pending_messages,
+            ),
+            ("pull_batch", pushed, self.consumer == ConsumerType::Push && self.pull_batch != default.pull_batch),
+            ("ack_wait", none, !acknowledges && self.ack_wait.is_some()),
+            ("max_ack_pending", none, !acknowledges && self.max_ack_pending != default.max_ack_pending),
+        ];
+        keys.into_iter().find_map(|(key, beside, is_so)| is_so.then_some((key, beside)))
     }
 
     /// Refuses what the type of the consumers does not have.
@@ -323,12 +346,24 @@ mod tests {
             ("batches = 'fast'\nmode = 'request'", "`batches` is about JetStream"),
             ("max_bytes = '1MB'\nmode = 'core'", "`max_bytes` is about JetStream"),
             ("pull_batch = 7\nmode = 'core'", "`pull_batch` is about JetStream"),
+            ("discard = 'new'", "`discard` has no effect without `max_bytes`"),
+            ("pending_messages = 7", "`pending_messages` has no effect with `consumer = \"pull\"`"),
+            ("consumer = 'push'\npull_batch = 7", "`pull_batch` has no effect with `consumer = \"push\"`"),
+            ("ack_policy = 'none'\nack_wait = '1s'", "`ack_wait` has no effect with `ack_policy = \"none\"`"),
+            ("ack_policy = 'none'\nmax_ack_pending = 7", "`max_ack_pending` has no effect"),
         ] {
             let options: NatsOptions = toml::from_str(keys).unwrap();
             let refusal = options.check().unwrap_err();
             assert!(refusal.contains(reason), "{keys}: {refusal}");
         }
-        let options: NatsOptions = toml::from_str("consumer = 'ordered'\nack_policy = 'none'").unwrap();
-        assert_eq!(options.check(), Ok(()));
+        for keys in [
+            "consumer = 'ordered'\nack_policy = 'none'\npull_batch = 7\npending_messages = 70",
+            "discard = 'new'\nmax_bytes = '1MB'\npull_batch = 7\nack_wait = '1s'\nmax_ack_pending = 7",
+            "mode = 'core'\npending_messages = 7",
+            "mode = 'request'\npending_messages = 7",
+        ] {
+            let options: NatsOptions = toml::from_str(keys).unwrap();
+            assert_eq!(options.check(), Ok(()), "{keys}");
+        }
     }
 }

@@ -101,6 +101,16 @@ impl BrokerOptions for RedisOptions {
         if self.pop != Pop::Brpop && self.mode != Mode::List {
             return refused("`pop` is about lists: set `mode = \"list\"`, or remove it");
         }
+        let counts = self.mode == Mode::Streams || self.pop == Pop::Blmpop;
+        if self.count != RedisOptions::default().count && !counts {
+            return refused("`count` is about streams, and lists with `pop = \"blmpop\"`: remove it");
+        }
+        if self.exact && self.max_length.is_none() && self.max_age.is_none() {
+            return refused("`exact` has no effect without `max_length` or `max_age`: set one of them, or remove it");
+        }
+        if self.mode == Mode::Pubsub && self.database > 0 {
+            return refused("channels are the same in every database: remove `database`");
+        }
         if self.mode == Mode::Pubsub && (self.wait_replicas.is_some() || self.wait_local_file) {
             return refused("a channel stores nothing: remove `wait_replicas` and `wait_local_file`");
         }
@@ -164,11 +174,20 @@ mod tests {
             ("subscribe = 'sharded'", "`mode = \"pubsub\"`"),
             ("pop = 'blmove'", "`mode = \"list\"`"),
             ("mode = 'pubsub'\nwait_replicas = 1", "stores nothing"),
+            ("mode = 'pubsub'\ncount = 5", "`count` is about streams"),
+            ("mode = 'list'\npop = 'blmove'\ncount = 5", "`pop = \"blmpop\"`"),
+            ("mode = 'pubsub'\ndatabase = 1", "remove `database`"),
+            ("exact = true", "without `max_length` or `max_age`"),
         ] {
             let options: RedisOptions = toml::from_str(keys).unwrap();
             let refusal = options.check().unwrap_err();
             assert!(refusal.contains(reason), "{keys}: {refusal}");
         }
-        assert_eq!(RedisOptions::default().check(), Ok(()));
+        for keys in
+            ["", "count = 5\nexact = true\nmax_age = '1s'", "mode = 'list'\npop = 'blmpop'\ncount = 5\ndatabase = 1"]
+        {
+            let options: RedisOptions = toml::from_str(keys).unwrap();
+            assert_eq!(options.check(), Ok(()), "{keys}");
+        }
     }
 }
