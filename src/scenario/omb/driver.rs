@@ -285,9 +285,12 @@ fn redis(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untranslate
     }
     let Some(host) = text(keys, "redisHost") else { return untranslated.refuse("redisHost", "it is missing") };
     let port = number_if_set(keys, "redisPort", untranslated).unwrap_or(6379);
+    let Some(port) = u16::try_from(port).ok().filter(|port| *port > 0) else {
+        return untranslated.refuse("redisPort", &format!("{port} is not a port: write one from 1 to {}", u16::MAX));
+    };
     let broker = &mut document["broker"];
     broker["kind"] = value("redis");
-    broker["addresses"] = addresses([host].into_iter(), port as u16);
+    broker["addresses"] = addresses([host].into_iter(), port);
     if let Some(connections) = number_if_set(keys, "jedisPoolMaxTotal", untranslated) {
         broker["connections"] = value(connections as i64);
     }

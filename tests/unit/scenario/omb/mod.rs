@@ -147,6 +147,8 @@ fn a_driver_of_redis_as_a_scenario() {
     for (driver, part) in [
         (format!("{redis}\nredisPass: hunter2"), "broker.security.sasl"),
         (redis.replace("redisHost", "redisName"), "`redisHost`: it is missing"),
+        (redis.replace("6380", "65537"), "`redisPort`: 65537 is not a port"),
+        (redis.replace("6380", "0"), "`redisPort`: 0 is not a port"),
     ] {
         let error = converted(&workload(&ACCEPTED[1]), &driver, false).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
