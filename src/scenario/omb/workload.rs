@@ -223,7 +223,7 @@ fn distribution(keys: &Keys, untranslated: &mut Untranslated) -> Vec<(u64, u64)>
         let found =
             units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim().to_owned(), bytes)));
         let (digits, bytes) = found.unwrap_or((text, 1));
-        Some(u64::from(digits.parse::<u32>().ok()?) * bytes)
+        Some(u64::from(digits.parse::<u32>().ok()?) * bytes).filter(|size| *size <= u32::MAX.into())
     };
     let mut sizes = Vec::new();
     for range in ranges.keys() {
@@ -244,9 +244,11 @@ fn distribution(keys: &Keys, untranslated: &mut Untranslated) -> Vec<(u64, u64)>
 /// The mean size of messages in bytes.
 fn mean_size(keys: &Keys, untranslated: &mut Untranslated) -> u64 {
     let sizes = distribution(keys, untranslated);
-    let weights: u64 = sizes.iter().map(|(_, weight)| weight).sum();
-    let bytes: u64 = sizes.iter().map(|(bytes, weight)| bytes * weight).sum();
-    bytes.checked_div(weights).unwrap_or_else(|| number(keys, "messageSize", 0, untranslated))
+    let weights: u128 = sizes.iter().map(|(_, weight)| u128::from(*weight)).sum();
+    let bytes: u128 = sizes.iter().map(|(bytes, weight)| u128::from(bytes * weight)).sum();
+    // No size has more than 32 bits.
+    let mean = bytes.checked_div(weights).map(|mean| mean as u64);
+    mean.unwrap_or_else(|| number(keys, "messageSize", 0, untranslated))
 }
 
 /// `producerRateList` of pairs: a minute of the test and the rate from then on. The warm-up has the first rate.
@@ -266,7 +268,7 @@ fn rate_list(keys: &Keys, document: &mut DocumentMut, untranslated: &mut Untrans
         let reason = "a schedule has no times of day: write pairs of a minute of the test and a rate, as in [[0, 1000], [10, 2000]]";
         return untranslated.refuse(KEY, reason);
     }
-    let begins: Vec<u64> = rows.iter().map(|row| row[0]).collect();
+    let begins: Vec<u64> = rows.iter().filter_map(|row| row.first().copied()).collect();
     if rows.is_empty() || rows.iter().any(|row| row.len() != 2) || begins[0] != 0 || !begins.is_sorted_by(|a, b| a < b)
     {
         let reason = "write pairs of a minute of the test and a rate, from minute 0 on, as in [[0, 1000], [10, 2000]]";

@@ -621,9 +621,14 @@ fn a_distribution_of_sizes_becomes_choices() {
     };
     let drawn_sizes = "messageSizeDistribution: {\"0-256\": 3, 1KB-4KB: 1}\n";
     assert_eq!(backlog(drawn_sizes), backlog("messageSize: 736\n"));
-    for (wrong, place) in
-        [("{\"much\": 1}", "`much`"), ("{\"1-3\": 0}", "`messageSizeDistribution`"), ("5", "write ranges")]
-    {
+    let most = "messageSizeDistribution: {\"0-4000MB\": 4294967295, \"0-4095MB\": 4294967295}\n";
+    assert_eq!(backlog(most), backlog("messageSize: 2122055680\n"));
+    for (wrong, place) in [
+        ("{\"much\": 1}", "`much`"),
+        ("{\"1-5000MB\": 1}", "`1-5000MB`"),
+        ("{\"1-3\": 0}", "`messageSizeDistribution`"),
+        ("5", "write ranges"),
+    ] {
         let error =
             converted(&format!("{simple}messageSizeDistribution: {wrong}\n"), KAFKA, false).unwrap_err().to_string();
         assert!(error.contains(place), "{error}");
@@ -644,6 +649,7 @@ fn a_list_of_rates_becomes_steps() {
         ("[[4, 30, 1000]]", "times of day"),
         ("[[1, 5]]", "from minute 0"),
         ("[[0, 5], [0, 6]]", "pairs"),
+        ("[[]]", "pairs"),
         ("7", "pairs"),
     ] {
         let error = converted(&listed(rates), KAFKA, false).unwrap_err().to_string();
