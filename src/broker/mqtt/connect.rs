@@ -52,8 +52,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn new(text: String) -> Self {
-        Filter { text, is_missing: AtomicBool::new(true) }
+    pub fn new(text: String, is_missing: bool) -> Self {
+        Filter { text, is_missing: AtomicBool::new(is_missing) }
     }
 }
 

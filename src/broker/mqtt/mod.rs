@@ -278,16 +278,15 @@ impl MqttBroker {
         let Subscription { group, topic, member, .. } = subscription;
         let (MqttOptions { shared, session_expiry, .. }, topic) = (&self.setup.options, &topic.name);
         let id = format!("{}-{topic}-{group}-{member}", self.setup.run_id);
-        if !session_expiry.is_zero() {
-            self.sessions.lock().insert(id.clone());
-        }
+        // What was registered under this id has its subscription: another one would have to wait behind the messages that the server has kept.
+        let is_missing = session_expiry.is_zero() || self.sessions.lock().insert(id.clone());
         let filter = match shared {
             // A group's name has no wildcard and no level (MQTT 5, 4.8.2).
             true => format!("$share/{}/{topic}", group.replace(['/', '+', '#'], "-")),
             false => topic.clone(),
         };
         let client = Client { id, session_expiry: *session_expiry, has_will: false };
-        Member { client, filter: Filter::new(filter) }
+        Member { client, filter: Filter::new(filter, is_missing) }
     }
 
     /// A member of a group, which receives what is sent from now on, and what the server has kept for it.

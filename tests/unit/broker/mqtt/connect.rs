@@ -39,7 +39,7 @@ async fn session_without_its_subscription_is_subscribed_again() {
         conditions: Conditions::default(),
     };
     let client = Client { id: "member".to_owned(), session_expiry: Duration::from_secs(300), has_will: false };
-    let filter = Filter::new("orders".to_owned());
+    let filter = Filter::new("orders".to_owned(), true);
     // What is opened is dropped at once, so that the server sees whether it has subscribed.
     let connect = async || connector.connect(0, &client, Some(&filter)).await.is_ok();
     assert_eq!(tokio::join!(connect(), serve(&listener, false, false)), (false, Some(SUBSCRIBE)));
