@@ -143,6 +143,17 @@ async fn member_starts_at_committed_offsets_and_returns_partitions() {
     assert_eq!(next_join(&mut broker).await.1.member_id.as_str(), "");
 }
 
+/// Long before the time for its response, [`TIMEOUT`], is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn another_node_is_asked_for_the_coordinator_where_one_is_silent() {
+    let mut broker = Scripted::start(2, 2).await;
+    broker.move_coordinator(1);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    broker.silence(0);
+    let _member = member(&bench, Assignment::Group).await;
+    assert_eq!(next_join(&mut broker).await.0.node, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn partitions_of_other_members_are_told_until_they_come_back() {
     let mut broker = Scripted::start(1, 2).await;

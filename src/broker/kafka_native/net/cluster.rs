@@ -410,7 +410,7 @@ impl Coordinator {
     async fn open(&self) -> Result<ControlConnection, CallError> {
         let name = StrBytes::from_string(self.name.clone());
         let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
-        let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
+        let found = self.cluster.ask(&request, FIND_COORDINATOR).await?;
         if found.error_code != 0 {
             let what = if self.kind == GROUP { "the group" } else { "the transactional id" };
             return Err(CallError::Refused(found.error_code, Some(format!("{what} '{}'", self.name))));
