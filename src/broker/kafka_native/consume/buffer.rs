@@ -25,6 +25,9 @@ pub struct FetchBuffer {
 struct BufferState {
     fetched: VecDeque<Fetched>,
     bytes: usize,
+    /// What became of messages: each report is told.
+    reports: VecDeque<ReceiveError>,
+    /// The last error, which comes again while its reason lasts.
     error: Option<ReceiveError>,
 }
 
@@ -54,8 +57,15 @@ impl FetchBuffer {
         self.arrived.notify_one();
     }
 
+    /// The consumer is told of this error, unless another one comes before.
     pub fn fail(&self, error: ReceiveError) {
         self.state.lock().error = Some(error);
+        self.arrived.notify_one();
+    }
+
+    /// The consumer is told of this error in any case: messages are gone, and no later error says so.
+    pub fn report(&self, error: ReceiveError) {
+        self.state.lock().reports.push_back(error);
         self.arrived.notify_one();
     }
 
@@ -73,20 +83,24 @@ impl FetchBuffer {
     pub async fn ready(&self) {
         let has_arrived = || {
             let state = self.state.lock();
-            !state.fetched.is_empty() || state.error.is_some()
+            !state.fetched.is_empty() || !state.reports.is_empty() || state.error.is_some()
         };
         wait_until(&self.arrived, has_arrived).await;
     }
 
     /// Everything that has arrived, into `into`, which is empty.
-    pub fn take(&self, into: &mut VecDeque<Fetched>) -> Option<ReceiveError> {
+    pub fn take(&self, into: &mut VecDeque<Fetched>) {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.fetched, into);
         state.bytes = 0;
-        let error = state.error.take();
         drop(state);
         self.taken.notify_waiters();
-        error
+    }
+
+    /// The next error that the consumer is told.
+    pub fn take_error(&self) -> Option<ReceiveError> {
+        let mut state = self.state.lock();
+        state.reports.pop_front().or_else(|| state.error.take())
     }
 }
 
@@ -194,5 +208,23 @@ impl Aborted<'_> {
             return true;
         }
         batch.is_transactional && self.producers.contains(&batch.producer_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::FailureClass;
+
+    #[test]
+    fn each_report_is_told_and_of_other_errors_the_last() {
+        let buffer = FetchBuffer::default();
+        let error = |message: &str| ReceiveError { class: FailureClass::Other, message: message.to_owned() };
+        buffer.report(error("partition 0 was truncated"));
+        buffer.fail(error("no leader"));
+        buffer.fail(error("no connection"));
+        buffer.report(error("partition 1 was truncated"));
+        let told: Vec<String> = std::iter::from_fn(|| buffer.take_error()).map(|error| error.message).collect();
+        assert_eq!(told, ["partition 0 was truncated", "partition 1 was truncated", "no connection"]);
     }
 }

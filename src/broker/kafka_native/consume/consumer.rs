@@ -147,9 +147,10 @@ impl Reading {
         most: usize,
         mut each: impl FnMut(Received<'_>),
     ) -> Result<usize, ReceiveError> {
-        let error = if self.taken.is_empty() { self.buffer.take(&mut self.taken) } else { None };
+        if self.taken.is_empty() {
+            self.buffer.take(&mut self.taken);
+        }
         let mut messages = 0;
-        let mut malformed = None;
         while messages < most
             && let Some(fetched) = self.taken.pop_front()
         {
@@ -166,7 +167,8 @@ impl Reading {
                 });
             });
             let left = read.unwrap_or_else(|error| {
-                malformed = Some(error);
+                let message = format!("{error}: messages were skipped");
+                self.buffer.report(ReceiveError { class: FailureClass::Other, message });
                 None
             });
             let next = left.as_ref().map_or(fetched.next, |left| left.from);
@@ -175,11 +177,7 @@ impl Reading {
                 self.taken.push_front(left);
             }
         }
-        let malformed = malformed.map(|error| ReceiveError {
-            class: FailureClass::Other,
-            message: format!("{error}: messages were skipped"),
-        });
-        malformed.or(error).map_or(Ok(messages), Err)
+        self.buffer.take_error().map_or(Ok(messages), Err)
     }
 }
 

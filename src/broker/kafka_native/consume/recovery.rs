@@ -124,6 +124,6 @@ impl FetchTask {
     }
 
     fn tell(&self, message: String) {
-        self.buffer.fail(ReceiveError { class: FailureClass::Other, message });
+        self.buffer.report(ReceiveError { class: FailureClass::Other, message });
     }
 }
