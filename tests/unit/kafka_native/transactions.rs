@@ -1,7 +1,9 @@
 //! Transactions on a scripted cluster: what the coordinator hears and when, what it refuses, and what becomes of the messages.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
 };
@@ -14,11 +16,11 @@ use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, TRANSACTIONS, classes};
 use super::scripted::Scripted;
 use crate::broker::FailureClass;
-use crate::broker::kafka_native::codec::batch::at;
+use crate::broker::kafka_native::codec::batch::{Headers, Record, at};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::produce::transactions::TRANSACTION_TIMEOUT;
 use crate::broker::kafka_options::TransactionOptions;
-use crate::measure::Interval;
+use crate::measure::{Interval, SendTag};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_TOPIC: i16 = 3;
@@ -205,6 +207,30 @@ async fn refused_partitions_fail_the_transaction_unwritten() {
     assert_eq!(counts(&outcomes), (0, 1, 0, 2));
     assert_eq!(classes(&outcomes), vec![(FailureClass::Authorisation, 2)]);
     assert!(bench.client.fatal().is_none());
+}
+
+/// No answer to a batch comes that would wake the producer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_producer_gets_the_memory_of_abandoned_messages() {
+    let (mut broker, mut bench) = in_twos(1).await;
+    let (client, full) = (bench.client.clone(), 1 << 30);
+    bench.send_to(1, |_| 0).await;
+    client.buffer(1, full);
+    bench.acks.window(0).submit(1);
+    let send_tag = SendTag::new(0, 1, 0, 0, true);
+    let headers = &Headers::new(&[]);
+    let record = Record { key: None, value: None, shared: None, headers, trace_header: None, timestamp_ms: 0 };
+    let messages = std::iter::once((record, send_tag, full));
+    client.partitions()[0].append(&client.limits, &client.buffers, messages);
+    bench.sent += 1;
+    let mut admitted = pin!(client.admit());
+    assert_eq!(admitted.as_mut().now_or_never(), None);
+    add(&mut broker, &[0], &[TOPIC_AUTHORIZATION_FAILED]).await;
+    // It abandons what it has not sent before it aborts the transaction.
+    let (asked, _) = next::<EndTxnRequest>(&mut broker).await;
+    assert_eq!(admitted.as_mut().now_or_never(), Some(Ok(())));
+    answer_end(&asked, INVALID_STATE);
+    assert_eq!(counts(&bench.outcomes().await), (0, 1, 0, 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

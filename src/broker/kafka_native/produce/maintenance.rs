@@ -14,6 +14,7 @@ use super::super::error::{CallError, describe, failure_class};
 use super::super::net::cluster::{Cluster, MAX_FRUITLESS, Metadata};
 use super::accumulator::{Partition, TopicRoutes};
 use super::client::{Client, Messages, Node};
+use super::producer_batch::ProducerBatch;
 use super::request;
 use super::sender::serve;
 use super::transactions::{Due, INVALID_STATE, TRANSACTION_ABORTABLE, Transactions};
@@ -342,10 +343,16 @@ impl TransactionTask {
 
     /// What was not sent yet is not sent any more.
     fn abandon(&self) {
-        for batch in self.client.partitions().iter().flat_map(|partition| partition.abandon()) {
+        let partitions = self.client.partitions();
+        let abandoned: Vec<ProducerBatch> = partitions.iter().flat_map(|partition| partition.abandon()).collect();
+        if abandoned.is_empty() {
+            return;
+        }
+        for batch in abandoned {
             self.transactions.keep(&batch.sent);
             self.client.release(batch);
         }
+        self.client.notify_capacity();
     }
 
     /// A later transaction is written with a new epoch: sequences have gaps, and what may still be on its way is refused.
