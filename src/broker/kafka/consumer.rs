@@ -280,7 +280,8 @@ impl Consumer for KafkaConsumer {
         if taken == 0 {
             self.revoke_if_requested();
         }
-        failure.map_or(Ok(taken), |code| Err(receive_error(code)))
+        let refused = || self.client.context().take_refused_commit();
+        failure.map(receive_error).or_else(|| refused().map(commit_error)).map_or(Ok(taken), Err)
     }
 
     fn offsets(&mut self) -> Option<&mut impl Offsets> {
@@ -316,6 +317,10 @@ impl Offsets for KafkaConsumer {
 
 fn receive_error(code: Code) -> ReceiveError {
     ReceiveError { class: failure_class(code), message: describe(code) }
+}
+
+fn commit_error(code: Code) -> ReceiveError {
+    ReceiveError { class: failure_class(code), message: format!("offsets were not committed: {}", describe(code)) }
 }
 
 /// What a message carries beside its payload, taken from librdkafka when it is asked for.

@@ -8,7 +8,8 @@
 //! duplicated or lost.
 //!
 //! Commits are made one after the other. rdkafka tells the outcome only of a commit that is waited for, so a blocking task waits, and each
-//! call reports the refusals of the commits before it. What becomes due meanwhile goes into the next commit.
+//! call reports the refusals of the commits before it. What becomes due meanwhile goes into the next commit. Those that librdkafka makes by
+//! itself (`enable.auto.commit`) have their outcome in an event.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -120,6 +121,8 @@ pub struct Member {
     partitions: Mutex<MemberPartitions>,
     /// The offset in the last report of a partition's end.
     end: Mutex<Option<u64>>,
+    /// The first refusal of a commit by librdkafka itself that was not reported yet.
+    refused_commit: Mutex<Option<Code>>,
     /// Whether rdkafka has called since the last question.
     was_called: AtomicBool,
 }
@@ -144,8 +147,9 @@ impl Member {
         shares: Option<(Arc<MemberShares>, usize)>,
         group: impl Fn() -> Subject,
     ) -> Self {
-        let (partitions, end, was_called) = Default::default();
-        Member { held_up: group(), rebalancing: group(), shares, offsets, token, partitions, end, was_called }
+        let (partitions, end, refused_commit, was_called) = Default::default();
+        let (held_up, rebalancing) = (group(), group());
+        Member { held_up, rebalancing, shares, offsets, token, partitions, end, refused_commit, was_called }
     }
 
     /// Messages have come.
@@ -208,6 +212,11 @@ impl Member {
         self.end.lock().take()
     }
 
+    /// Why the broker refused a commit that librdkafka made by itself, since the last question.
+    pub fn take_refused_commit(&self) -> Option<Code> {
+        self.refused_commit.lock().take()
+    }
+
     fn called(&self) {
         self.was_called.store(true, Ordering::Relaxed);
     }
@@ -238,6 +247,15 @@ impl ConsumerContext for Member {
                     unassign(consumer, &earlier);
                 }
             }
+        }
+    }
+
+    /// Of all partitions, or of some of them.
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        self.called();
+        let refused = result.err().or_else(|| offsets.elements().iter().find_map(|offset| offset.error().err()));
+        if let Some(error) = refused {
+            self.refused_commit.lock().get_or_insert(client::code(&error));
         }
     }
 }

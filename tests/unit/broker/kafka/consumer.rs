@@ -25,10 +25,25 @@ fn subscription() -> Subscription {
 }
 
 fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> ConsumerClient {
+    member_with(cluster, &[])
+}
+
+fn member_with(cluster: &MockCluster<'_, DefaultProducerContext>, properties: &[(&str, &str)]) -> ConsumerClient {
     let addresses = cluster.bootstrap_servers();
-    let properties = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
+    let own = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
     let group = || Subject::new(&Conditions::default(), SubjectKind::Group, "group");
-    ConsumerClient::new(properties, Member::new(None, None, None, group)).unwrap()
+    ConsumerClient::new(own.into_iter().chain(properties.iter().copied()), Member::new(None, None, None, group))
+        .unwrap()
+}
+
+/// Writes these messages to partition 0.
+fn produce(cluster: &MockCluster<'_, DefaultProducerContext>, payloads: &[&str]) {
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+    for payload in payloads {
+        producer.send(BaseRecord::<(), str>::to("topic").partition(0).payload(payload)).unwrap();
+    }
+    producer.flush(TIMEOUT).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -49,12 +64,7 @@ async fn node_that_does_not_know_the_topic_is_asked_again() {
 async fn a_message_that_comes_with_the_groups_events_is_kept() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("topic", 2, 1).unwrap();
-    let producer: BaseProducer =
-        ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
-    for payload in ["a", "b", "c"] {
-        producer.send(BaseRecord::<(), str>::to("topic").partition(0).payload(payload)).unwrap();
-    }
-    producer.flush(TIMEOUT).unwrap();
+    produce(&cluster, &["a", "b", "c"]);
     let subscription = Subscription { from: StartFrom::Earliest, ..subscription() };
     let mut consumer = KafkaConsumer::assign(member(&cluster), &subscription).unwrap();
     while consumer.kept.is_none() {
@@ -87,6 +97,27 @@ async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
     let refusals: Vec<String> = [begun, confirmed].into_iter().filter_map(|one| Some(one.err()?.message)).collect();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert!(refusals[0].contains("group"), "{refusals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_commit_by_librdkafka_itself_reports_its_refusal() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("topic", 2, 1).unwrap();
+    produce(&cluster, &["a"]);
+    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID]);
+    let committing = [("enable.auto.commit", "true"), ("auto.commit.interval.ms", "10")];
+    let subscription = Subscription { from: StartFrom::Earliest, ..subscription() };
+    let mut consumer = KafkaConsumer::assign(member_with(&cluster, &committing), &subscription).unwrap();
+    let refused = async {
+        loop {
+            consumer.ready().await.unwrap();
+            if let Err(error) = consumer.take(|_| {}) {
+                return error.message;
+            }
+        }
+    };
+    let message = timeout(TIMEOUT, refused).await.expect("the refusal is told");
+    assert!(message.starts_with("offsets were not committed: "), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
