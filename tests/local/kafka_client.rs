@@ -52,6 +52,8 @@ fn what_would_have_no_effect_is_refused() {
     refused("pipeline.instances = 1\nbroker.kafka.static_members = true").complains_of(&["pipeline", "static_members"]);
     refused("pipeline.instances = 1\nconsumers.properties = { \"enable.auto.commit\" = true }")
         .complains_of(&["enable.auto.commit", "members that commit"]);
+    refused("pipeline.group = \"kept\"\nconsumers.from = \"latest\"")
+        .complains_of(&["`pipeline.group`", "`consumers.from`"]);
     let manual = "consumers = {}\nbroker.kafka.assignment = \"manual\"";
     refused(&format!("{manual}\nbroker.kafka.static_members = true")).complains_of(&["manual", "`static_members`"]);
     refused("broker.kafka.assignment = \"manual\"\nconsumers.properties = { \"group.protocol\" = \"consumer\" }")

@@ -218,6 +218,7 @@ impl Broker for KafkaBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
         properties::check(&subscription.properties)?;
+        Properties::check_start(subscription)?;
         let instance_id = self.properties.instance_id(subscription)?;
         let instance_id = instance_id.as_deref().map(|instance_id| ("group.instance.id", instance_id));
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
@@ -245,8 +246,7 @@ impl Broker for KafkaBroker {
         let shares = (!is_manual).then(|| (of_group(&mut self.shares.lock()), *member));
         let member = Member::new(offsets, self.topics.token(), shares, held_up);
         let client = ConsumerClient::new(properties.chain(own), member).map_err(BrokerError::Configuration)?;
-        // A group that is kept begins at its committed offsets.
-        if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
+        if subscription.from == StartFrom::Latest {
             let committed = self.committed_groups.lock().entry(subscription.group.clone()).or_default().clone();
             committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout).await).await?;
         }

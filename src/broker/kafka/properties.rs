@@ -6,7 +6,7 @@ use super::config::{KafkaOptions, acks, isolation, producer};
 use crate::broker::kafka_cluster::{self, USUAL_BATCH_BYTES};
 use crate::broker::kafka_options::{Assignment, DIVIDED, TransactionOptions, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
-use crate::scenario::{BrokerConfig, Contradiction, SaslMechanism};
+use crate::scenario::{BrokerConfig, Contradiction, SaslMechanism, StartFrom};
 
 /// SCRAM is salted hashing, which librdkafka leaves to OpenSSL; its OAUTHBEARER is built with it only.
 pub const SASL_MECHANISMS: &[SaslMechanism] = if cfg!(feature = "kafka-tls") {
@@ -144,6 +144,20 @@ impl Properties {
             return Err(BrokerError::Configuration(reason));
         }
         Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
+    }
+
+    /// Refuses a start that librdkafka does not have: where a group that is kept has committed nothing, all its members would begin at the earliest
+    /// message, or each at the one that is the latest when its own first fetch is answered.
+    ///
+    /// # Errors
+    /// For a group that is kept and is to begin at the latest message.
+    pub fn check_start(subscription: &Subscription) -> Result<(), BrokerError> {
+        if subscription.from == StartFrom::Latest && subscription.progress == Progress::Kept {
+            let reason = "with librdkafka, `pipeline.group` cannot begin at the latest message: remove `consumers.from`, or set \
+                          `broker.client = \"native\"`";
+            return Err(BrokerError::Configuration(reason.to_owned()));
+        }
+        Ok(())
     }
 
     /// Whether brokermark assigns partitions to members.
