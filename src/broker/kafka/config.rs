@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::properties::is_true;
 use crate::broker::BrokerOptions;
 use crate::broker::compression::Compression;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions};
@@ -91,7 +92,7 @@ pub fn refusal(config: &BrokerConfig, options: &KafkaOptions) -> Option<String> 
     }
     let set = || own.iter().chain(&config.properties).map(|(key, value)| (key.as_str(), value.as_str()));
     let idempotence = set().rfind(|(key, _)| *key == "enable.idempotence");
-    if idempotence.is_some_and(|(_, value)| value == "true") && acks(set()) != "all" {
+    if idempotence.is_some_and(|(_, value)| is_true(value)) && acks(set()) != "all" {
         return Some("`idempotence` needs `acks = \"all\"`".to_owned());
     }
     let mut client = ClientConfig::new();

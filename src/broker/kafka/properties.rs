@@ -278,13 +278,18 @@ fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>)
     named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())
 }
 
+/// Whether librdkafka takes the value of a property for true (`_RK_C_BOOL` in `rdkafka_conf.c`). It refuses what is neither true nor false.
+pub fn is_true(value: &str) -> bool {
+    ["true", "t", "1"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
 /// Whether a batch that is sent again may come behind one that was in flight with it: by default, librdkafka does not number them, and has
 /// many in flight.
 fn may_reorder<'a>(properties: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
     let (mut is_numbered, mut in_flight) = (false, "many");
     for (key, value) in properties {
         match key {
-            "enable.idempotence" => is_numbered = value == "true",
+            "enable.idempotence" => is_numbered = is_true(value),
             "transactional.id" => is_numbered = true,
             "max.in.flight" | "max.in.flight.requests.per.connection" => in_flight = value,
             _ => {}
@@ -327,7 +332,10 @@ mod tests {
     #[test]
     fn batches_without_numbers_may_change_their_order() {
         assert!(may_reorder([("linger.ms", "5")].into_iter()));
-        assert!(!may_reorder([("enable.idempotence", "true")].into_iter()));
+        for value in ["true", "True", "t", "1"] {
+            assert!(!may_reorder([("enable.idempotence", value)].into_iter()), "{value}");
+        }
+        assert!(may_reorder([("enable.idempotence", "False")].into_iter()));
         assert!(!may_reorder([("max.in.flight", "5"), ("max.in.flight.requests.per.connection", "1")].into_iter()));
     }
 

@@ -77,7 +77,10 @@ fn tuning(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
     let (name, value): (&str, Value) = match key {
         "acks" | "request.required.acks" => ("acks", value.into()),
         "compression.type" | "compression.codec" => ("compression", value.into()),
-        "enable.idempotence" => ("idempotence", (value == "true").into()),
+        "enable.idempotence" => match boolean(one, mapped) {
+            Some(is_numbered) => ("idempotence", is_numbered.into()),
+            None => return,
+        },
         "isolation.level" => ("isolation", value.replace('_', "-").into()),
         "linger.ms" | "queue.buffering.max.ms" => ("linger", milliseconds().into()),
         "partitioner" => ("partitioner", value.into()),
@@ -94,6 +97,15 @@ fn tuning(one: &Property, is_librdkafka: bool, mapped: &mut Mapped) {
         _ => return other(one, is_librdkafka, mapped),
     };
     mapped.set(&format!("broker.kafka.{name}"), value, one);
+}
+
+/// librdkafka also has the words `t`, `f`, `1` and `0` (`_RK_C_BOOL` in `rdkafka_conf.c`).
+fn boolean(one: &Property, mapped: &mut Mapped) -> Option<bool> {
+    match one.value.as_str() {
+        "t" | "T" | "1" => Some(true),
+        "f" | "F" | "0" => Some(false),
+        _ => mapped.boolean(one),
+    }
 }
 
 /// What a property is that no client here takes.
@@ -189,7 +201,9 @@ fn tls_property(one: &Property, properties: &[Property], mapped: &mut Mapped) {
     };
     const TLS: &str = "broker.security.tls";
     match (one.key.as_str(), one.value.as_str()) {
-        ("ssl.endpoint.identification.algorithm", "" | "none") => mapped.set(&format!("{TLS}.verify_host"), false, one),
+        ("ssl.endpoint.identification.algorithm", name) if name.is_empty() || name.eq_ignore_ascii_case("none") => {
+            mapped.set(&format!("{TLS}.verify_host"), false, one);
+        }
         ("ssl.endpoint.identification.algorithm", _) => mapped.leave_out(one, "hosts are verified anyway"),
         (_, "") => {}
         ("ssl.truststore.location", file) if is_pem("truststore") => mapped.set(&format!("{TLS}.ca"), path(file), one),
@@ -222,13 +236,14 @@ fn tls_property(one: &Property, properties: &[Property], mapped: &mut Mapped) {
         ("ssl.protocol" | "ssl.enabled.protocols", value) if value.contains("TLSv1.2") || value.contains("TLSv1.3") => {
             mapped.leave_out(one, "TLS 1.2 and 1.3 are used");
         }
-        ("enable.ssl.certificate.verification", "true") => mapped.leave_out(one, "certificates are verified anyway"),
-        ("enable.ssl.certificate.verification", _) => {
-            mapped.refuse(
+        ("enable.ssl.certificate.verification", _) => match boolean(one, mapped) {
+            Some(true) => mapped.leave_out(one, "certificates are verified anyway"),
+            Some(false) => mapped.refuse(
                 one,
                 "certificates are always verified: name their authority with --set broker.security.tls.ca",
-            );
-        }
+            ),
+            None => {}
+        },
         _ => mapped.refuse(one, "it has no counterpart in brokermark: remove it"),
     }
 }

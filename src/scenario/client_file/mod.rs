@@ -97,6 +97,15 @@ impl Mapped {
     fn leave_out(&mut self, by: &Property, reason: impl Into<String>) {
         self.left_out.push((by.line, by.key.clone(), reason.into()));
     }
+
+    /// The property's value. One that is neither true nor false is refused: what it would switch is not known.
+    fn boolean(&mut self, one: &Property) -> Option<bool> {
+        let value = boolean(&one.value);
+        if value.is_none() {
+            self.refuse(one, "it is neither true nor false: write one of them");
+        }
+        value
+    }
 }
 
 /// Adds what `file` says to a scenario, below all that the scenario says itself.
@@ -160,6 +169,12 @@ pub fn add(kinds: Kinds<'_>, file: &Path, mut written: Written) -> Result<Writte
     }
     written.settings.splice(0..0, settings);
     Ok(written)
+}
+
+/// `true` or `false`, in upper or lower case, as Java's `Boolean.parseBoolean` and the parsers of Kafka and Jackson read them.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if is("true") { Some(true) } else { is("false").then_some(false) }
 }
 
 /// Of a key that stands there several times, Java takes the last.

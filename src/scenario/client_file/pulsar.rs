@@ -35,26 +35,40 @@ pub(super) fn map(properties: &[Property], mapped: &mut Mapped) {
             ("authPlugin", plugin) => authentication(one, plugin, find(properties, &["authParams"]), mapped),
             ("authParams", _) if find(properties, &["authPlugin"]).is_some() => {}
             ("authParams", _) => mapped.leave_out(one, "`authPlugin` is not set"),
-            ("tlsAllowInsecureConnection" | "useKeyStoreTls", "false") => mapped.leave_out(one, "so it is here"),
-            ("tlsAllowInsecureConnection", _) => mapped.refuse(
+            ("tlsAllowInsecureConnection", _) => only_false(
                 one,
                 "certificates are always verified: write false, and name their authority with --set broker.security.tls.ca",
+                mapped,
             ),
-            ("useKeyStoreTls", _) => mapped.refuse(
+            ("useKeyStoreTls", _) => only_false(
                 one,
                 "Java's keystores are not read: export them as PEM, and name the files in `tlsTrustCertsFilePath`, `tlsCertificateFilePath` \
                  and `tlsKeyFilePath`",
+                mapped,
             ),
             (key, _) if KEYSTORES.contains(&key) => mapped.leave_out(one, "no keystore is used"),
             (key, _) if key.starts_with("tls") && !is_encrypted => {
                 mapped.leave_out(one, "the URL of the brokers is without TLS");
             }
-            ("tlsEnableHostnameVerification", value) => mapped.set(&format!("{TLS}.verify_host"), value == "true", one),
+            ("tlsEnableHostnameVerification", _) => {
+                if let Some(is_verified) = mapped.boolean(one) {
+                    mapped.set(&format!("{TLS}.verify_host"), is_verified, one);
+                }
+            }
             ("tlsTrustCertsFilePath", file) => mapped.set(&format!("{TLS}.ca"), path(file), one),
             ("tlsCertificateFilePath", file) => mapped.set(&format!("{TLS}.certificate"), path(file), one),
             ("tlsKeyFilePath", file) => mapped.set(&format!("{TLS}.key"), path(file), one),
             _ => mapped.refuse(one, "it has no counterpart in brokermark: remove it"),
         }
+    }
+}
+
+/// A property that is refused, for this reason, if it is true.
+fn only_false(one: &Property, reason: &str, mapped: &mut Mapped) {
+    match mapped.boolean(one) {
+        Some(true) => mapped.refuse(one, reason),
+        Some(false) => mapped.leave_out(one, "so it is here"),
+        None => {}
     }
 }
 

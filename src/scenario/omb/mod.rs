@@ -13,6 +13,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml_edit::{Array, DocumentMut, Item, value};
 
+use super::client_file::boolean;
 use super::kind::Kinds;
 use super::problem::ScenarioError;
 use crate::secrets::mask_text;
@@ -276,12 +277,10 @@ fn number(keys: &Keys, key: &str, default: u64, untranslated: &mut Untranslated)
 fn is_true(keys: &Keys, key: &str, default: bool, untranslated: &mut Untranslated) -> bool {
     match text(keys, key) {
         None | Some("") => default,
-        Some("true") => true,
-        Some("false") => false,
-        Some(other) => {
-            untranslated.refuse(key, &format!("`{other}` is neither true nor false"));
+        Some(text) => boolean(text).unwrap_or_else(|| {
+            untranslated.refuse(key, &format!("`{text}` is neither true nor false"));
             default
-        }
+        }),
     }
 }
 

@@ -119,6 +119,18 @@ fn tokens_and_keys_of_clouds_are_logins() {
     is(sasl(iam).as_table().unwrap(), "mechanism = \"AWS_MSK_IAM\"");
 }
 
+/// By Java's client in any case, by librdkafka as numbers too.
+#[cfg(feature = "kafka-native")]
+#[test]
+fn booleans_are_read_as_kafkas_clients_read_them() {
+    for (text, is_numbered) in [("True", true), ("t", true), ("1", true), ("FALSE", false), ("0", false)] {
+        let found = broker("kafka://h", &format!("acks=all\nenable.idempotence={text}\n"), &[]);
+        assert_eq!(found["kafka"]["idempotence"].as_bool(), Some(is_numbered), "{text}");
+    }
+    let without = "security.protocol=SSL\nssl.endpoint.identification.algorithm=None\n";
+    assert_eq!(broker("kafka://h", without, &[])["security"]["tls"]["verify_host"].as_bool(), Some(false));
+}
+
 #[test]
 fn what_has_no_counterpart_is_refused_with_its_line() {
     let ssl = |rest: &str| format!("security.protocol=SSL\n{rest}");
@@ -130,6 +142,8 @@ fn what_has_no_counterpart_is_refused_with_its_line() {
     refused(&ssl("ssl.truststore.location=x.jks\nssl.truststore.password=hunter2"), &["FILE:2:", "FILE:3:", "keytool"]);
     refused(&ssl("ssl.key.password=hunter2"), &["FILE:2: `ssl.key.password`", "openssl pkey"]);
     refused(&ssl("enable.ssl.certificate.verification=false"), &["certificates are always verified"]);
+    refused(&ssl("enable.ssl.certificate.verification=hunter2"), &["FILE:2:", "neither true nor false"]);
+    refused("enable.idempotence=hunter2", &["FILE:1: `enable.idempotence`: it is neither true nor false"]);
     refused("security.protocol=hunter2", &["FILE:1:", "SASL_PLAINTEXT or SASL_SSL"]);
     refused(&sasl("sasl.mechanism=GSSAPI"), &["FILE:2: `sasl.mechanism`: Kerberos is not supported", "OAUTHBEARER"]);
     refused(&sasl(""), &["FILE:1: `security.protocol`: without `sasl.mechanism`, the mechanism is GSSAPI"]);
@@ -173,7 +187,15 @@ fn a_file_of_pulsars_tools_is_read() {
         let error = added("pulsar://h", file, &[]).unwrap_err();
         assert!(error.contains(words) && !error.contains("hunter2"), "{error}");
     };
-    refused("useKeyStoreTls=true", "FILE:1: `useKeyStoreTls`");
+    refused("useKeyStoreTls=TRUE", "FILE:1: `useKeyStoreTls`: Java's keystores are not read");
+    refused("tlsAllowInsecureConnection=hunter2", "FILE:1: `tlsAllowInsecureConnection`: it is neither true nor false");
+    let verified =
+        |text: &str| format!("serviceUrl=pulsar+ssl://p\ntlsEnableHostnameVerification={text}\nuseKeyStoreTls=False\n");
+    for (text, is_verified) in [("True", true), ("TRUE", true), ("False", false)] {
+        let found = broker("pulsar://", &verified(text), &[]);
+        assert_eq!(found["security"]["tls"]["verify_host"].as_bool(), Some(is_verified), "{text}");
+    }
+    refused(&verified("1"), "FILE:2: `tlsEnableHostnameVerification`: it is neither true nor false");
     refused("authPlugin=a.AuthenticationSasl\nauthParams=hunter2", "FILE:1: `authPlugin`");
     refused("other=hunter2", "FILE:1: `other`");
 }
