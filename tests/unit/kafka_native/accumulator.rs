@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::broker::kafka_native::codec::batch::{Headers, Record};
+use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
 use crate::broker::kafka_native::produce::accumulator::{Leader, Limits, Partition, Turn};
 use crate::broker::kafka_native::produce::client::Node;
-use crate::broker::kafka_native::produce::producer_batch::BufferPool;
+use crate::broker::kafka_native::produce::producer_batch::{BufferPool, Return};
 use crate::measure::SendTag;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -115,11 +115,44 @@ fn expired_batch_breaks_the_sequence_of_no_other_partition() {
         partition.set_leader(Some(leader.clone()), limits.linger);
         append(partition, &limits, 0, Duration::ZERO);
         let Turn::Batch(sent, _) = partition.take(&leader, &limits, now, &mut expired) else { panic!("it is due") };
-        partition.give_back(sent, now, false);
+        partition.give_back(sent, now, Return::InDoubt);
     }
     let [first, second] = &partitions;
     assert!(first.expire(&limits, now + 2 * HOUR, &mut expired));
     assert_eq!(expired.len(), 1);
     assert!(!second.expire(&limits, now, &mut expired), "its own batch is not too old");
     assert!(!second.needs_identity());
+}
+
+/// Of three batches that were sent, the first one gets too old, the second one has no answer, and the third one was refused for now.
+#[test]
+fn a_batch_that_may_be_stored_keeps_its_number_when_an_earlier_one_expires() {
+    let limits = Limits { batch_bytes: 1, linger: Duration::ZERO, delivery_timeout: HOUR };
+    let author = |epoch, sequence| Some(Author { producer_id: 7, epoch, sequence });
+    let (partition, leader) =
+        (Arc::new(Partition::new("orders".into(), 0, Some((7, 0)), usize::MAX)), Arc::<Leader>::default());
+    partition.set_leader(Some(leader.clone()), limits.linger);
+    let take = |now| match partition.take(&leader, &limits, now, &mut Vec::new()) {
+        Turn::Batch(batch, _) => Some(batch),
+        _ => None,
+    };
+    append(&partition, &limits, 0, Duration::ZERO);
+    take(Instant::now()).expect("the first one goes alone");
+    assert!(!partition.settle(false));
+    (1..4).for_each(|sequence| append(&partition, &limits, sequence, Duration::ZERO));
+    let mut sent: Vec<_> = std::iter::from_fn(|| take(Instant::now())).collect();
+    let now = Instant::now();
+    sent[1..].iter_mut().for_each(|batch| batch.created += 2 * HOUR);
+    for (batch, back) in sent.into_iter().zip([Return::InDoubt, Return::InDoubt, Return::Absent]) {
+        assert!(!partition.give_back(batch, now, back));
+    }
+    let (later, mut expired) = (now + HOUR, Vec::new());
+    assert!(!partition.expire(&limits, later, &mut expired), "one may be stored");
+    assert_eq!(expired.len(), 1);
+    assert_eq!(take(later).expect("it is asked for").author, author(0, 2));
+    assert!(take(later).is_none(), "the other one waits");
+    assert!(partition.settle(false), "nothing is in doubt");
+    assert!(take(later).is_none(), "it waits for the other identity");
+    partition.renew((7, 1));
+    assert_eq!(take(later).expect("it is sent").author, author(1, 0));
 }

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use kafka_protocol::messages::ProduceRequest;
 
 use super::asked::Asked;
 use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
 use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
+use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_options::RequiredAcks;
 
@@ -328,6 +330,33 @@ async fn forgotten_producer_resends_with_another_identity() {
     let outcomes = bench.outcomes().await;
     assert_eq!(outcomes.measured.acknowledged, 3, "{:?}", classes(&outcomes));
     assert_eq!(outcomes.measured.failed, 0, "{:?}", classes(&outcomes));
+}
+
+/// The leader may write a batch and answer that its followers were late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_may_be_written_keeps_its_number_behind_a_batch_that_failed() {
+    const REQUEST_TIMED_OUT: i16 = 7;
+    let epoch = |asked: &Asked| {
+        let request = asked.request::<ProduceRequest>();
+        let batch = request.topic_data[0].partition_data[0].records.clone().unwrap();
+        i16::from_be_bytes(batch[at::PRODUCER_EPOCH..][..2].try_into().unwrap())
+    };
+    let mut broker = Scripted::start(1, 1).await;
+    let mut bench = Bench::new(broker.addresses(), idempotent()).await;
+    begin(&mut bench, &mut broker).await;
+    bench.send(2).await;
+    let pipeline = take(&mut broker, 2).await;
+    pipeline[0].answer(TOO_LARGE);
+    pipeline[1].answer(REQUEST_TIMED_OUT);
+    let again = broker.next().await;
+    assert_eq!((again.numbers(), epoch(&again)), (vec![2], 0));
+    again.answer(OUT_OF_ORDER_SEQUENCE_NUMBER);
+    let renumbered = broker.next().await;
+    assert_eq!((renumbered.numbers(), epoch(&renumbered)), (vec![2], 1));
+    renumbered.answer(0);
+    let outcomes = bench.outcomes().await;
+    assert_eq!(outcomes.measured.acknowledged, 1);
+    assert_eq!(classes(&outcomes), vec![(FailureClass::TooLarge, 1)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

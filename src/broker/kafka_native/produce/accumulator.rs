@@ -8,6 +8,9 @@
 //! The first batch of an idempotent producer's identity goes alone. A leader that knows nothing of the identity takes a batch with any
 //! number (`ProducerAppendInfo.checkSequence` of Apache Kafka): one that was not ready for the first batch and is for the second would
 //! store them the wrong way round.
+//!
+//! A batch that failed leaves a gap in the numbers of an identity, and the next ones need another identity. They get it when no batch is left that may
+//! be stored (`TransactionManager.maybeResolveSequences` of Apache Kafka): such a batch keeps its number, because with another one it is stored twice.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::super::codec::batch::{Author, MAX_RECORD_OVERHEAD, Record};
-use super::producer_batch::{BufferPool, ProducerBatch, ReadyQueue};
+use super::producer_batch::{BufferPool, ProducerBatch, ReadyQueue, Return};
 use crate::measure::{AckRecorder, ConditionKind, Conditions, PartitionIndex, SendTag, Subject, SubjectKind};
 
 /// The partitions of a topic.
@@ -245,13 +248,12 @@ impl Partition {
         let is_unknown = matches!(state.membership, TransactionMembership::Missing | TransactionMembership::Asked);
         let is_first = state.identity.is_some() && !state.is_known;
         let has_moved = state.sent_to.as_ref().is_some_and(|former| !state.is_led_by(former));
-        if is_unknown || state.is_broken || ((is_again || is_first || has_moved) && state.in_flight > 0) {
-            return state.rest();
-        }
+        let is_alone = is_again || is_first || has_moved || state.is_broken;
+        let next = if state.is_broken { state.first_in_doubt() } else { Some(0) };
+        let next = next.filter(|_| !is_unknown && !(is_alone && state.in_flight > 0));
         let is_due = |open: &mut ProducerBatch| open.has_lingered(limits.linger, now);
-        let Some(mut batch) = state.closed.pop_front().or_else(|| state.open.take_if(is_due)) else {
-            return state.rest();
-        };
+        let batch = next.and_then(|next| state.closed.remove(next).or_else(|| state.open.take_if(is_due)));
+        let Some(mut batch) = batch else { return state.rest() };
         if batch.author.is_none()
             && let Some((producer_id, epoch)) = state.identity
         {
@@ -278,14 +280,14 @@ impl Partition {
         self.go_on(&mut state)
     }
 
-    /// A batch is sent again, not before `not_before`. With `is_forgotten`, the leader has forgotten the identity, and all that was stored
-    /// with it is gone: the batch is sent again with another one. As [`Partition::settle`].
-    pub fn give_back(self: &Arc<Self>, mut batch: ProducerBatch, not_before: Instant, is_forgotten: bool) -> bool {
+    /// A batch is sent again, not before `not_before`; one that is forgotten, with another identity. As [`Partition::settle`].
+    pub fn give_back(self: &Arc<Self>, mut batch: ProducerBatch, not_before: Instant, back: Return) -> bool {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.is_broken |= is_forgotten;
+        state.is_broken |= back == Return::Forgotten;
         state.in_flight -= 1;
         batch.attempts += 1;
+        batch.may_be_stored = back == Return::InDoubt;
         let place = state.closed.partition_point(|other| other.number < batch.number);
         state.closed.insert(place, batch);
         state.not_before = Some(not_before);
@@ -293,8 +295,8 @@ impl Partition {
     }
 
     fn go_on(self: &Arc<Self>, state: &mut PartitionState) -> bool {
-        if state.in_flight > 0 || state.is_broken {
-            return state.needs_identity();
+        if state.in_flight > 0 || state.needs_identity() {
+            return state.in_flight == 0;
         }
         // A new leader has waited for that, also with a batch that is open and was due meanwhile.
         match state.sent_to.take() {
@@ -310,7 +312,7 @@ impl Partition {
         }
     }
 
-    /// Whether records are missing in the sequence, and none of it is on its way.
+    /// Whether records are missing in the sequence, and none of it is on its way or may be stored.
     pub fn needs_identity(&self) -> bool {
         self.state.lock().needs_identity()
     }
@@ -411,7 +413,11 @@ impl PartitionState {
     }
 
     fn needs_identity(&self) -> bool {
-        self.is_broken && self.in_flight == 0
+        self.is_broken && self.in_flight == 0 && self.first_in_doubt().is_none()
+    }
+
+    fn first_in_doubt(&self) -> Option<usize> {
+        self.closed.iter().position(|batch| batch.may_be_stored)
     }
 
     /// It is on no list until something happens.

@@ -29,6 +29,8 @@ pub struct ProducerBatch {
     pub created: Instant,
     /// Number of sends without success.
     pub attempts: u32,
+    /// Whether the broker may have it under its number: it was sent, and no answer says otherwise.
+    pub may_be_stored: bool,
     /// Producer id, epoch and sequence number; `None`: it was never sent.
     pub author: Option<Author>,
     /// Bytes of the records before compression; 0: they are not compressed yet.
@@ -96,6 +98,17 @@ impl ProducerBatch {
     }
 }
 
+/// How a batch comes back to its partition, to be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// Without an answer, or with an error that the broker may have met after it had written the batch.
+    InDoubt,
+    /// The leader does not have it under its number, because it lacks an earlier one.
+    Absent,
+    /// The leader has forgotten the identity, and all that was stored with it is gone.
+    Forgotten,
+}
+
 /// Memory of batches that have their outcome.
 #[derive(Default)]
 pub struct BufferPool(Mutex<FreeMemory>);
@@ -119,6 +132,7 @@ impl BufferPool {
             number,
             created: Instant::now(),
             attempts: 0,
+            may_be_stored: false,
             author: None,
             body_bytes: 0,
             is_sealed: false,

@@ -15,7 +15,7 @@ use super::super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
 use super::super::error::{CallError, condition, describe, failure_class, is_retriable, is_stale_metadata};
 use super::accumulator::Partition;
 use super::client::Client;
-use super::producer_batch::ProducerBatch;
+use super::producer_batch::{ProducerBatch, Return};
 use crate::broker::{FailureClass, SubmitError, kafka_cluster};
 use crate::load::PayloadPool;
 use crate::measure::{AckBatch, AckRecorder};
@@ -297,11 +297,16 @@ fn refused(
     let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(batch.number);
     // In a transaction, what was written before is missing.
     let is_forgotten = *code == UNKNOWN_PRODUCER_ID && client.transactions().is_none() && batch.author.is_some();
+    let back = match (is_forgotten, is_behind) {
+        (true, _) => Return::Forgotten,
+        (_, true) => Return::Absent,
+        // Also where another node leads now: the former leader may have written it, and the new one may have read it there.
+        _ => Return::InDoubt,
+    };
     let is_old = batch.created.elapsed() >= client.limits.delivery_timeout;
-    if (is_retriable(*code) || is_behind || is_forgotten) && !is_old {
+    if (is_retriable(*code) || back != Return::InDoubt) && !is_old {
         client.traffic.retried();
-        let not_before = Instant::now() + RETRY_BACKOFF;
-        if partition.give_back(batch, not_before, is_forgotten) {
+        if partition.give_back(batch, Instant::now() + RETRY_BACKOFF, back) {
             client.renew(partition);
         }
         return;
@@ -329,7 +334,7 @@ pub fn lost(
 ) {
     if batch.created.elapsed() < client.limits.delivery_timeout {
         client.traffic.retried();
-        if partition.give_back(batch, Instant::now() + RETRY_BACKOFF, false) {
+        if partition.give_back(batch, Instant::now() + RETRY_BACKOFF, Return::InDoubt) {
             client.renew(partition);
         }
         client.notify_capacity();
