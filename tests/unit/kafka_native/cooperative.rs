@@ -55,8 +55,8 @@ fn owned(subscription: &Subscription) -> (i32, Vec<i32>) {
 async fn start() -> (Scripted, Bench, Groups) {
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
-    // A sign of life every 10 ms.
-    let session_timeout = Some(Duration::from_millis(150));
+    // A sign of life every 200 ms.
+    let session_timeout = Some(Duration::from_secs(3));
     let options =
         KafkaNativeOptions { assignment: Some(Assignment::Group), session_timeout, ..KafkaNativeOptions::default() };
     let groups = Groups::new(bench.admin.clone(), options);

@@ -36,9 +36,9 @@ pub async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsume
     Groups::new(bench.admin.clone(), beating(assignment)).consumer(&subscription(2, Progress::Kept)).await.unwrap()
 }
 
-/// A sign of life every 10 ms.
+/// A sign of life every 200 ms.
 fn beating(assignment: Assignment) -> KafkaNativeOptions {
-    let session_timeout = Some(Duration::from_millis(150));
+    let session_timeout = Some(Duration::from_secs(3));
     KafkaNativeOptions { assignment: Some(assignment), session_timeout, ..KafkaNativeOptions::default() }
 }
 
@@ -152,6 +152,20 @@ async fn another_node_is_asked_for_the_coordinator_where_one_is_silent() {
     broker.silence(0);
     let _member = member(&bench, Assignment::Group).await;
     assert_eq!(next_join(&mut broker).await.0.node, 1);
+}
+
+/// The coordinator says nothing for a session. Its answer would be awaited for far longer, for [`TIMEOUT`].
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_member_without_an_answer_for_a_session_returns_its_partitions() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let mut consumer = member(&bench, Assignment::Group).await;
+    let (asked, _) = next_join(&mut broker).await;
+    refuse_join(&asked, MEMBER_ID_REQUIRED, "m1");
+    admit(&mut broker).await;
+    serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
+    broker.silence(0);
+    serve(&mut consumer, |consumer| consumer.is_revocation_requested()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

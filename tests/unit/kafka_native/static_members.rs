@@ -22,8 +22,8 @@ async fn start() -> (Scripted, Bench, Groups) {
     let options = KafkaNativeOptions {
         assignment: Some(Assignment::Group),
         static_members: true,
-        // A sign of life every 10 ms.
-        session_timeout: Some(Duration::from_millis(150)),
+        // A sign of life every 200 ms.
+        session_timeout: Some(Duration::from_secs(3)),
         ..KafkaNativeOptions::default()
     };
     let groups = Groups::new(bench.admin.clone(), options);

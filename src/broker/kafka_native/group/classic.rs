@@ -15,7 +15,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::error::{
     CallError, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
@@ -223,22 +223,20 @@ impl Classic {
 
     /// Says that the member is alive, until the group is shared out again or has lost it.
     async fn beat(&self, identity: &MemberIdentity) -> MembershipEnd {
-        let mut silent = Duration::ZERO;
+        let mut session_end = Instant::now() + self.session_timeout;
         loop {
             sleep(self.pause()).await;
-            match self.heartbeat(identity).await {
-                Ok(0) => silent = Duration::ZERO,
-                Ok(REBALANCE_IN_PROGRESS) => return MembershipEnd::Rebalance,
-                Ok(UNKNOWN_MEMBER_ID) => return self.forgotten(),
-                Ok(ILLEGAL_GENERATION) => return MembershipEnd::Lost,
-                Ok(code @ FENCED_INSTANCE_ID) => return MembershipEnd::Refused(CallError::Refused(code, None)),
+            let sent = Instant::now();
+            // A request may wait for its answer for longer than a session.
+            match timeout_at(session_end, self.heartbeat(identity)).await {
+                Ok(Ok(0)) => session_end = sent + self.session_timeout,
+                Ok(Ok(REBALANCE_IN_PROGRESS)) => return MembershipEnd::Rebalance,
+                Ok(Ok(UNKNOWN_MEMBER_ID)) => return self.forgotten(),
+                Ok(Ok(ILLEGAL_GENERATION)) => return MembershipEnd::Lost,
+                Ok(Ok(code @ FENCED_INSTANCE_ID)) => return MembershipEnd::Refused(CallError::Refused(code, None)),
                 // The coordinator may be found again before the session ends.
-                Ok(_) | Err(_) => {
-                    silent += self.pause();
-                    if silent >= self.session_timeout {
-                        return MembershipEnd::Lost;
-                    }
-                }
+                Ok(_) => {}
+                Err(_) => return MembershipEnd::Lost,
             }
         }
     }
