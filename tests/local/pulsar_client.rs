@@ -11,9 +11,10 @@ use crate::harness::{Bench, assert_acknowledged, record_of};
 use brokermark::broker::FailureClass;
 use brokermark::record::Record;
 
-/// `ServerError.PersistenceError` and `ServerError.ServiceNotReady`.
+/// Numbers of `ServerError`.
 const PERSISTENCE_ERROR: u64 = 2;
 const SERVICE_NOT_READY: u64 = 6;
+const TOPIC_NOT_FOUND: u64 = 11;
 
 const BATCHES: &str =
     "[producers]\nbatch = 10\nin_flight = 20\n[payload]\nsize = \"50B\"\n[run]\nstall_deadline = \"20s\"\n";
@@ -88,6 +89,23 @@ fn messages_without_receipt_fail_after_producer_closed() {
     let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
     assert_fields!(record.counts, { acknowledged: 90, failed: 10, unresolved: 0 });
     assert_eq!(failed(&record, FailureClass::ConnectionLost), 10);
+}
+
+/// Each message would wait for `send_timeout` where one of two partitions is closed for a while, and fail where it is closed for good.
+#[test]
+fn messages_without_keys_pass_over_a_closed_partition() {
+    for reason in [SERVICE_NOT_READY, TOPIC_NOT_FOUND] {
+        let is_closed = AtomicBool::new(false);
+        let server = Scripted::start(move |request| match request {
+            Request::Send { producer, first, .. } if !is_closed.swap(true, Ordering::SeqCst) => {
+                Some(vec![receipt(producer, first), close_producer(producer)])
+            }
+            Request::OpenProducer { request } if is_closed.load(Ordering::SeqCst) => Some(vec![error(request, reason)]),
+            _ => None,
+        });
+        let tables = format!("{BATCHES}messages = 100\n[topology]\npartitions = 2");
+        assert_acknowledged(&record_of(&format!("{}{tables}", server.broker(""))), 100);
+    }
 }
 
 #[test]

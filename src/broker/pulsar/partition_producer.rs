@@ -101,12 +101,9 @@ impl PartitionProducer {
         }
     }
 
-    /// Resolves when messages can be added, having opened the partition producer again if need be. Cancel-safe. Returns whether the
-    /// partition producer's connection was full before.
-    ///
-    /// # Errors
-    /// When the partition producer is closed, for good or for longer than the options' `send_timeout`.
-    pub async fn ready(&mut self) -> Result<bool, SubmitError> {
+    /// Resolves when messages can be added, or `None` if the partition producer is closed: then it is being opened again, unless it is
+    /// closed for good. Cancel-safe. Returns whether its connection was full before.
+    pub async fn room(&mut self) -> Option<bool> {
         let mut waited = false;
         loop {
             match &mut self.state {
@@ -115,7 +112,7 @@ impl PartitionProducer {
                     // Created before the check, so that a notification in between is not missed.
                     let notified = connection.capacity();
                     match connection.readiness(open.producer) {
-                        Readiness::Ready => return Ok(waited),
+                        Readiness::Ready => return Some(waited),
                         Readiness::Full => {
                             waited = true;
                             notified.await;
@@ -123,12 +120,29 @@ impl PartitionProducer {
                         Readiness::Closed => self.state = State::Opening(self.reopen()),
                     }
                 }
+                State::Opening(retry) => {
+                    let opened = retry.now()?;
+                    self.end_opening(opened);
+                }
+                State::Dead(_) => return None,
+            }
+        }
+    }
+
+    /// As [`PartitionProducer::room`], and waits until the partition producer has been opened again. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the partition producer is closed, for good or for longer than the options' `send_timeout`.
+    pub async fn ready(&mut self) -> Result<bool, SubmitError> {
+        loop {
+            if let Some(waited) = self.room().await {
+                return Ok(waited);
+            }
+            match &mut self.state {
+                // Looked at again.
+                State::Open(_) => {}
                 State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
-                    Some(Ok(open)) => {
-                        self.send_again(&open);
-                        self.state = State::Open(open);
-                    }
-                    Some(Err(failure)) => self.state = State::Dead(failure),
+                    Some(opened) => self.end_opening(opened),
                     None => {
                         // Where everything fails at once, others must still get their turn.
                         tokio::task::yield_now().await;
@@ -142,6 +156,16 @@ impl PartitionProducer {
                 }
             }
         }
+    }
+
+    fn end_opening(&mut self, opened: Result<Open, ClientError>) {
+        self.state = match opened {
+            Ok(open) => {
+                self.send_again(&open);
+                State::Open(open)
+            }
+            Err(failure) => State::Dead(failure),
+        };
     }
 
     /// Hands what the broker may not have over to the producer that was opened again.

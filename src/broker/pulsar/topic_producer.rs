@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use futures_util::future::select_ok;
+
 use super::config::Hashing;
 use super::partition_producer::{Client, PartitionProducer};
 use crate::broker::murmur3::murmur3;
@@ -16,7 +18,7 @@ pub struct TopicProducer {
     shared: Arc<Client>,
     /// One for each partition; one for a topic that has none.
     partition_producers: Vec<PartitionProducer>,
-    /// The partition producer that the next batch without keys goes to.
+    /// The partition producer that the next batch without keys goes to, if it is open.
     turn: usize,
     /// Memory that is kept: empty between batches.
     groups: Vec<Group>,
@@ -58,15 +60,44 @@ impl TopicProducer {
 
     async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {
         let begin = Instant::now();
-        if self.partition_producers[partition].ready().await? {
-            self.shared.waited_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        }
+        let waited = self.partition_producers[partition].ready().await?;
+        self.count_wait(waited, begin);
         Ok(())
     }
 
-    async fn submit_to(&mut self, partition: usize, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+    /// The partition for messages without keys: from the turn on, the first whose producer is open, once it is ready. They wait for those
+    /// that are closed only if all are, and then for the first to be opened again.
+    async fn next_open(&mut self) -> Result<usize, SubmitError> {
+        let count = self.partition_producers.len();
+        for passed in 0..count {
+            let (partition, begin) = ((self.turn + passed) % count, Instant::now());
+            if let Some(waited) = self.partition_producers[partition].room().await {
+                self.count_wait(waited, begin);
+                return Ok(partition);
+            }
+        }
+        let producers = self.partition_producers.iter_mut().enumerate();
+        let openings =
+            producers.map(|(partition, producer)| Box::pin(async move { producer.ready().await.map(|_| partition) }));
+        select_ok(openings).await.map(|(partition, _)| partition)
+    }
+
+    fn count_wait(&self, waited: bool, begin: Instant) {
+        if waited {
+            self.shared.waited_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a batch to the partition `by_key`, or else to one that is open.
+    async fn submit_to(&mut self, by_key: Option<usize>, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         loop {
-            self.ready(partition).await?;
+            let partition = match by_key {
+                Some(partition) => {
+                    self.ready(partition).await?;
+                    partition
+                }
+                None => self.next_open().await?,
+            };
             if self.partition_producers[partition].add(batch.len(), |index| &batch[index]) {
                 self.turn = (partition + 1) % self.partition_producers.len();
                 return Ok(batch.len());
@@ -75,6 +106,12 @@ impl TopicProducer {
     }
 
     async fn submit_by_key(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        // If none is open, each group fails with its own reason.
+        if batch.iter().any(|outgoing| outgoing.key.is_none())
+            && let Ok(open) = self.next_open().await
+        {
+            self.turn = open;
+        }
         let mut groups = mem::take(&mut self.groups);
         self.group(batch, &mut groups);
         for group in &mut groups {
@@ -107,7 +144,7 @@ impl TopicProducer {
         let mut places: HashMap<(usize, Option<&[u8]>), usize> = HashMap::new();
         groups.clear();
         for (index, outgoing) in batch.iter().enumerate() {
-            let partition = self.partition_of(outgoing);
+            let partition = self.partition_by_key(outgoing).unwrap_or(self.turn);
             let key = outgoing.key.filter(|_| self.shared.options.batch_by_key);
             let place = *places.entry((partition, key)).or_insert_with(|| {
                 groups.push(Group { partition, ..Group::default() });
@@ -117,13 +154,11 @@ impl TopicProducer {
         }
     }
 
-    fn partition_of(&self, outgoing: &Outgoing<'_>) -> usize {
-        match outgoing.key {
-            Some(key) if self.partition_producers.len() > 1 => {
-                partition(self.shared.options.hashing, key, self.partition_producers.len())
-            }
-            _ => self.turn,
-        }
+    /// The partition of a message with a key; `None`: any will do.
+    fn partition_by_key(&self, outgoing: &Outgoing<'_>) -> Option<usize> {
+        let partitions = self.partition_producers.len();
+        let key = outgoing.key.filter(|_| partitions > 1)?;
+        Some(partition(self.shared.options.hashing, key, partitions))
     }
 }
 
@@ -137,7 +172,7 @@ impl Producer for TopicProducer {
         if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
             self.submit_by_key(batch).await
         } else {
-            self.submit_to(self.partition_of(first), batch).await
+            self.submit_to(self.partition_by_key(first), batch).await
         }
     }
 
