@@ -9,12 +9,14 @@ use crate::harness::scripted_pulsar::{
 };
 use crate::harness::{Bench, assert_acknowledged, record_of};
 use brokermark::broker::FailureClass;
+use brokermark::measure::ConditionKind;
 use brokermark::record::Record;
 
 /// Numbers of `ServerError`.
 const PERSISTENCE_ERROR: u64 = 2;
 const SERVICE_NOT_READY: u64 = 6;
 const TOPIC_NOT_FOUND: u64 = 11;
+const TOPIC_TERMINATED: u64 = 15;
 
 const BATCHES: &str =
     "[producers]\nbatch = 10\nin_flight = 20\n[payload]\nsize = \"50B\"\n[run]\nstall_deadline = \"20s\"\n";
@@ -270,4 +272,49 @@ fn pending_messages_are_sent_again_after_a_break() {
             assert!(record.wire.unwrap().retried >= 1);
         }
     }
+}
+
+/// The record of a run with `resend` whose ten messages, one entry, the broker always refuses, and how often they were sent.
+fn always_refused(error: u64) -> (Record, usize) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let seen = sent.clone();
+    let server = Scripted::start(move |request| match request {
+        Request::Send { producer, last, .. } => {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Some(vec![send_error(producer, last, error)])
+        }
+        _ => None,
+    });
+    let broker = server.broker("resend = true\nsend_timeout = \"2s\"");
+    let record = ended_without_a_receipt(&format!("{broker}{BATCHES}messages = 10"));
+    assert_eq!(failed(&record, FailureClass::Refused), 10, "{:?}", record.errors);
+    (record, sent.load(Ordering::SeqCst))
+}
+
+/// Without pauses, it would be sent again thousands of times, and fail because it was not answered.
+#[test]
+fn a_refusal_that_may_pass_is_met_with_pauses_and_named_at_the_end() {
+    let (record, sent) = always_refused(PERSISTENCE_ERROR);
+    assert!((2..=10).contains(&sent), "sent {sent} times");
+    assert!(record.errors[0].first_message.contains("PersistenceError: scripted"), "{:?}", record.errors);
+    let told = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Refused);
+    assert!(told.is_some_and(|told| told.words.starts_with("PersistenceError")), "{:?}", record.conditions);
+}
+
+#[test]
+fn a_refusal_that_cannot_pass_fails_at_once() {
+    let (_, sent) = always_refused(TOPIC_TERMINATED);
+    assert_eq!(sent, 1);
+}
+
+#[test]
+fn messages_that_are_refused_for_a_while_are_stored_later() {
+    let refusals = AtomicUsize::new(0);
+    let server = Scripted::start(move |request| match request {
+        Request::Send { producer, last, .. } if refusals.fetch_add(1, Ordering::SeqCst) < 2 => {
+            Some(vec![send_error(producer, last, PERSISTENCE_ERROR)])
+        }
+        _ => None,
+    });
+    assert_acknowledged(&record_of(&format!("{}{BATCHES}messages = 10", server.broker("resend = true"))), 10);
 }

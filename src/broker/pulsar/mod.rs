@@ -6,7 +6,7 @@
 //!   `token`: what they log in with.
 //! - `codec`: the binary protocol.
 //! - `producer`: a producer of a topic, which may collect messages for a while; `topic_producer`: spreads them over one
-//!   `partition_producer` for each partition.
+//!   `partition_producer` for each partition, which builds `entries`.
 //! - `topic_consumer`: a member of a subscription.
 //! - `retry`: what the broker refuses, by class; opens producers and consumers again.
 //! - `crate_client`: the crate `pulsar` as another client.
@@ -20,6 +20,7 @@ mod connect;
 mod connection;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
+mod entries;
 #[cfg(test)]
 #[path = "../../../tests/unit/broker/pulsar/late_subscription.rs"]
 mod late_subscription;

@@ -1,22 +1,22 @@
-//! A producer of a topic or of one of its partitions, on the connection to the broker that serves it. It builds the entries of a call
-//! before the connection is locked: which messages go into one, and which are too large.
+//! A producer of a topic or of one of its partitions, on the connection to the broker that serves it. It is opened again when it was closed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 
-use super::codec::compression::{Compression, Compressor};
-use super::codec::entry::{EntryTemplate, Heading, put_batch, put_one, put_single};
-use super::codec::frame::put_message;
-use super::codec::proto::{self, Kind, ToBroker, close_producer, send_command};
+use super::codec::compression::Compressor;
+use super::codec::entry::EntryTemplate;
+use super::codec::proto::{self, Kind, ToBroker, close_producer};
 use super::config::PulsarOptions;
-use super::connection::{Connection, Entry, EntrySizes, Kept, ProducerId, Readiness};
+use super::connection::{Connection, Kept, ProducerId, Readiness};
+use super::entries::{Build, Lane};
 use super::pool::Pool;
-use super::retry::{Retry, condition, persist};
+use super::retry::{BACKOFF, Retry, condition, persist};
 use crate::broker::{ClientError, FailureClass, Outgoing, SubmitError};
 use crate::measure::{AckRecorder, ConditionKind, PartitionIndex, Subject, SubjectKind};
+use crate::net::backoff::Backoff;
 
 /// What all partition producers of a trial share.
 pub struct Client {
@@ -42,6 +42,8 @@ pub struct PartitionProducer {
     state: State,
     build: Build,
     resend: Option<Resend>,
+    /// The pause after entries that the broker refused for now: it grows until a producer is open for longer.
+    refusals: Backoff,
 }
 
 /// What a partition producer keeps while it is opened again, with `resend`.
@@ -67,6 +69,7 @@ struct Open {
     name: String,
     topic_epoch: Option<u64>,
     next_sequence: u64,
+    since: Instant,
 }
 
 impl PartitionProducer {
@@ -90,7 +93,7 @@ impl PartitionProducer {
         let held_up = Arc::new(Subject::new(shared.pool.conditions(), SubjectKind::Partition, &topic));
         let attempt = || told(&held_up, open(&shared, (&topic, counted_in), index, None, resend.as_ref()));
         let state = State::Open(persist(shared.pool.timeout(), attempt).await?);
-        Ok(PartitionProducer { shared, topic, counted_in, index, held_up, state, build, resend })
+        Ok(PartitionProducer { shared, topic, counted_in, index, held_up, state, build, resend, refusals: BACKOFF })
     }
 
     /// Why it is closed for good, if it is.
@@ -106,25 +109,39 @@ impl PartitionProducer {
     pub async fn room(&mut self) -> Option<bool> {
         let mut waited = false;
         loop {
-            match &mut self.state {
-                State::Open(open) => {
-                    let connection = open.connection.clone();
-                    // Created before the check, so that a notification in between is not missed.
-                    let notified = connection.capacity();
-                    match connection.readiness(open.producer) {
-                        Readiness::Ready => return Some(waited),
-                        Readiness::Full => {
-                            waited = true;
-                            notified.await;
-                        }
-                        Readiness::Closed => self.state = State::Opening(self.reopen()),
+            let connection = match &self.state {
+                State::Open(open) => Some(open.connection.clone()),
+                State::Opening(_) | State::Dead(_) => None,
+            };
+            // Created before the check, so that a notification in between is not missed.
+            let notified = connection.as_ref().map(|connection| connection.capacity());
+            match self.readiness() {
+                Readiness::Ready => return Some(waited),
+                Readiness::Closed => return None,
+                Readiness::Full => {
+                    waited = true;
+                    // There is none if it was opened just now: then it is checked again.
+                    if let Some(notified) = notified {
+                        notified.await;
                     }
                 }
-                State::Opening(retry) => {
-                    let opened = retry.now()?;
-                    self.end_opening(opened);
-                }
-                State::Dead(_) => return None,
+            }
+        }
+    }
+
+    /// Whether messages can be added. One that is closed is being opened again from then on, unless it is closed for good.
+    fn readiness(&mut self) -> Readiness {
+        loop {
+            match &mut self.state {
+                State::Open(open) => match open.connection.readiness(open.producer) {
+                    Readiness::Closed => self.state = State::Opening(self.reopen()),
+                    readiness => return readiness,
+                },
+                State::Opening(retry) => match retry.now() {
+                    Some(opened) => self.end_opening(opened),
+                    None => return Readiness::Closed,
+                },
+                State::Dead(_) => return Readiness::Closed,
             }
         }
     }
@@ -161,6 +178,7 @@ impl PartitionProducer {
     fn end_opening(&mut self, opened: Result<Open, ClientError>) {
         self.state = match opened {
             Ok(open) => {
+                self.fail_kept();
                 self.send_again(&open);
                 State::Open(open)
             }
@@ -180,31 +198,65 @@ impl PartitionProducer {
         }
     }
 
-    /// Opens the partition producer again if entries are to be sent again, which then are; they fail if it cannot be opened in time.
-    pub async fn restore(&mut self) {
-        let Some(kept) = self.resend.as_ref().map(|resend| resend.kept.clone()) else { return };
-        if kept.is_empty() {
-            return;
-        }
-        if let Err(failure) = self.ready().await {
-            let mut acks = self.shared.recorder.batch();
-            for (send_tag, _) in kept.take().into_iter().flat_map(|entry| entry.messages) {
-                acks.failed(send_tag, failure.class, || failure.message.clone());
-            }
+    /// When the oldest entry fails that is to be sent again, unless it is sent before.
+    pub fn kept_until(&self) -> Option<Instant> {
+        self.resend.as_ref()?.kept.oldest()?.checked_add(self.shared.options.send_timeout)
+    }
+
+    /// Opens the partition producer again if entries are to be sent again, which then are. Those that have waited for too long fail.
+    pub fn restore(&mut self) {
+        if self.resend.as_ref().is_some_and(|resend| resend.kept.oldest().is_some())
+            && self.readiness() == Readiness::Closed
+        {
+            self.fail_kept();
         }
     }
 
-    fn reopen(&self) -> Retry<Open> {
+    /// Fails entries that could not be sent again in time, or cannot be at all.
+    fn fail_kept(&self) {
+        let Some(Resend { kept, .. }) = &self.resend else { return };
+        let send_timeout = self.shared.options.send_timeout;
+        let (class, message, entries) = match &self.state {
+            State::Open(_) => return,
+            State::Opening(retry) => {
+                let ClientError { class, message, .. } = retry.last();
+                let message = format!("not stored within {send_timeout:?} (`broker.pulsar.send_timeout`): {message}");
+                (class, message, kept.take_late(send_timeout))
+            }
+            State::Dead(failure) => (failure.class, failure.message.clone(), kept.take()),
+        };
+        let mut acks = self.shared.recorder.batch();
+        for (send_tag, _) in entries.into_iter().flat_map(|entry| entry.messages) {
+            acks.failed(send_tag, class, || message.clone());
+        }
+    }
+
+    /// At once, unless the broker refused an entry: then there is a pause first.
+    fn reopen(&mut self) -> Retry<Open> {
         let resend = self.resend.clone();
         let (shared, topic, index) = (self.shared.clone(), self.topic.clone(), self.index);
         let counted_in = self.counted_in;
-        let (reason, topic_epoch) = match &self.state {
-            State::Open(open) if !open.connection.is_open() => (open.connection.failure(), open.topic_epoch),
-            State::Open(open) => (ClientError::lost("the broker closed the producer"), open.topic_epoch),
-            _ => (ClientError::lost("the producer is closed"), None),
+        let (mut reason, topic_epoch, was_open) = match &self.state {
+            State::Open(open) if !open.connection.is_open() => {
+                (open.connection.failure(), open.topic_epoch, open.since.elapsed())
+            }
+            State::Open(open) => {
+                (ClientError::lost("the broker closed the producer"), open.topic_epoch, open.since.elapsed())
+            }
+            _ => (ClientError::lost("the producer is closed"), None, Duration::ZERO),
         };
         let held_up = self.held_up.clone();
-        Retry::start(reason, Arc::default(), move || {
+        let (mut backoff, mut done) = (BACKOFF, Arc::default());
+        if let Some(Resend { kept, .. }) = &resend {
+            done = kept.returned.clone();
+            if let Some(refusal) = kept.take_refusal() {
+                held_up.begin(condition(&refusal), &refusal.message);
+                self.refusals.lasted(was_open);
+                self.refusals.failed();
+                (reason, backoff) = (refusal, self.refusals);
+            }
+        }
+        Retry::start(reason, backoff, done, move || {
             let (shared, topic, resend, held_up) = (shared.clone(), topic.clone(), resend.clone(), held_up.clone());
             async move { told(&held_up, open(&shared, (&topic, counted_in), index, topic_epoch, resend.as_ref())).await }
         })
@@ -293,6 +345,7 @@ async fn open(
                 .last_sequence_id
                 .map_or(0, |last| (last + 1).max(0) as u64)
                 .max(resend.map_or(0, |resend| resend.next_sequence)),
+            since: Instant::now(),
         }),
         Err(failure) => {
             connection.remove_producer(producer_id);
@@ -302,149 +355,5 @@ async fn open(
             }
             Err(failure)
         }
-    }
-}
-
-/// Memory and a compressor for the frames of one call, which are built before the connection is locked.
-pub struct Build {
-    compressor: Compressor,
-    /// A batch before its compression.
-    plain: Vec<u8>,
-    pub frames: Vec<u8>,
-    pub entries: Vec<Entry>,
-    /// Messages that are larger than the broker takes, by their place in the call, and the bytes of their entries.
-    pub too_large: Vec<(usize, usize)>,
-}
-
-/// What the entries of one call have in common.
-pub struct Lane<'a> {
-    pub producer: ProducerId,
-    pub producer_name: &'a str,
-    pub template: &'a EntryTemplate,
-    pub options: &'a PulsarOptions,
-    /// Most bytes of an entry's metadata and payload.
-    pub max_message: usize,
-    pub publish_time_ms: u64,
-}
-
-impl Lane<'_> {
-    fn deliver_at_ms(&self) -> Option<u64> {
-        self.options.deliver_after.map(|after| self.publish_time_ms + after.as_millis() as u64)
-    }
-}
-
-impl Build {
-    pub fn new(compressor: Compressor) -> Self {
-        Build { compressor, plain: Vec::new(), frames: Vec::new(), entries: Vec::new(), too_large: Vec::new() }
-    }
-
-    /// Builds the entries of `count` messages, the first of which has the number `sequence_id`. Returns the next message's.
-    pub fn put_entries<'a>(
-        &mut self,
-        lane: &Lane<'_>,
-        mut sequence_id: u64,
-        count: usize,
-        at: &impl Fn(usize) -> &'a Outgoing<'a>,
-    ) -> u64 {
-        self.frames.clear();
-        self.entries.clear();
-        self.too_large.clear();
-        let most =
-            if lane.options.batching && lane.options.deliver_after.is_none() { lane.options.batch_messages } else { 1 };
-        let most_bytes = lane.options.batch_bytes.min(lane.max_message);
-        let mut begin = 0;
-        while begin < count {
-            let (mut end, mut bytes) = (begin, 0);
-            while end < count && end - begin < most {
-                bytes += at(end).payload.len();
-                if end > begin && bytes > most_bytes {
-                    break;
-                }
-                end += 1;
-            }
-            // Only as it will be sent can an entry be judged: compressed, and with its metadata.
-            let before = self.frames.len();
-            let (mut size, mut entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
-            while size > lane.max_message && end - begin > 1 {
-                self.frames.truncate(before);
-                end = begin + (end - begin) / 2;
-                (size, entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
-            }
-            if size > lane.max_message {
-                self.frames.truncate(before);
-                self.too_large.push((begin, size));
-            } else {
-                self.entries.push(entry);
-                sequence_id += (end - begin) as u64;
-            }
-            begin = end;
-        }
-        sequence_id
-    }
-
-    /// Fails the messages that were too large.
-    pub fn refuse<'a>(&self, limit: usize, recorder: &AckRecorder, at: &impl Fn(usize) -> &'a Outgoing<'a>) {
-        if self.too_large.is_empty() {
-            return;
-        }
-        let mut acks = recorder.batch();
-        for (index, size) in &self.too_large {
-            acks.failed(at(*index).send_tag, FailureClass::TooLarge, || {
-                format!(
-                    "a message makes {size} bytes with its metadata, but the broker takes {limit} (`maxMessageSize`)"
-                )
-            });
-        }
-    }
-
-    /// Appends one entry, a message of its own or a batch, and returns it with the bytes of its metadata and payload.
-    fn put_entry<'a>(
-        &mut self,
-        lane: &Lane<'_>,
-        sequence_id: u64,
-        count: usize,
-        at: impl Fn(usize) -> &'a Outgoing<'a>,
-    ) -> (usize, Entry) {
-        let Build { compressor, plain, frames, .. } = self;
-        let &Lane { producer, producer_name, template, publish_time_ms, .. } = lane;
-        let deliver_at_ms = lane.deliver_at_ms();
-        let mut heading =
-            Heading { producer_name, sequence_id, publish_time_ms, deliver_at_ms, uncompressed_size: None };
-        let put_payload = |out: &mut Vec<u8>| {
-            if count == 1 {
-                out.extend_from_slice(at(0).payload);
-            } else {
-                (0..count).for_each(|index| put_single(out, template, sequence_id + index as u64, at(index)));
-            }
-        };
-        if template.compression != Compression::None {
-            plain.clear();
-            put_payload(plain);
-            heading.uncompressed_size = Some(plain.len());
-        }
-        let (before, mut compressed) = (frames.len(), 0);
-        let size = put_message(
-            frames,
-            &send_command(producer, sequence_id, count),
-            |out| match count {
-                1 => put_one(out, template, heading, at(0)),
-                _ => put_batch(out, template, heading, count, at(0).key),
-            },
-            |out| match heading.uncompressed_size {
-                None => put_payload(out),
-                Some(_) => {
-                    let begin = out.len();
-                    compressor.compress(plain, out);
-                    compressed = out.len() - begin;
-                }
-            },
-        );
-        let sent_bytes = frames.len() - before;
-        let sizes = EntrySizes {
-            payload_bytes: (0..count).map(|index| at(index).payload.len()).sum(),
-            body_bytes: sent_bytes - compressed + heading.uncompressed_size.unwrap_or(0),
-            sent_bytes,
-        };
-        (size, Entry { sequence_id, messages: count as u32, sizes })
     }
 }

@@ -130,8 +130,8 @@ async fn send(queue: Arc<Queue>, mut producer: TopicProducer, shared: Arc<Client
     loop {
         tokio::select! {
             biased;
-            () = returned.notified() => {
-                producer.restore().await;
+            () = kept(&returned, producer.kept_until()) => {
+                producer.restore();
                 continue;
             }
             () = queue.take(&mut batch) => {}
@@ -139,7 +139,17 @@ async fn send(queue: Arc<Queue>, mut producer: TopicProducer, shared: Arc<Client
         let messages = batch.messages();
         let mut rest = &messages[..];
         while let Some(first) = rest.first() {
-            match producer.submit(rest).await {
+            let kept_until = producer.kept_until();
+            let submitted = tokio::select! {
+                biased;
+                // Also while the partition of these messages is closed, or its connection has no room.
+                () = kept(&returned, kept_until) => {
+                    producer.restore();
+                    continue;
+                }
+                submitted = producer.submit(rest) => submitted,
+            };
+            match submitted {
                 Ok(count) => rest = &rest[count..],
                 Err(refusal) => {
                     shared.recorder.batch().failed(first.send_tag, refusal.class, || refusal.message.clone());
@@ -152,6 +162,14 @@ async fn send(queue: Arc<Queue>, mut producer: TopicProducer, shared: Arc<Client
         }
         drop(messages);
         batch.clear();
+    }
+}
+
+/// Resolves when entries are to be sent again, or have waited for that until `until`.
+async fn kept(returned: &Notify, until: Option<Instant>) {
+    match until {
+        None => returned.notified().await,
+        Some(until) => drop(timeout_at(until.into(), returned.notified()).await),
     }
 }
 

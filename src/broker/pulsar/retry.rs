@@ -18,7 +18,7 @@ use crate::net::backoff::Backoff;
 use crate::printable::printable;
 
 /// The pause between two attempts.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+pub const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// The error for a request that the broker refused with `number`, one of [`ServerError`], and a description.
 pub fn refused(number: i32, words: &str) -> ClientError {
@@ -70,8 +70,14 @@ pub struct Retry<T> {
 }
 
 impl<T: Send + 'static> Retry<T> {
-    /// Starts the attempts because of `reason`. `done` is notified when they have ended.
-    pub fn start<F>(reason: ClientError, done: Arc<Notify>, mut attempt: impl FnMut() -> F + Send + 'static) -> Self
+    /// Starts the attempts because of `reason`, after the pause for what has failed before in `backoff`. `done` is notified when they have
+    /// ended.
+    pub fn start<F>(
+        reason: ClientError,
+        mut backoff: Backoff,
+        done: Arc<Notify>,
+        mut attempt: impl FnMut() -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<T, ClientError>> + Send,
     {
@@ -79,7 +85,7 @@ impl<T: Send + 'static> Retry<T> {
         let seen = last.clone();
         let (ended, end) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut backoff = BACKOFF;
+            backoff.wait().await;
             let end = loop {
                 match attempt().await {
                     Err(failure) if !failure.lasting => {
@@ -181,7 +187,7 @@ mod tests {
     async fn what_it_came_to_is_there_when_it_is_told() {
         let (done, attempts) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         let counted = attempts.clone();
-        let mut retry = Retry::start(ClientError::lost("first"), done.clone(), move || {
+        let mut retry = Retry::start(ClientError::lost("first"), BACKOFF, done.clone(), move || {
             let attempt = counted.fetch_add(1, Ordering::Relaxed);
             async move { if attempt < 3 { Err(ClientError::late(format!("attempt {attempt}"))) } else { Ok(attempt) } }
         });
@@ -196,7 +202,7 @@ mod tests {
     async fn a_lasting_failure_ends_it() {
         let lasting = ClientError { lasting: true, ..ClientError::lost("terminated") };
         let told = lasting.clone();
-        let mut retry = Retry::<()>::start(ClientError::lost("first"), Arc::default(), move || {
+        let mut retry = Retry::<()>::start(ClientError::lost("first"), BACKOFF, Arc::default(), move || {
             let told = told.clone();
             async move { Err(told) }
         });

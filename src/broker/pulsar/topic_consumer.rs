@@ -13,7 +13,7 @@ use super::codec::proto::{
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::partition_producer::Client;
-use super::retry::{Retry, persist};
+use super::retry::{BACKOFF, Retry, persist};
 use crate::broker::fraction::FractionSampler;
 use crate::broker::{ClientError, Consumer, FailureClass, ReceiveError, Received};
 use crate::limits::shrink_unpacked;
@@ -173,7 +173,7 @@ impl Part {
         (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
         let (shared, membership, topic) = (shared.clone(), membership.clone(), self.topic.clone());
         let delivery_queue_arrived = arrived.clone();
-        self.state = State::Opening(Retry::start(reason, arrived.clone(), move || {
+        self.state = State::Opening(Retry::start(reason, BACKOFF, arrived.clone(), move || {
             let (shared, membership, topic) = (shared.clone(), membership.clone(), topic.clone());
             let arrived = delivery_queue_arrived.clone();
             async move { open(&shared, &membership, &topic, &arrived).await }

@@ -51,11 +51,14 @@ impl TopicProducer {
         failures.all(|failure| failure.is_some()).then_some(first)
     }
 
+    /// When the next entry fails that is to be sent again, unless it is sent before.
+    pub(super) fn kept_until(&self) -> Option<Instant> {
+        self.partition_producers.iter().filter_map(PartitionProducer::kept_until).min()
+    }
+
     /// Sends again what the broker may not have.
-    pub(super) async fn restore(&mut self) {
-        for producer in &mut self.partition_producers {
-            producer.restore().await;
-        }
+    pub(super) fn restore(&mut self) {
+        self.partition_producers.iter_mut().for_each(PartitionProducer::restore);
     }
 
     async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {

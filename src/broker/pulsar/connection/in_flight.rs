@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -98,13 +98,15 @@ pub struct KeptEntry {
 /// A partition producer's entries to be sent again, oldest first.
 pub struct Kept {
     entries: Mutex<Vec<KeptEntry>>,
+    /// What the broker refused one of them with, for now, since this was last asked.
+    refusal: Mutex<Option<ClientError>>,
     /// Notified when there are entries.
-    returned: Arc<Notify>,
+    pub returned: Arc<Notify>,
 }
 
 impl Kept {
     pub fn new(returned: Arc<Notify>) -> Self {
-        Kept { entries: Mutex::default(), returned }
+        Kept { entries: Mutex::default(), refusal: Mutex::default(), returned }
     }
 
     pub fn put(&self, entries: impl Iterator<Item = KeptEntry>) {
@@ -116,8 +118,23 @@ impl Kept {
         mem::take(&mut *self.entries.lock())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.entries.lock().is_empty()
+    /// Takes the entries that were handed over `send_timeout` ago or earlier.
+    pub fn take_late(&self, send_timeout: Duration) -> Vec<KeptEntry> {
+        self.entries.lock().extract_if(.., |entry| entry.since.elapsed() >= send_timeout).collect()
+    }
+
+    /// When the first entry was handed over, if there are any.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.entries.lock().first().map(|entry| entry.since)
+    }
+
+    /// The broker refused an entry, which then is put here.
+    pub fn refuse(&self, refusal: ClientError) {
+        *self.refusal.lock() = Some(refusal);
+    }
+
+    pub fn take_refusal(&self) -> Option<ClientError> {
+        self.refusal.lock().take()
     }
 }
 

@@ -112,7 +112,7 @@ impl Reader {
             }
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
                 let failure = refused(error.error, &error.message);
-                if !failure.lasting && state.give_up_place(error.producer_id) {
+                if !failure.lasting && state.give_up_place(error.producer_id, &failure) {
                     self.shared.capacity.notify_waiters();
                     self.shared.outgoing.notify_one();
                     return;

@@ -161,15 +161,16 @@ impl State {
         }
     }
 
-    /// The broker refused an entry for now. A producer that sends again gives up its place: it is closed at the broker as well, and what it
-    /// had sent, this entry included, is sent by another. False: this one does not send again, or awaits no answer.
+    /// The broker refused an entry for now, with `refusal`. A producer that sends again gives up its place: it is closed at the broker as well,
+    /// and what it had sent, this entry included, is sent by another. False: this one does not send again, or awaits no answer.
     ///
     /// Source: `ClientCnx.handleSendError` of Pulsar's client for Java, which closes the connection for it, and so all producers of it.
-    pub fn give_up_place(&mut self, producer: ProducerId) -> bool {
-        let Some(sent @ Sent { resend: Some(_), .. }) = self.producers.get(&producer) else {
+    pub fn give_up_place(&mut self, producer: ProducerId, refusal: &ClientError) -> bool {
+        let Some(Sent { resend: Some((kept, _)), closed, .. }) = self.producers.get(&producer) else {
             return false;
         };
-        if sent.closed.is_none() {
+        if closed.is_none() {
+            kept.refuse(refusal.clone());
             let request = self.next_request();
             put_command(&mut self.write_buffer, &close_producer(producer, request));
             self.close_producer(producer);

@@ -132,9 +132,9 @@ fn what_a_closed_producer_had_sent_is_sent_again_by_another() {
     }
     let first = mem::take(&mut state.write_buffer);
     state.close_producer(producer);
-    assert!(!kept.is_empty());
+    assert!(kept.oldest().is_some());
     let another = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
-    assert!(state.send_again(another, kept.take()).is_ok() && kept.is_empty());
+    assert!(state.send_again(another, kept.take()).is_ok() && kept.oldest().is_none());
     let (old, new) = (frames_of(&first), frames_of(&state.write_buffer));
     assert_eq!(
         old.iter().map(|(_, rest)| rest).collect::<Vec<_>>(),
@@ -163,12 +163,18 @@ fn what_is_refused_for_now_is_sent_again_by_another() {
     let entry = Entry { sequence_id: 5, messages: 1, sizes };
     assert!(state.add(producer, &mut frames, &[entry], std::iter::once(send_tag(0))));
     state.write_buffer.clear();
-    assert!(!state.give_up_place(without) && !state.give_up_place(9));
-    assert!(state.give_up_place(producer) && state.readiness(producer) == Readiness::Closed);
+    let refusal = ClientError::passing(crate::broker::FailureClass::Refused, "PersistenceError: full");
+    assert!(!state.give_up_place(without, &refusal) && !state.give_up_place(9, &refusal));
+    assert!(state.give_up_place(producer, &refusal) && state.readiness(producer) == Readiness::Closed);
+    assert_eq!((kept.take_refusal(), kept.take_refusal()), (Some(refusal.clone()), None));
     let (frame, size) = Frame::first(&state.write_buffer, 1 << 20).unwrap().unwrap();
     let closed = ToBroker::decode(frame.command).unwrap().close_producer.unwrap();
     assert_eq!((closed.producer_id, size), (producer, state.write_buffer.len()), "the broker closes it, once");
-    assert!(state.give_up_place(producer) && size == state.write_buffer.len(), "the next entry that it refuses");
+    assert!(
+        state.give_up_place(producer, &refusal) && size == state.write_buffer.len(),
+        "the next entry that it refuses"
+    );
+    assert!(kept.take_late(Duration::from_secs(3600)).is_empty() && kept.oldest().is_some());
     let another = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
     assert!(state.send_again(another, kept.take()).is_ok());
     let mut answered = Vec::new();
