@@ -6,7 +6,7 @@ mod api;
 #[cfg(any(feature = "kafka", feature = "kafka-native", feature = "rabbitmq-stream"))]
 pub mod compression;
 mod error;
-mod fraction;
+pub(crate) mod fraction;
 mod info;
 #[cfg(feature = "kafka")]
 mod kafka;

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::broker::fraction::fraction;
 use crate::scenario::tables::{self, ByteSize, DurationText, duration, size};
 use crate::scenario::units::{Rate, parse_rate};
 
@@ -140,8 +141,9 @@ pub enum FaultKind {
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
     pub kind: FaultKind,
-    /// The share of the requests, from 0 to 1: exactly so many of any number of them, evenly spread.
-    #[serde(default)]
+    /// The share of all requests, from 0 to 1, evenly spread. Where another rule has a request of it, the next one takes its place.
+    #[serde(default, deserialize_with = "fraction")]
+    #[schemars(range(min = 0, max = 1))]
     pub share: f64,
     /// Numbers of requests, from 1.
     #[serde(default)]
@@ -172,32 +174,34 @@ impl FromStr for FaultRule {
 
 /// The rules at work.
 pub struct Faults {
-    rules: Vec<(FaultRule, AtomicU64)>,
-    requests: AtomicU64,
+    rules: Vec<FaultRule>,
+    dealt: Mutex<Dealt>,
+}
+
+struct Dealt {
+    requests: u64,
+    /// Requests of its share that each rule has had.
+    of_shares: Vec<u64>,
 }
 
 impl Faults {
     pub fn new(rules: &[FaultRule]) -> Self {
-        Faults {
-            rules: rules.iter().map(|rule| (rule.clone(), AtomicU64::new(0))).collect(),
-            requests: AtomicU64::new(0),
-        }
+        let dealt = Dealt { requests: 0, of_shares: vec![0; rules.len()] };
+        Faults { rules: rules.to_vec(), dealt: Mutex::new(dealt) }
     }
 
     /// What is to be done to the next request.
     pub fn deal(&self) -> Option<FaultKind> {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        self.rules.iter().find_map(|(rule, asked)| {
-            if rule.at.contains(&number) {
-                return Some(rule.kind);
-            }
-            if rule.share <= 0.0 {
-                return None;
-            }
-            let before = asked.fetch_add(1, Ordering::Relaxed);
-            let picks = ((before + 1) as f64 * rule.share).floor() > (before as f64 * rule.share).floor();
-            picks.then_some(rule.kind)
-        })
+        let mut dealt = self.dealt.lock();
+        dealt.requests += 1;
+        let number = dealt.requests;
+        if let Some(rule) = self.rules.iter().find(|rule| rule.at.contains(&number)) {
+            return Some(rule.kind);
+        }
+        let due = |rule: &FaultRule| (number as f64 * rule.share) as u64;
+        let (rule, had) = self.rules.iter().zip(&mut dealt.of_shares).find(|(rule, had)| **had < due(rule))?;
+        *had += 1;
+        Some(rule.kind)
     }
 }
 
@@ -214,6 +218,21 @@ mod tests {
         assert_eq!((dealt[2], dealt[6]), (Some(FaultKind::Reset), Some(FaultKind::Reset)));
         for wrong in ["quota", "quota=2", "nonsense=0.1", "reset@x"] {
             assert!(wrong.parse::<FaultRule>().is_err(), "{wrong}");
+        }
+        assert!(toml::from_str::<FaultRule>("kind = 'busy'\nshare = 5.0").is_err());
+    }
+
+    #[test]
+    fn a_rule_takes_no_requests_from_the_share_of_another() {
+        let rules: Vec<FaultRule> =
+            ["quota=0.4", "busy=0.25", "timeout=0.25", "reset@20"].iter().map(|text| text.parse().unwrap()).collect();
+        let faults = Faults::new(&rules);
+        let dealt: Vec<Option<FaultKind>> = (0..1000).map(|_| faults.deal()).collect();
+        let count = |kind| dealt.iter().filter(|fault| **fault == Some(kind)).count();
+        assert_eq!(dealt[19], Some(FaultKind::Reset));
+        assert!(count(FaultKind::Quota) >= 398, "{}", count(FaultKind::Quota));
+        for kind in [FaultKind::Busy, FaultKind::Timeout] {
+            assert!(count(kind) >= 248, "{kind:?}: {}", count(kind));
         }
     }
 }
