@@ -39,6 +39,8 @@ class Soak:
         keys |= {"load.rate": f"{math.floor(rate)}/s", "run.warm_up": "5s", "run.duration": duration}
         [record], rows = program.run(scenario(kept, self.broker, environment, keys), kept)
         minutes = per_minute(rows, 4 if program.quick else 60)
+        if len(minutes) < 2:
+            raise PeerError(f"the load ended in its minute {len(minutes) + 1}: {record['status']}, {record['error'] or record['verdict']['reasons']}")
         return {"capacity": searched["answer"], "rate": rate, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
 
 
@@ -60,19 +62,20 @@ def capacity(searched: dict) -> float:
 
 
 def per_minute(rows: list[dict], seconds: int) -> list[dict]:
-    """Percentiles of seconds cannot be merged: the median of a minute's seconds and the highest of them stand for it. The memory is the median as well: once
-    a minute, the record so far is written, which takes memory for a moment."""
+    """Percentiles of seconds cannot be merged: the median of a minute's seconds and the highest of them stand for it. A second in which nothing was acknowledged
+    has none. The memory is the median as well: once a minute, the record so far is written, which takes memory for a moment."""
     measured = [row for row in rows if row["phase"] == "measure" and row["full"]]
     minutes = [measured[first : first + seconds] for first in range(0, len(measured) - seconds + 1, seconds)]
+    p99 = [[row["p99_ns"] for row in minute if row["p99_ns"] is not None] for minute in minutes]
     return [
         {
             "acknowledged": sum(row["acknowledged"] for row in minute),
             "memory_bytes": median(row["memory_bytes"] for row in minute),
-            "p99_median_ns": median(row["p99_ns"] or 0 for row in minute),
-            "p99_highest_ns": max(row["p99_ns"] or 0 for row in minute),
+            "p99_median_ns": median(known) if known else None,
+            "p99_highest_ns": max(known, default=None),
             "seconds": seconds,
         }
-        for minute in minutes
+        for minute, known in zip(minutes, p99)
     ]
 
 

@@ -174,7 +174,7 @@ def soak(book: Book) -> str:
         if result is None:
             continue
         minutes, found = result["minutes"], result["verification"]
-        p99 = [minute["p99_median_ns"] / 1e6 for minute in minutes]
+        p99 = [minute["p99_median_ns"] / 1e6 for minute in minutes if minute["p99_median_ns"] is not None]
         rows.append(
             [
                 f"[`{name}`]({book.folder.name}/{name}/report.html)",
@@ -185,7 +185,7 @@ def soak(book: Book) -> str:
                 f"{found['lost']}, {found['duplicated']}",
                 f"{minutes[0]['memory_bytes'] / MIB:.0f}, {minutes[-1]['memory_bytes'] / MIB:.0f}",
                 f"{result['growth_bytes_per_second'] / 1024:.2f}",
-                f"{min(p99):.1f}–{max(p99):.1f}",
+                f"{min(p99):.1f}–{max(p99):.1f}" if p99 else "–",
                 "yes" if result["valid"] else "no: " + ", ".join(result["reasons"]),
             ]
         )

@@ -161,6 +161,26 @@ fn the_plan_says_what_is_done() {
     assert_eq!(state(&repository.folder(), "peers/nsq-both"), "open");
 }
 
+/// Seconds in which nothing was acknowledged would make a minute with an outage the fastest.
+#[test]
+fn a_minute_of_a_soak_has_the_median_of_the_percentiles_that_there_are() {
+    let program = r#"
+import sys
+sys.dont_write_bytecode = True
+sys.path[:0] = sys.argv[1:]
+from soak_parts import per_minute
+row = {"phase": "measure", "full": True, "acknowledged": 1, "memory_bytes": 1}
+for found in ([None, None, 5, 7], [None] * 4):
+    [minute] = per_minute([row | {"p99_ns": p99_ns} for p99_ns in found], 4)
+    print(minute["p99_median_ns"], minute["p99_highest_ns"])
+"#;
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let mut python = Command::new("python3");
+    python.args(["-c", program]).args([scripts.join("book.d"), scripts.join("peers.d")]);
+    let output = python.output().expect("python3 cannot be run: the scripts need it");
+    assert_eq!(said(&output), "6.0 7\nNone None\n");
+}
+
 #[test]
 #[cfg(unix)]
 fn a_part_that_fails_is_kept_with_its_reason_and_the_next_one_is_begun() {
