@@ -97,15 +97,16 @@ class Bench:
                 # Both at once, under a shell that waits for them: wait4 counts the children a process has waited for.
                 reader = [f"{self.programs}/bench_reader", *common]
                 process = measure.run(["bash", "-c", f"{' '.join(writer)} & {' '.join(reader)}; wait"])
-        counted = "bench_writer" if self.side == "writer" else "bench_reader"
-        # Go writes durations as 336.8ms, 9.8s or 1m2.5s.
-        line = re.search(
-            rf"^\[{counted}\] .* duration: (?:(\d+)m)?([\d.]+)(m?)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$",
-            process.output,
-            re.MULTILINE,
-        )
-        if line is None:
-            raise PeerError(f"{counted} printed no result:\n{process.output[-2000:]}")
+        # The last one's line is the result. A writer that ended without its own leaves a reader with little to read, and the shell says nothing of it.
+        for program in ["bench_writer"] if self.side == "writer" else ["bench_writer", "bench_reader"]:
+            # Go writes durations as 336.8ms, 9.8s or 1m2.5s.
+            line = re.search(
+                rf"^\[{program}\] .* duration: (?:(\d+)m)?([\d.]+)(m?)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$",
+                process.output,
+                re.MULTILINE,
+            )
+            if line is None:
+                raise PeerError(f"{program} printed no result:\n{process.output[-2000:]}")
         minutes, number, milli, rate = line.groups()
         duration = int(minutes or 0) * 60 + float(number) / (1000 if milli else 1)
         self.expected_rate = float(rate)
