@@ -1,5 +1,6 @@
 //! Finds where acknowledgements stopped although messages were due, and from when on the rate was held again.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::engine::Outcome;
@@ -27,10 +28,10 @@ const HELD_FOR_NS: u64 = 1_000_000_000;
 /// How long before an outage the rate of a closed loop is taken.
 const RATE_FROM_NS: u64 = 5_000_000_000;
 
-/// The outages of a trial that were not over when its window began.
+/// The outages of a trial that were not over when its window began: one of the warm-up belongs to them if a gap of it reaches into the window.
 pub(super) fn outages(load: &Load, outcome: &Outcome) -> Vec<Outage> {
     let begin_ns = outcome.times.measure_start_ns;
-    let measured = |outage: &Found| outage.gap_end_ns > begin_ns;
+    let measured = |outage: &Found| outage.last_gap_end_ns > begin_ns;
     let outages = AckTimeline::new(load, outcome).outages();
     outages.into_iter().filter(measured).map(|outage| outage.record(begin_ns)).collect()
 }
@@ -52,6 +53,8 @@ struct AckTimeline<'a> {
     load_start_ns: u64,
     /// Nothing is due from here on.
     load_end_ns: u64,
+    /// What is measured.
+    window: Range<u64>,
     /// When the client stood still.
     pauses: &'a [LongPause],
 }
@@ -69,7 +72,10 @@ struct Found {
     begin_ns: u64,
     /// End of its first gap.
     gap_end_ns: u64,
+    last_gap_end_ns: u64,
     longest_gap_ns: u64,
+    /// Longest part of a gap that lies in the window, without the pauses of the client.
+    in_window_ns: u64,
     /// Part of the longest gap in which the client stood still.
     client_paused_ns: u64,
     /// Whether a gap would be long enough without the pauses of the client.
@@ -84,15 +90,19 @@ impl Found {
         if gap.length_ns > self.longest_gap_ns {
             (self.longest_gap_ns, self.client_paused_ns) = (gap.length_ns, gap.paused_ns);
         }
+        self.last_gap_end_ns = gap.end_ns;
+        self.in_window_ns = self.in_window_ns.max(gap.in_window_ns);
         self.lasts_without_pauses |= gap.length_ns - gap.paused_ns >= least_gap_ns;
     }
 
     fn record(&self, measure_start_ns: u64) -> Outage {
+        let begin_ns = self.begin_ns.max(measure_start_ns);
         Outage {
-            begin_ns: self.begin_ns.saturating_sub(measure_start_ns),
+            begin_ns: begin_ns - measure_start_ns,
             longest_gap_ns: self.longest_gap_ns,
-            first_acknowledgement_ns: self.acknowledged.then(|| self.gap_end_ns - self.begin_ns),
-            recovered_ns: self.recovered_ns.map(|recovered_ns| recovered_ns - self.begin_ns),
+            in_window_ns: self.in_window_ns,
+            first_acknowledgement_ns: self.acknowledged.then(|| self.gap_end_ns.saturating_sub(begin_ns)),
+            recovered_ns: self.recovered_ns.map(|recovered_ns| recovered_ns.saturating_sub(begin_ns)),
             expected_per_second: self.expected_per_second,
             client_paused_ns: self.client_paused_ns,
             caused_by_client: !self.lasts_without_pauses,
@@ -102,8 +112,11 @@ impl Found {
 
 #[derive(Clone, Copy)]
 struct GapWithPauses {
+    end_ns: u64,
     length_ns: u64,
     paused_ns: u64,
+    /// What of it lies in the window, without the pauses.
+    in_window_ns: u64,
 }
 
 /// What should be acknowledged.
@@ -115,7 +128,7 @@ enum Expected<'a> {
 
 impl<'a> AckTimeline<'a> {
     fn new(load: &'a Load, outcome: &'a Outcome) -> Self {
-        let times = &outcome.times;
+        let (times, window) = (&outcome.times, &outcome.totals.window);
         AckTimeline {
             bins: outcome.totals.outcomes.timeline.bins(),
             schedule: match load {
@@ -124,6 +137,7 @@ impl<'a> AckTimeline<'a> {
             },
             load_start_ns: times.load_start_ns,
             load_end_ns: times.load_end_ns.map_or(times.load_ended_ns, |end_ns| end_ns.min(times.load_ended_ns)),
+            window: times.load_start_ns + window.begin_ns..times.load_start_ns + window.end_ns,
             pauses: &outcome.usage.long_pauses,
         }
     }
@@ -156,7 +170,14 @@ impl<'a> AckTimeline<'a> {
     }
 
     fn with_pauses(&self, begin_ns: u64, end_ns: u64) -> GapWithPauses {
-        GapWithPauses { length_ns: end_ns - begin_ns, paused_ns: paused_ns(self.pauses, begin_ns, end_ns) }
+        let (first_ns, last_ns) = (begin_ns.max(self.window.start), end_ns.min(self.window.end));
+        let in_window_ns = last_ns.saturating_sub(first_ns);
+        GapWithPauses {
+            end_ns,
+            length_ns: end_ns - begin_ns,
+            paused_ns: paused_ns(self.pauses, begin_ns, end_ns),
+            in_window_ns: in_window_ns.saturating_sub(paused_ns(self.pauses, first_ns, last_ns)),
+        }
     }
 
     /// The outage that begins with `gap`, if it is one. The rate was held since `since_ns`.
@@ -168,7 +189,9 @@ impl<'a> AckTimeline<'a> {
         let mut found = Found {
             begin_ns,
             gap_end_ns: gap.end_ns,
+            last_gap_end_ns: gap.end_ns,
             longest_gap_ns: 0,
+            in_window_ns: 0,
             client_paused_ns: 0,
             lasts_without_pauses: false,
             acknowledged: gap.acknowledged,

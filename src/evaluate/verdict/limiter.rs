@@ -7,7 +7,7 @@
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, capital, count, duration, percent, rate};
-use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Record, Status, saturating_sum};
+use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Outage, Record, Status, saturating_sum};
 use crate::statistics::mean;
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
@@ -87,11 +87,11 @@ fn held_up(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
 }
 
 /// That nothing was acknowledged for a good part of the window, although messages were due: a rate that is caught up with afterwards was not
-/// held. What the load generator's own pauses explain is left out.
+/// held. What the load generator's own pauses explain, and what of an outage lies in the warm-up or the drain, is left out.
 fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
-    let outages = || evidence.record.outages.iter().filter(|outage| !outage.caused_by_client);
-    let stopped_ns =
-        saturating_sum(outages().map(|outage| outage.longest_gap_ns.saturating_sub(outage.client_paused_ns)));
+    let in_window = |outage: &&Outage| !outage.caused_by_client && outage.in_window_ns > 0;
+    let outages = || evidence.record.outages.iter().filter(in_window);
+    let stopped_ns = saturating_sum(outages().map(|outage| outage.in_window_ns));
     let window_ns = evidence.record.throughput.window_ns;
     if stopped_ns == 0 || (stopped_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
         return None;

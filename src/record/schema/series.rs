@@ -252,8 +252,13 @@ pub struct Outage {
     /// Time at which the last message before it was acknowledged, in nanoseconds since the begin of the measured phase (0: before it); where a
     /// schedule paused then, when messages were due again, to 100 ms.
     pub begin_ns: u64,
-    /// Longest time without an acknowledgement, in nanoseconds; until the load ended where none came any more.
+    /// Longest time without an acknowledgement, in nanoseconds; until the load ended where none came any more. What of it lies outside the
+    /// measured window counts.
     pub longest_gap_ns: u64,
+    /// Longest time without an acknowledgement inside the measured window, in nanoseconds, without the pauses of the load generator. 0 in
+    /// records of older builds.
+    #[serde(default)]
+    pub in_window_ns: u64,
     /// Time from `begin_ns` to the next acknowledgement, in nanoseconds; `null`: none came.
     pub first_acknowledgement_ns: Option<u64>,
     /// Time from `begin_ns` until the rate was held again, in nanoseconds, to 100 ms: in the second that follows, 95 % of what was expected

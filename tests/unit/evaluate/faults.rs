@@ -10,6 +10,7 @@ fn outage(begin_ns: u64, gap_ns: u64, recovered_ns: Option<u64>) -> Outage {
     Outage {
         begin_ns,
         longest_gap_ns: gap_ns,
+        in_window_ns: gap_ns,
         first_acknowledgement_ns: recovered_ns.map(|_| gap_ns),
         recovered_ns,
         expected_per_second: 1000.0,

@@ -14,7 +14,8 @@ fn found(
     moments.sort_unstable();
     moments.iter().for_each(|at_ms| timeline.add(load_start_ns + at_ms * MILLISECOND, 1, Slowest::default()));
     let load_end_ns = load_start_ns + 10_000 * MILLISECOND;
-    let timeline = AckTimeline { bins: timeline.bins(), schedule, load_start_ns, load_end_ns, pauses: &[] };
+    let (bins, window) = (timeline.bins(), load_start_ns..load_end_ns);
+    let timeline = AckTimeline { bins, schedule, load_start_ns, load_end_ns, window, pauses: &[] };
     let figures = |outage: Found| {
         let outage = outage.record(load_start_ns);
         let [begin, gap] = [outage.begin_ns, outage.longest_gap_ns].map(|ns| ns / MILLISECOND);
@@ -117,9 +118,9 @@ fn an_outage_that_pauses_of_the_client_explain_is_its_own() {
             end_ns: end_ms * MILLISECOND,
         };
         let pauses: Vec<LongPause> = pauses.iter().map(pause).collect();
-        let (bins, schedule) = (timeline.bins(), Some(&CONSTANT));
-        let timeline =
-            AckTimeline { bins, schedule, load_start_ns: 0, load_end_ns: 10_000 * MILLISECOND, pauses: &pauses };
+        let (bins, schedule, load_end_ns) = (timeline.bins(), Some(&CONSTANT), 10_000 * MILLISECOND);
+        let window = 0..load_end_ns;
+        let timeline = AckTimeline { bins, schedule, load_start_ns: 0, load_end_ns, window, pauses: &pauses };
         let told = |outage: Found| {
             let outage = outage.record(0);
             (outage.client_paused_ns / MILLISECOND, outage.caused_by_client)
@@ -131,4 +132,26 @@ fn an_outage_that_pauses_of_the_client_explain_is_its_own() {
     assert_eq!(caused(&[(3000, 3050)]), [(50, false), (0, false)], "208 ms are left, an outage");
     assert_eq!(caused(&[(6000, 6600)]), [(0, false), (600, false)], "a gap that follows is the broker's");
     assert_eq!(caused(&[(6000, 6600), (6800, 7150)]), [(0, false), (600, true)]);
+}
+
+#[test]
+fn of_an_outage_what_lies_in_the_window_is_told() {
+    let mut timeline = Timeline::default();
+    // The first begins in the warm-up, the last ends when the load is over.
+    let mut moments: Vec<u64> =
+        (0..10_000).filter_map(stalled(&[(1000, 3500), (6000, 6600), (9500, 14_000)])).collect();
+    moments.sort_unstable();
+    moments.iter().for_each(|at_ms| timeline.add(at_ms * MILLISECOND, 1, Slowest::default()));
+    let [measure_start_ns, load_end_ns] = [3_000, 10_000].map(|ms| ms * MILLISECOND);
+    let pauses = [LongPause { begin_ns: 2_000 * MILLISECOND, end_ns: 3_100 * MILLISECOND }];
+    let (bins, window) = (timeline.bins(), measure_start_ns..load_end_ns);
+    let timeline =
+        AckTimeline { bins, schedule: Some(&CONSTANT), load_start_ns: 0, load_end_ns, window, pauses: &pauses };
+    let told = |outage: Found| {
+        let outage = outage.record(measure_start_ns);
+        let first_ns = outage.first_acknowledgement_ns.expect("it ends");
+        [outage.begin_ns, outage.longest_gap_ns, outage.in_window_ns, first_ns].map(|ns| ns / MILLISECOND)
+    };
+    let found: Vec<_> = timeline.outages().into_iter().map(told).collect();
+    assert_eq!(found, [[0, 2501, 400, 500], [2999, 601, 601, 601], [6499, 4501, 501, 4501]]);
 }

@@ -58,6 +58,7 @@ fn outages_and_faults_are_judged_by_the_longest() {
     let outage = |gap_ns, recovered_ns: Option<u64>| Outage {
         begin_ns: 0,
         longest_gap_ns: gap_ns,
+        in_window_ns: gap_ns,
         first_acknowledgement_ns: recovered_ns.map(|_| gap_ns),
         recovered_ns,
         expected_per_second: 1000.0,

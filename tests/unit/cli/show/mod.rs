@@ -101,6 +101,7 @@ fn trial_whose_last_outage_had_no_recovery() {
     let outage = Outage {
         begin_ns: 2_100_000_000,
         longest_gap_ns: 1_840_000_000,
+        in_window_ns: 1_840_000_000,
         first_acknowledgement_ns: Some(1_840_000_000),
         recovered_ns: Some(2_200_000_000),
         expected_per_second: 50_000.0,

@@ -138,6 +138,7 @@ fn an_outage_in_which_the_client_stood_still_is_a_note() {
     let outage = |client_paused_ms: u64, caused_by_client| Outage {
         begin_ns: 13_300 * MILLISECOND,
         longest_gap_ns: 258 * MILLISECOND,
+        in_window_ns: 258 * MILLISECOND,
         first_acknowledgement_ns: Some(258 * MILLISECOND),
         recovered_ns: Some(258 * MILLISECOND),
         expected_per_second: 2_000.0,

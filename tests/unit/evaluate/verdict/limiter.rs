@@ -274,6 +274,7 @@ fn outage(longest_gap_ns: u64) -> crate::record::Outage {
     crate::record::Outage {
         begin_ns: 3_000_000_000,
         longest_gap_ns,
+        in_window_ns: longest_gap_ns,
         first_acknowledgement_ns: Some(longest_gap_ns),
         recovered_ns: Some(longest_gap_ns),
         expected_per_second: 50_000.0,
@@ -308,6 +309,8 @@ fn a_schedule_without_answers_for_a_good_part_was_not_held() {
     assert!(stopped.evidence.contains("No message was acknowledged for 7.00 s of the 10.0 s"), "{}", stopped.evidence);
     let of_client = crate::record::Outage { caused_by_client: true, ..outage(7_000_000_000) };
     assert_eq!(found(of_client).limiter, Limiter::Schedule);
+    let mostly_outside = crate::record::Outage { in_window_ns: 900_000_000, ..outage(7_000_000_000) };
+    assert_eq!(found(mostly_outside).limiter, Limiter::Schedule, "of an outage, what lies in the window counts");
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn only_pauses_within_a_standstill_are_named_with_it() {
     let outage = |gap_ms: u64, paused_ms: u64| Outage {
         begin_ns: 2_000_000_000,
         longest_gap_ns: gap_ms * 1_000_000,
+        in_window_ns: gap_ms * 1_000_000,
         first_acknowledgement_ns: Some(gap_ms * 1_000_000),
         recovered_ns: None,
         expected_per_second: 50_000.0,
