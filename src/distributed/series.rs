@@ -93,6 +93,7 @@ fn row(second: u64, found: &[Found<'_>], shares: usize) -> SeriesRow {
     let (p50_ns, p99_ns) = quantiles(found);
     SeriesRow {
         second,
+        begin_ns: None,
         length_ns: rows().map(|row| row.length_ns).max().unwrap_or(0),
         due: optional(|row| row.due),
         full: found.len() == shares && rows().all(|row| row.full),

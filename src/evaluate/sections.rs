@@ -92,6 +92,7 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         point_index: trial.point_index,
         trial: trial.trial,
         second: second.begin_ns / 1_000_000_000,
+        begin_ns: Some(second.begin_ns),
         length_ns: second.end_ns - second.begin_ns,
         due: second.due,
         phase: match second.phase {

@@ -97,6 +97,7 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         point_index: 0,
         trial: 1,
         second: 3,
+        begin_ns: Some(3_000_000_000),
         length_ns: 1_000_000_000,
         due: Some(50_000),
         phase: Phase::Measure,

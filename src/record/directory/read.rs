@@ -11,9 +11,6 @@ use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SCENARIO_FILE, SEARCH
 use crate::notices::notice;
 use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
-/// A full row that lasted so long was a whole second, as samples come a little early or late.
-const MIN_WHOLE_SECONDS: f64 = 0.9;
-
 /// How a record of any version begins, and the name of its schema without the version.
 const RECORD_BEGIN: &str = "{\"schema\":\"brokermark.record/";
 const SCHEMA_NAME: &str = "brokermark.record/";
@@ -182,18 +179,16 @@ pub fn current_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec
     current
 }
 
-/// Whether `row` is the first of another execution than `last`: time goes back, or a phase that had passed, or a whole
-/// second begins twice.
+/// Whether `row` is the first of another execution than `last`: time goes back, or a phase that had passed.
 fn begins_anew(last: &SeriesRow, row: &SeriesRow) -> bool {
     let order = |phase| match phase {
         Phase::WarmUp => 0,
         Phase::Measure => 1,
         Phase::Drain => 2,
     };
-    let (before, now) = (order(last.phase), order(row.phase));
-    // Of a short window, several rows begin in one second.
-    let was_whole = last.full && last.seconds() >= MIN_WHOLE_SECONDS;
-    row.second < last.second || row.second == last.second && (now < before || now == before && now < 2 && was_whole)
+    // Of a window below 10 s, several rows begin in one second.
+    let began_again = row.begin_ns.zip(last.begin_ns).is_some_and(|(now, before)| now <= before);
+    began_again || row.second < last.second || row.second == last.second && order(row.phase) < order(last.phase)
 }
 
 /// The lines of a file, and where its last line begins if that was cut off.

@@ -20,6 +20,9 @@ pub struct SeriesRow {
     pub trial: u32,
     /// Full seconds between the trial's begin and the begin of this one.
     pub second: u64,
+    /// Begin of the row, in nanoseconds since the load began; left out where several shares are together, and in rows of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_ns: Option<u64>,
     /// Length of the row, in nanoseconds; 0 in rows of an earlier build, which lasted a second where `full` is true.
     #[serde(default)]
     pub length_ns: u64,

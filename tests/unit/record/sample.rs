@@ -22,6 +22,7 @@ pub fn series() -> Vec<SeriesRow> {
                 point_index: 0,
                 trial: 1,
                 second,
+                begin_ns: Some(second * 1_000_000_000),
                 length_ns: 1_000_000_000,
                 due: (second < 12).then_some(50_000),
                 phase,

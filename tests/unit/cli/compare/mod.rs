@@ -57,7 +57,9 @@ fn single_trials_and_a_narrow_view() {
     let b = run(base.path(), "b", &SLOWER[..1], |record| record.verdict.valid = false);
     let series: String = (0..20)
         .map(|second| {
-            let row = crate::record::SeriesRow { second, ..sample::series()[3 + second as usize % 8].clone() };
+            let begin_ns = Some(second * 1_000_000_000);
+            let row =
+                crate::record::SeriesRow { second, begin_ns, ..sample::series()[3 + second as usize % 8].clone() };
             serde_json::to_string(&row).unwrap() + "\n"
         })
         .collect();

@@ -100,22 +100,28 @@ fn series_of_a_repeated_trial_has_the_later_seconds() {
         let rows = [&again[..killed_after], &again[..]].concat();
         assert_eq!(current_series(&rows, 0, 1), again, "killed after {killed_after} rows");
     }
-    let measured: Vec<SeriesRow> =
-        (0..3).map(|second| SeriesRow { second, phase: Phase::Measure, ..again[0].clone() }).collect();
-    assert_eq!(current_series(&[&measured[..1], &measured[..]].concat(), 0, 1), measured);
 }
 
+/// Its rows last a tenth of it, so that two or more of them begin in one second.
 #[test]
-fn the_tenths_of_a_short_window_are_one_trial() {
-    let tenth = |number: u64| SeriesRow {
-        second: number / 10,
-        length_ns: 100_000_000,
-        phase: Phase::Measure,
-        ..sample::series()[5].clone()
-    };
-    let rows: Vec<SeriesRow> = (0..20).map(tenth).collect();
-    assert!(rows.iter().all(|row| row.full));
-    assert_eq!(current_series(&rows, 0, 1), rows);
+fn a_window_below_ten_seconds_has_all_its_rows() {
+    for length_ns in (10..=1_000).map(|thousandths| thousandths * 1_000_000) {
+        let row = |number: u64| SeriesRow {
+            second: number * length_ns / 1_000_000_000,
+            begin_ns: Some(number * length_ns),
+            length_ns,
+            phase: Phase::Measure,
+            ..sample::series()[5].clone()
+        };
+        let rows: Vec<SeriesRow> = (0..10).map(row).collect();
+        assert_eq!(current_series(&rows, 0, 1), rows, "{length_ns}");
+        for killed_after in 1..=rows.len() {
+            let twice = [&rows[..killed_after], &rows[..]].concat();
+            assert_eq!(current_series(&twice, 0, 1), rows, "{length_ns}, killed after {killed_after} rows");
+        }
+        let of_older_build: Vec<SeriesRow> = rows.into_iter().map(|row| SeriesRow { begin_ns: None, ..row }).collect();
+        assert_eq!(current_series(&of_older_build, 0, 1), of_older_build, "{length_ns}");
+    }
 }
 
 #[test]
