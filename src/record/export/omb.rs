@@ -12,6 +12,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::{Map, Value, json};
 
 use super::ExportError;
+use crate::record::current_series;
 use crate::record::schema::{Latency, Phase, Record, SeriesRow, decode_histogram};
 
 /// Seconds of an interval: `WorkloadGenerator.printAndCollectStats`.
@@ -50,18 +51,15 @@ const LEFT_ON_TIME: f64 = 0.999;
 
 /// A line for each trial. `hlog`: the run's interval log; empty without one.
 pub fn lines(records: &[&Record], series: &[SeriesRow], hlog: &[u8]) -> Result<String, ExportError> {
-    let each = records.iter().enumerate().map(|(index, record)| {
-        let next = records.get(index + 1).map(|next| seconds_of(next));
-        result(record, series, &intervals(hlog, seconds_of(record), next))
+    let each = records.iter().map(|record| {
+        let rows = current_series(series, record.point_index, record.trial);
+        result(record, &rows, &intervals(hlog, record.started_at.as_duration().as_secs_f64(), &rows))
     });
     each.map(|result| result.map(|result| format!("{result}\n"))).collect()
 }
 
-fn seconds_of(record: &Record) -> f64 {
-    record.started_at.as_duration().as_secs_f64()
-}
-
-fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result<Value, ExportError> {
+/// `rows` and `intervals`: those of the trial.
+fn result(record: &Record, rows: &[SeriesRow], intervals: &[Tagged]) -> Result<Value, ExportError> {
     let tables = record.tables();
     let topics = tables.topology.topics;
     let mut result = Map::new();
@@ -74,10 +72,7 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
     set("producersPerTopic", json!(tables.producers.count / topics.max(1)));
     let members = tables.consumers.map_or(0, |consumers| consumers.members.unwrap_or(1));
     set("consumersPerTopic", json!(members));
-    let rows: Vec<&SeriesRow> = series
-        .iter()
-        .filter(|row| (row.point_index, row.trial) == (record.point_index, record.trial) && row.phase == Phase::Measure)
-        .collect();
+    let rows: Vec<&SeriesRow> = rows.iter().filter(|row| row.phase == Phase::Measure).collect();
     set("publishRate", rates(&rows, record.throughput.messages_per_second, |row| row.acknowledged));
     set("publishErrorRate", rates(&rows, 0.0, |row| row.failed));
     set(
@@ -178,25 +173,26 @@ struct Tagged {
     histogram: Histogram<u64>,
 }
 
-/// The intervals that began between two times, in seconds since the epoch. What cannot be read is left out.
-fn intervals(hlog: &[u8], from: f64, to: Option<f64>) -> Vec<Tagged> {
+/// The intervals of a trial that began at `from`, in seconds since the epoch: the first after that, and those for as long as its rows go on. The
+/// log has those of all trials of a run. What cannot be read is left out.
+fn intervals(hlog: &[u8], from: f64, rows: &[SeriesRow]) -> Vec<Tagged> {
+    let begin = |row: &SeriesRow| row.begin_ns.map_or(row.second as f64, |begin_ns| begin_ns as f64 / 1e9);
+    // A row without a latency has no interval.
+    let Some((first, last)) = rows.iter().find(|row| row.p50_ns.is_some()).zip(rows.last()) else { return Vec::new() };
+    let length = begin(last) + last.seconds() - begin(first);
     let entries = IntervalLogIterator::new(hlog).filter_map(|entry| match entry {
-        Ok(LogEntry::Interval(interval)) => Some(interval),
+        Ok(LogEntry::Interval(interval)) => Some((interval.start_timestamp().as_secs_f64(), interval)),
         _ => None,
     });
-    let of_trial = entries.filter(|interval| {
-        let start = interval.start_timestamp().as_secs_f64();
-        // The log counts in milliseconds.
-        start >= from - 0.001 && to.is_none_or(|to| start < to)
-    });
-    of_trial
-        .filter_map(|interval| {
+    // The log counts in milliseconds.
+    let mut entries = entries.filter(|(start, _)| *start >= from - 0.001).peekable();
+    let until = entries.peek().map_or(from, |(start, _)| start + length);
+    entries
+        .filter(|(start, _)| *start < until)
+        .filter_map(|(start_seconds, interval)| {
             let histogram = decode_histogram(interval.encoded_histogram()).ok()?;
-            Some(Tagged {
-                tag: interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default(),
-                start_seconds: interval.start_timestamp().as_secs_f64(),
-                histogram,
-            })
+            let tag = interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default();
+            Some(Tagged { tag, start_seconds, histogram })
         })
         .collect()
 }

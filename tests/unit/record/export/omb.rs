@@ -22,8 +22,34 @@ const READ: [&str; 11] = [
 
 fn exported(hlog: &[u8]) -> Value {
     let record = sample::record();
-    let text = lines(&[&record], &sample::series(), hlog).unwrap();
+    let text = lines(&[&record], &rows(0, 1), hlog).unwrap();
     serde_json::from_str(text.trim_end()).unwrap()
+}
+
+/// 25 s of a trial.
+fn rows(point_index: usize, trial: u32) -> Vec<SeriesRow> {
+    let row = |second| SeriesRow {
+        point_index,
+        trial,
+        second,
+        begin_ns: Some(second * 1_000_000_000),
+        ..sample::series()[5].clone()
+    };
+    (0..25).map(row).collect()
+}
+
+/// Adds an interval of each of these seconds, with one latency, in milliseconds.
+fn log_seconds(log: &mut HlogLines, started: Timestamp, millisecond: impl Fn(u64) -> u64) {
+    for second in 0..25 {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+        histogram.record(millisecond(second) * 1_000_000).unwrap();
+        let (started, length) = (started + Duration::from_secs(second), Duration::from_secs(1));
+        log.push(&HlogInterval { tag: "service", started, length, histogram: &histogram }).unwrap();
+    }
+}
+
+fn maxima(result: &Value) -> Vec<f64> {
+    result["publishLatencyMax"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap().round()).collect()
 }
 
 #[test]
@@ -80,15 +106,25 @@ fn what_speaks_against_a_trial_is_a_field_of_our_own() {
 #[test]
 fn latencies_of_ten_seconds_are_merged_from_the_interval_log() {
     let mut log = HlogLines::default();
-    let started = sample::record().started_at;
-    for second in 0..25 {
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
-        histogram.record((1 + second / 10) * 1_000_000).unwrap();
-        let at: Timestamp = started + Duration::from_secs(second);
-        let length = Duration::from_secs(1);
-        log.push(&HlogInterval { tag: "service", started: at, length, histogram: &histogram }).unwrap();
+    log_seconds(&mut log, sample::record().started_at, |second| 1 + second / 10);
+    assert_eq!(maxima(&exported(log.text())), [1.0, 2.0, 3.0]);
+}
+
+/// Trials of two points take turns, and are listed point by point.
+#[test]
+fn a_trial_has_no_intervals_of_other_trials() {
+    let (mut log, mut records, mut series) = (HlogLines::default(), Vec::new(), Vec::new());
+    for (number, (point_index, trial)) in [(1, 1), (0, 1), (1, 2), (0, 2)].into_iter().enumerate() {
+        let started_at = sample::record().started_at + Duration::from_secs(30 * number as u64);
+        log_seconds(&mut log, started_at, |_| number as u64 + 1);
+        series.extend(rows(point_index, trial));
+        records.push(Record { point_index, trial, started_at, ..sample::record() });
     }
-    let maxima = exported(log.text())["publishLatencyMax"].clone();
-    let maxima: Vec<f64> = maxima.as_array().unwrap().iter().map(|value| value.as_f64().unwrap().round()).collect();
-    assert_eq!(maxima, [1.0, 2.0, 3.0]);
+    records.sort_by_key(|record| (record.point_index, record.trial));
+    let exported = |records: &[&Record]| -> Vec<Vec<f64>> {
+        let text = lines(records, &series, log.text()).unwrap();
+        text.lines().map(|line| maxima(&serde_json::from_str(line).unwrap())).collect()
+    };
+    assert_eq!(exported(&records.iter().collect::<Vec<_>>()), [[2.0; 3], [4.0; 3], [1.0; 3], [3.0; 3]]);
+    assert_eq!(exported(&[&records[2]]), [[1.0; 3]], "one trial alone");
 }
