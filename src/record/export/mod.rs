@@ -83,10 +83,11 @@ fn column(title: &str, cell: impl Fn(&Record) -> String + 'static) -> Column {
 
 /// Plain numbers in base units, titles as in the record. As RFC 4180 has it, but for the ends of lines.
 fn csv(records: &[&Record]) -> String {
-    let mut columns = vec![
+    let mut columns = run_column("run_id", records);
+    columns.extend([
         column("point_index", |record| record.point_index.to_string()),
         column("trial", |record| record.trial.to_string()),
-    ];
+    ]);
     columns.extend(swept(records));
     columns.extend([
         column("started_at", |record| record.started_at.to_string()),
@@ -149,13 +150,22 @@ fn markdown(records: &[&Record]) -> String {
             record.headline_latency().and_then(of).map_or("–".to_owned(), |value_ns| duration(value_ns as f64))
         }
     };
-    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
-    let mut columns = swept(records);
+    let mut columns = run_column("run", records);
+    columns.extend(swept(records));
     columns.extend([
         column("trial", |record| record.trial.to_string()),
         column("messages/s", |record| rate(record.throughput.messages_per_second)),
         column("payload/s", |record| bytes(record.throughput.payload_bytes_per_second)),
-        column(&format!("{headline} p50"), time(|latency| stated(latency, 0.5, latency.p50_ns))),
+    ]);
+    // Rows of an open and a closed loop do not have the same latency.
+    let headlines: BTreeSet<String> = records.iter().map(|record| record.headline.to_string()).collect();
+    let is_one = headlines.len() == 1;
+    if !is_one {
+        columns.push(column("latency", |record| record.headline.to_string()));
+    }
+    let headline = headlines.into_iter().find(|_| is_one).map_or_else(String::new, |headline| headline + " ");
+    columns.extend([
+        column(&format!("{headline}p50"), time(|latency| stated(latency, 0.5, latency.p50_ns))),
         column("p99", time(|latency| latency.p99_ns)),
         column("p99.9", time(|latency| latency.p99_9_ns)),
         column("max", time(|latency| Some(latency.max_ns))),
@@ -174,6 +184,12 @@ fn markdown(records: &[&Record]) -> String {
 /// A percentile, as far as it is stated: `show` prints no other one.
 fn stated(latency: &Latency, quantile: f64, value_ns: u64) -> Option<u64> {
     latency.supports(quantile).then_some(value_ns)
+}
+
+/// The column that tells of which run a row is, where there are several.
+fn run_column(title: &str, records: &[&Record]) -> Vec<Column> {
+    let is_of_several = records.windows(2).any(|pair| pair[0].run_id != pair[1].run_id);
+    is_of_several.then(|| column(title, |record| record.run_id.clone())).into_iter().collect()
 }
 
 /// One column for each swept key.
@@ -207,7 +223,7 @@ fn quoted(cell: &str) -> String {
 mod tests {
     use super::*;
     use crate::record::sample;
-    use crate::record::schema::GroupLatency;
+    use crate::record::schema::{GroupLatency, Headline};
 
     fn swept_record() -> Record {
         let mut record = sample::record();
@@ -268,5 +284,22 @@ mod tests {
         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
         | 100B, "small"\| | 1 | 49,994 | 4.8 MiB | 1.29 ms | 3.06 ms | 4.82 ms | 26.5 ms | 4 | valid |
         "#);
+    }
+
+    #[test]
+    fn rows_of_several_runs_name_their_run_and_their_latency() {
+        let open = Record { run_id: "open-1".to_owned(), ..sample::record() };
+        let mut closed = Record { run_id: "closed-1".to_owned(), headline: Headline::Service, ..sample::record() };
+        closed.latency.service = closed.latency.response.clone();
+        insta::assert_snapshot!(markdown(&[&open, &closed]), @r"
+        | run | trial | messages/s | payload/s | latency | p50 | p99 | p99.9 | max | failed | verdict |
+        | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+        | open-1 | 1 | 49,994 | 4.8 MiB | response | 1.29 ms | 3.06 ms | 4.82 ms | 26.5 ms | 4 | valid |
+        | closed-1 | 1 | 49,994 | 4.8 MiB | service | 1.29 ms | 3.06 ms | 4.82 ms | 26.5 ms | 4 | valid |
+        ");
+        let text = csv(&[&open, &closed]);
+        let begins: Vec<&str> = text.lines().map(|line| line.split(",2026").next().unwrap()).collect();
+        assert!(begins[0].starts_with("run_id,point_index,trial,started_at,"), "{text}");
+        assert_eq!(begins[1..], ["open-1,0,1", "closed-1,0,1"]);
     }
 }
