@@ -3,6 +3,7 @@
 //! In a process that only consumes, others send the load, and it goes on for as long as they do. A load that comes to a standstill which no time
 //! limit would end is noticed.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,7 @@ impl<'a> LoadPhase<'a> {
             let ends = segments.iter().map(|segment| (trial_window.load_start_ns + segment.end_ns, segment.result));
             context.acks.divide_into(SegmentEnds::new(ends));
         }
+        let own_producers = scenario.first_producer()..scenario.first_producer() + producers.len();
         let (tasks, closing) = send::start(context, producers, &trial_window, quota);
         let load = LoadPhase {
             context,
@@ -131,7 +133,7 @@ impl<'a> LoadPhase<'a> {
             segments,
             listening: scenario.only_consumes().then(|| Patience::new(limits.drain_deadline, Instant::now())),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
-            stall: StallWatch::new(&scenario.load, limits),
+            stall: StallWatch::new(&scenario.load, limits, own_producers, scenario.all_producers()),
             backlog: BacklogWatch::new(context, load_start_ns, start),
             host_sampler: HostSampler::begin(context.identity.host_share, clock),
             usage: None,
@@ -295,25 +297,33 @@ impl<'a> LoadPhase<'a> {
     }
 }
 
+/// Messages of a Poisson process to expect in a silence before it is a standstill: that none of 20 comes by chance has a probability of e⁻²⁰,
+/// less than 1 in 10⁸.
+const MIN_EXPECTED_OF_CHANCE: u64 = 20;
+
 /// Watches a load that is bounded by messages or bytes. One that is bounded by time ends by itself, and may sit out a broker's
 /// absence until then.
 pub struct StallWatch<'a> {
     /// `None`: the load ends by itself.
     deadline_ns: Option<u64>,
     schedule: Option<&'a Schedule>,
+    /// Producers of this process, among those of the whole schedule.
+    producers: Range<usize>,
+    all_producers: usize,
     last_moved: u64,
     /// When something moved last, in nanoseconds since the load began.
     since_ns: u64,
 }
 
 impl<'a> StallWatch<'a> {
-    pub fn new(load: &'a Load, limits: &RunLimits) -> Self {
+    /// `producers`: those of this process, of `all_producers` that `load` is of.
+    pub fn new(load: &'a Load, limits: &RunLimits, producers: Range<usize>, all_producers: usize) -> Self {
         let deadline_ns = limits.stop.duration.is_none().then_some(limits.stall_deadline.as_nanos() as u64);
         let schedule = match load {
             Load::Open(schedule) => Some(schedule),
             Load::Closed => None,
         };
-        StallWatch { deadline_ns, schedule, last_moved: 0, since_ns: 0 }
+        StallWatch { deadline_ns, schedule, producers, all_producers, last_moved: 0, since_ns: 0 }
     }
 
     /// Whether nothing has moved for the whole deadline, although something should have. `moved` grows with every message that
@@ -323,15 +333,25 @@ impl<'a> StallWatch<'a> {
             (self.last_moved, self.since_ns) = (moved, now_ns);
         }
         let Some(deadline_ns) = self.deadline_ns else { return false };
-        now_ns.saturating_sub(self.since_ns) >= deadline_ns && self.was_due_since()
+        now_ns.saturating_sub(self.since_ns) >= deadline_ns && self.was_due_since(now_ns, deadline_ns)
     }
 
-    /// A schedule may leave pauses that are longer than the deadline.
-    fn was_due_since(&self) -> bool {
+    /// A schedule may leave pauses that are longer than the deadline, and chance any pause.
+    fn was_due_since(&self, now_ns: u64, deadline_ns: u64) -> bool {
         let Some(schedule) = self.schedule else { return true };
-        let due_by = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
-        let until_ns = self.since_ns.saturating_add(self.deadline_ns.unwrap_or(0));
-        due_by(until_ns) > due_by(self.since_ns)
+        let due_since = |until_ns| self.due_by(schedule, until_ns) - self.due_by(schedule, self.since_ns);
+        match schedule {
+            Schedule::Poisson { .. } => due_since(now_ns) >= MIN_EXPECTED_OF_CHANCE,
+            _ => due_since(self.since_ns.saturating_add(deadline_ns)) > 0,
+        }
+    }
+
+    /// Messages of this process that are due by then: of every `all_producers` messages, one for each of its producers.
+    fn due_by(&self, schedule: &Schedule, offset_ns: u64) -> u64 {
+        let due = schedule.count_until(Duration::from_nanos(offset_ns));
+        let [first, end, all] =
+            [self.producers.start, self.producers.end, self.all_producers].map(|number| number as u64);
+        due / all * (end - first) + (due % all).clamp(first, end) - first
     }
 }
 
@@ -365,9 +385,14 @@ mod tests {
         }
     }
 
+    /// Of a load without a time limit, which this process sends alone.
+    fn watch(load: &Load) -> StallWatch<'_> {
+        StallWatch::new(load, &limits(None), 0..1, 1)
+    }
+
     #[test]
     fn stall_is_noticed_at_its_deadline_and_restarts_on_movement() {
-        let mut watch = StallWatch::new(&Load::Closed, &limits(None));
+        let mut watch = watch(&Load::Closed);
         assert!(!watch.is_stalled(5, SECOND));
         assert!(!watch.is_stalled(5, 60 * SECOND));
         assert!(!watch.is_stalled(6, 61 * SECOND));
@@ -377,18 +402,45 @@ mod tests {
 
     #[test]
     fn a_load_limited_in_time_may_stand_still() {
-        let mut watch = StallWatch::new(&Load::Closed, &limits(Some(Duration::from_secs(3600))));
+        let mut watch = StallWatch::new(&Load::Closed, &limits(Some(Duration::from_secs(3600))), 0..1, 1);
         assert!(!watch.is_stalled(1, SECOND) && !watch.is_stalled(1, 3000 * SECOND));
     }
 
     #[test]
     fn a_pause_of_the_schedule_is_no_standstill() {
         let load = Load::Open(Schedule::Constant { rate: 0.01 });
-        let mut watch = StallWatch::new(&load, &limits(None));
-        assert!(!watch.is_stalled(2, SECOND));
-        assert!(!watch.is_stalled(2, 90 * SECOND), "the next one is due after 100 s");
-        let mut watch = StallWatch::new(&load, &limits(None));
-        assert!(!watch.is_stalled(2, 50 * SECOND));
-        assert!(watch.is_stalled(2, 120 * SECOND), "one was due after 100 s");
+        let mut begun = watch(&load);
+        assert!(!begun.is_stalled(2, SECOND));
+        assert!(!begun.is_stalled(2, 90 * SECOND), "the next one is due after 100 s");
+        let mut begun = watch(&load);
+        assert!(!begun.is_stalled(2, 50 * SECOND));
+        assert!(begun.is_stalled(2, 120 * SECOND), "one was due after 100 s");
+    }
+
+    #[test]
+    fn a_silence_of_chance_is_no_standstill() {
+        let load = Load::Open(Schedule::Poisson { rate: 0.1, seed: 1 });
+        let mut begun = watch(&load);
+        assert!(!begun.is_stalled(2, SECOND));
+        assert!(!begun.is_stalled(2, 190 * SECOND), "fewer than 20 were to be expected");
+        assert!(begun.is_stalled(2, 202 * SECOND));
+    }
+
+    #[test]
+    fn a_share_stands_still_by_its_own_messages() {
+        // One of ten producers: its messages are due after 90 s, 190 s, 290 s.
+        let load = Load::Open(Schedule::Constant { rate: 0.1 });
+        let share = || StallWatch::new(&load, &limits(None), 9..10, 10);
+        let mut begun = share();
+        assert!(!begun.is_stalled(2, 91 * SECOND));
+        assert!(!begun.is_stalled(2, 189 * SECOND), "the others have messages due, this one has none");
+        let mut begun = share();
+        assert!(!begun.is_stalled(2, 150 * SECOND));
+        assert!(begun.is_stalled(2, 211 * SECOND), "one was due after 190 s");
+        let load = Load::Open(Schedule::Poisson { rate: 1.0, seed: 1 });
+        let mut begun = StallWatch::new(&load, &limits(None), 9..10, 10);
+        assert!(!begun.is_stalled(2, SECOND));
+        assert!(!begun.is_stalled(2, 190 * SECOND), "fewer than 20 of its own were to be expected");
+        assert!(begun.is_stalled(2, 211 * SECOND));
     }
 }
