@@ -139,6 +139,11 @@ impl ConditionKind {
         }
     }
 
+    /// Whether every client of a server tells it: there is no connection, or the server refuses messages.
+    pub fn is_told_by_all(self) -> bool {
+        matches!(self, ConditionKind::Connecting | ConditionKind::Denied | ConditionKind::Refused)
+    }
+
     /// Whether messages wait for its end. The other kinds are events.
     pub fn holds_up(self) -> bool {
         !matches!(self, ConditionKind::GroupHasOthers | ConditionKind::TopicReplaced)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::advice::{closest, list};
 use super::tables::{BrokerConfig, SaslMechanism, Scenario, SinkNeeds};
+use crate::measure::ConditionKind;
 
 /// Protocols of brokers that brokermark does not speak, with what comes nearest.
 const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
@@ -91,6 +92,8 @@ pub struct Descriptor {
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,
+    /// Whether its client tells of a condition: a threshold on one that it never tells would always hold.
+    pub tells: fn(ConditionKind) -> bool,
     /// The schema of the broker's own table (`[broker.<kind>]`). The registry sets it, and the functions below.
     pub options_schema: fn() -> schemars::Schema,
     /// Checks of that table what its schema does not say, without connecting.
@@ -183,6 +186,7 @@ impl Descriptor {
         alternative: None,
         summary: "",
         capabilities: Capabilities::NONE,
+        tells: |_| false,
         options_schema: schemars::Schema::default,
         check_options: |_| Ok(()),
         refuses: |_| None,

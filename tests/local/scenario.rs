@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brokermark::broker::registry::find;
 use brokermark::engine;
+use brokermark::measure::ConditionKind;
 use brokermark::scenario::tables::{DurationText, schema_of};
 use brokermark::scenario::{
     Absent, Backlog, BrokerConfig, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys,
@@ -495,6 +496,25 @@ messages = 1
     for text in [broken.as_str(), inline, unclosed] {
         let error = plan_with(text, &["broker.security.sasl.passwort=hunter2"]).unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_threshold_on_a_condition_that_the_client_never_tells_is_refused() {
+    let throttled = Descriptor { tells: |kind| kind == ConditionKind::Throttled, ..KINDS[1] };
+    let planned = |descriptor: Descriptor, condition: &str| {
+        let text = format!("{MINIMAL}thresholds.require = \"condition.{condition} < 5s\"\n");
+        parse_for(with_sinks(&[descriptor]), &text, "tests/try.toml", &[], Path::new(""))
+    };
+    assert!(planned(throttled, "throttled").is_ok());
+    let refusal = planned(throttled, "blocked").unwrap_err().to_string();
+    assert!(refusal.contains("a broker of kind `plain` never tells `blocked`"), "{refusal}");
+    assert!(refusal.contains("its conditions are `throttled`"), "{refusal}");
+    assert!(planned(KINDS[1], "throttled").unwrap_err().to_string().contains("remove the threshold"));
+    let rebalancing = Descriptor { tells: |_| true, ..KINDS[1] };
+    assert!(planned(rebalancing, "rebalancing").unwrap_err().to_string().contains("add `[consumers]`"));
+    for descriptor in engine::kinds().brokers {
+        assert_eq!((descriptor.tells)(ConditionKind::Connecting), descriptor.kind != "null", "{}", descriptor.kind);
     }
 }
 

@@ -46,7 +46,7 @@ use super::{
     Telemetry, Topic, Unready,
 };
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::measure::{Conditions, Subject, SubjectKind};
+use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
@@ -92,6 +92,16 @@ impl Broker for KafkaBroker {
             sasl: properties::SASL_MECHANISMS,
             properties: true,
             ..kafka_cluster::DESCRIPTOR.capabilities
+        },
+        tells: |kind| {
+            !matches!(
+                kind,
+                ConditionKind::Unanswered
+                    | ConditionKind::Blocked
+                    | ConditionKind::BacklogQuota
+                    | ConditionKind::Refused
+                    | ConditionKind::TopicReplaced
+            )
         },
         ..kafka_cluster::DESCRIPTOR
     };

@@ -89,7 +89,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, ConsumerAnswers, Created, Durability, Removal, Setup, Subscription, Telemetry,
     Topic, Unready, kafka_cluster,
 };
-use crate::measure::Conditions;
+use crate::measure::{ConditionKind, Conditions};
 use crate::net::tls;
 use crate::net::token::Token;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario, Security};
@@ -116,6 +116,7 @@ impl Broker for KafkaNativeBroker {
             group_properties: groups::PROPERTIES,
             ..kafka_cluster::DESCRIPTOR.capabilities
         },
+        tells: |kind| !matches!(kind, ConditionKind::Unanswered | ConditionKind::Blocked | ConditionKind::BacklogQuota),
         ..kafka_cluster::DESCRIPTOR
     };
 

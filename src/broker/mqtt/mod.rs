@@ -41,7 +41,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, OpenIdle, Setup,
     Subscription, Telemetry, Topic,
 };
-use crate::measure::{Subject, SubjectKind};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::net::transport::WriteBuffer;
 use crate::printable::printable;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, SaslMechanism, Scenario};
@@ -80,6 +80,10 @@ impl Broker for MqttBroker {
             sasl: &[SaslMechanism::Plain],
             idle_connections: true,
             ..Capabilities::NONE
+        },
+        tells: |kind| {
+            kind.is_told_by_all()
+                || matches!(kind, ConditionKind::Fenced | ConditionKind::Throttled | ConditionKind::Unanswered)
         },
         ..Descriptor::NONE
     };

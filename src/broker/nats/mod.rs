@@ -4,8 +4,7 @@
 //! - `config`: the `[broker.nats]` table.
 //! - `connect`, `codec`: connections, and what is on them.
 //! - `publish`, `in_flight`: publishing connections.
-//! - `pull`: members of a group that pull.
-//! - `consume`: all members of groups, what the crate receives, and its errors.
+//! - `pull`, `consume`: members of a group that pull; all members of groups, what the crate receives, and its errors.
 //!
 //! A topic is a stream with one subject, both of the topic's name. A group is a durable consumer of it that its members share, so a group's
 //! messages are in order only while it has one member. Core NATS has subjects and queue groups, and keeps nothing.
@@ -46,7 +45,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, DurabilityLevel, OpenIdle, Progress, Removal, RemovalCause,
     RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
-use crate::measure::{Subject, SubjectKind};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
 
 /// The crate and its version, for the record. A test compares it with Cargo.lock.
@@ -90,6 +89,7 @@ impl Broker for NatsBroker {
             idle_connections: true,
             ..Capabilities::NONE
         },
+        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Unanswered),
         ..Descriptor::NONE
     };
 

@@ -37,6 +37,7 @@ use self::consumer::NsqConsumer;
 use self::nodes::Nodes;
 use self::producer::{NsqProducer, Placement};
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Setup, Subscription, Telemetry, Topic};
+use crate::measure::ConditionKind;
 use crate::net::address;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario};
 
@@ -69,6 +70,7 @@ impl Broker for NsqBroker {
         example: include_str!("example.toml"),
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities { addresses: true, consumers: true, groups: true, tls: true, ..Capabilities::NONE },
+        tells: |kind| kind.is_told_by_all() || kind == ConditionKind::TopicGone,
         ..Descriptor::NONE
     };
 

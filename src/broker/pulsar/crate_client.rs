@@ -35,6 +35,7 @@ use crate::broker::{
     Subscription, TRACE_HEADER_NAME, Telemetry, Topic,
 };
 use crate::limits::TRACE_HEADER_BYTES;
+use crate::measure::ConditionKind;
 use crate::net::tls::Tls;
 use crate::net::token::Token;
 use crate::scenario::{BrokerConfig, Contradiction, Descriptor, Need, Scenario, StartFrom};
@@ -58,8 +59,12 @@ pub struct PulsarCrateBroker {
 }
 
 impl Broker for PulsarCrateBroker {
-    const DESCRIPTOR: Descriptor =
-        Descriptor { client: Some(CLIENT), alternative: Some("native"), ..PulsarBroker::DESCRIPTOR };
+    const DESCRIPTOR: Descriptor = Descriptor {
+        client: Some(CLIENT),
+        alternative: Some("native"),
+        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Fenced),
+        ..PulsarBroker::DESCRIPTOR
+    };
 
     type Options = PulsarOptions;
     type Producer = QueuedProducer;

@@ -51,6 +51,7 @@ use self::topic_consumer::TopicConsumer;
 use self::topic_producer::TopicProducer;
 use self::topics::Topics;
 use super::{Broker, BrokerError, BrokerInfo, Created, Durability, Removal, Setup, Subscription, Telemetry, Topic};
+use crate::measure::ConditionKind;
 use crate::scenario::{BrokerConfig, Capabilities, Contradiction, Descriptor, Need, Scenario};
 
 /// A Pulsar cluster, reached by brokermark's own client.
@@ -79,6 +80,15 @@ impl Broker for PulsarBroker {
             ordered: true,
             tls: true,
             ..Capabilities::NONE
+        },
+        tells: |kind| {
+            let of_pulsar = [
+                ConditionKind::TopicGone,
+                ConditionKind::Fenced,
+                ConditionKind::Throttled,
+                ConditionKind::BacklogQuota,
+            ];
+            kind.is_told_by_all() || of_pulsar.contains(&kind)
         },
         ..Descriptor::NONE
     };

@@ -36,6 +36,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, FailureClass, OpenIdle,
     Removal, RemovalExtent, Setup, Subscription, Telemetry, Topic,
 };
+use crate::measure::ConditionKind;
 use crate::net::address;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism};
 
@@ -84,6 +85,7 @@ impl Broker for RabbitmqBroker {
             idle_connections: true,
             ..Capabilities::NONE
         },
+        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Blocked),
         ..Descriptor::NONE
     };
 

@@ -50,6 +50,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, Created, Durability, Progress, Removal, RemovalExtent, Setup, Subscription,
     Telemetry, Topic, Unready,
 };
+use crate::measure::ConditionKind;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, Need, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
@@ -94,6 +95,7 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
+        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Unanswered),
         ..Descriptor::NONE
     };
 

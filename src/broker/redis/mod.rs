@@ -36,7 +36,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, ClientError, Created, Durability, DurabilityLevel, OpenIdle, Progress, Removal,
     RemovalCause, RemovalExtent, RemovalRule, Setup, Subscription, Telemetry, Topic,
 };
-use crate::measure::{Subject, SubjectKind};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::scenario::{
     BrokerConfig, Capabilities, Contradiction, Descriptor, Need, SaslMechanism, Scenario, StartFrom,
 };
@@ -80,6 +80,9 @@ impl Broker for RedisBroker {
             existing_topics: true,
             idle_connections: true,
             ..Capabilities::NONE
+        },
+        tells: |kind| {
+            kind.is_told_by_all() || matches!(kind, ConditionKind::NotEnoughReplicas | ConditionKind::Unanswered)
         },
         ..Descriptor::NONE
     };

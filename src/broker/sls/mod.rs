@@ -42,7 +42,7 @@ use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::NO_SLS;
 use crate::emulator::sls::{Emulator, Key, ListenOptions};
-use crate::measure::{Subject, SubjectKind};
+use crate::measure::{ConditionKind, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
 
@@ -99,6 +99,7 @@ impl Broker for SlsBroker {
             tls: true,
             ..Capabilities::NONE
         },
+        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Throttled),
         ..Descriptor::NONE
     };
 

@@ -4,6 +4,7 @@
 use super::broker::named_key;
 use super::{Reader, consumers, path, pipeline};
 use crate::limits::{MAX_GROUPS_APART, TRACE_HEADER_BYTES};
+use crate::measure::ConditionKind;
 use crate::scenario::advice::list;
 use crate::scenario::kind::{Capabilities, Contradiction, Descriptor};
 use crate::scenario::tables::{
@@ -35,7 +36,8 @@ pub(super) fn settle(mut scenario: Scenario, reader: &Reader<'_>, descriptor: &D
         trace_header(&scenario, reader, descriptor);
     }
     for (index, threshold) in scenario.thresholds.iter().enumerate() {
-        if let Some((message, advice)) = unmeasured(threshold, &scenario) {
+        let unmeasured = || unmeasured(threshold, &scenario).map(|(message, advice)| (message, advice.to_owned()));
+        if let Some((message, advice)) = untold(threshold, descriptor).or_else(unmeasured) {
             let element = format!("thresholds.require[{index}]");
             let key = if reader.has(&element) { &element } else { "thresholds.require" };
             reader.refuse(key, message, advice);
@@ -257,6 +259,23 @@ fn trace_header(scenario: &Scenario, reader: &Reader<'_>, descriptor: &Descripto
     reader.refuse(&format!("payload.{key}"), message, advice);
 }
 
+/// Why a threshold on a condition would hold in any case, and what would help.
+fn untold(threshold: &Threshold, descriptor: &Descriptor) -> Option<(String, String)> {
+    let Metric::Condition(kind) = threshold.metric else { return None };
+    if (descriptor.tells)(kind) {
+        return None;
+    }
+    let told = ConditionKind::ALL.into_iter().filter(|kind| (descriptor.tells)(*kind));
+    let told: Vec<String> = told.map(|kind| kind.to_string()).collect();
+    let advice = if told.is_empty() {
+        "remove the threshold".to_owned()
+    } else {
+        format!("its conditions are {}", list(told.iter().map(String::as_str)))
+    };
+    let message = format!("\"{}\" cannot be judged: {} never tells `{kind}`", threshold.text, descriptor.title());
+    Some((message, descriptor.advise(&advice)))
+}
+
 /// Why a threshold could never be judged, and what would help.
 fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'static str)> {
     let consumers = scenario.consumers.as_ref();
@@ -290,7 +309,11 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
         Metric::ConsumerLag if scenario.pipeline.is_none() => {
             ("only a pipeline has a consumer lag", "add `[pipeline]`")
         }
-        Metric::ConsumedPerSecond if consumers.is_none() => ("nothing is consumed", "add `[consumers]`"),
+        Metric::ConsumedPerSecond | Metric::Condition(ConditionKind::Rebalancing | ConditionKind::GroupHasOthers)
+            if consumers.is_none() =>
+        {
+            ("nothing is consumed", "add `[consumers]`")
+        }
         Metric::Latency(LatencyKind::EndToEnd, _) if !consumers.is_some_and(|consumers| consumers.end_to_end) => {
             ("end-to-end latency is not measured", "add `[consumers]` with `end_to_end = true`")
         }
