@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::batch::{Batch, Generation, Messages};
 use super::figures::Figures;
-use super::sink::{Sink, SinkError, WriteOutcome};
+use super::sink::{RefusedRow, Sink, SinkError, WriteOutcome};
 use crate::measure::Clock;
 use crate::net::backoff::Backoff;
 use crate::scenario::SinksRun;
@@ -174,10 +174,11 @@ impl Delivery {
                     continue;
                 }
                 // The sink refuses all of them for good.
-                Err(error) => WriteOutcome {
-                    refused: vec![(error.class, error.message); batch.rows.len()],
-                    ..WriteOutcome::default()
-                },
+                Err(SinkError { class, message, .. }) => {
+                    let refusal = |row| RefusedRow { row, class, message: message.clone() };
+                    let refused = (0..batch.rows.len()).map(refusal).collect();
+                    WriteOutcome { refused, ..WriteOutcome::default() }
+                }
             };
             let accounted = written.rows + written.duplicates + written.refused.len() as u64;
             self.account(index, written, batch, begin_ns);
@@ -199,14 +200,18 @@ impl Delivery {
         sink.time.per_batch.record(now_ns - begin_ns);
         sink.written += written.rows;
         sink.duplicates += written.duplicates;
-        for (class, message) in written.refused {
-            sink.refused.record(class, now_ns, || message);
-        }
         if written.rows > 0 {
             sink.last_written_ns = now_ns;
         }
-        let taken = written.rows + written.duplicates > 0;
-        for row in batch.rows.iter().filter(|row| taken && row.measured) {
+        // A row that was refused was never written, so it has no latency.
+        let mut refused: Vec<usize> = Vec::with_capacity(written.refused.len());
+        for RefusedRow { row, class, message } in written.refused {
+            sink.refused.record(class, now_ns, || message);
+            refused.push(row);
+        }
+        refused.sort_unstable();
+        let is_taken = |number: usize| refused.binary_search(&number).is_err();
+        for (_, row) in batch.rows.iter().enumerate().filter(|(number, row)| row.measured && is_taken(*number)) {
             if let Some(latency_ns) = row.latency_ns(now_ns) {
                 sink.latency.record(latency_ns);
             }

@@ -86,8 +86,18 @@ pub struct WriteOutcome {
     pub rows: u64,
     /// Rows that the database has already.
     pub duplicates: u64,
-    /// Rows that it refuses for good, each with the class and the database's message.
-    pub refused: Vec<(FailureClass, String)>,
+    /// Rows that it refuses for good.
+    pub refused: Vec<RefusedRow>,
+}
+
+/// A row that a database refuses for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// Number of the row in its batch.
+    pub row: usize,
+    pub class: FailureClass,
+    /// Reason in the database's words.
+    pub message: String,
 }
 
 /// The database's own count.

@@ -5,14 +5,15 @@ use mongodb::error::{Error, ErrorKind};
 
 use super::DocumentId;
 use crate::measure::FailureClass;
-use crate::pipeline::sink::{SinkError, WriteOutcome};
+use crate::pipeline::sink::{RefusedRow, SinkError, WriteOutcome};
 
 /// The row has an `_id`, or a value of another unique index, that is there already.
 const DUPLICATE_KEY: i64 = 11_000;
 
-/// Adds the results of an insert of `rows` to `written`, and returns how many rows were tried.
+/// Adds the results of an insert of `rows` rows, from number `first` of their batch on, to `written`, and returns how many rows were tried.
 pub(super) fn account(
     answer: &Document,
+    first: usize,
     rows: usize,
     ordered: bool,
     ids: DocumentId,
@@ -25,8 +26,9 @@ pub(super) fn account(
     let errors = answer.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
     let mut errors: Vec<&Document> = errors.iter().filter_map(Bson::as_document).collect();
     let mut tried = rows;
-    if let Some(first) = errors.first().filter(|_| ordered) {
-        tried = (number(first.get("index")).unsigned_abs() as usize + 1).min(rows);
+    let place = |error: &Document| number(error.get("index")).unsigned_abs() as usize;
+    if let Some(error) = errors.first().filter(|_| ordered) {
+        tried = (place(error) + 1).min(rows);
         // FerretDB continues after it, but not with every row: a row that is written again is counted as a duplicate.
         errors.truncate(1);
     }
@@ -35,10 +37,14 @@ pub(super) fn account(
         let message = error.get_str("errmsg").unwrap_or_default();
         match number(error.get("code")) {
             DUPLICATE_KEY if ids == DocumentId::Offset && is_of_id(error) => written.duplicates += 1,
-            code => match server_error(code, message) {
-                error if error.retriable => return Err(error),
-                error => written.refused.push((error.class, error.message)),
-            },
+            code => {
+                let refusal = server_error(code, message);
+                if refusal.retriable {
+                    return Err(refusal);
+                }
+                let SinkError { class, message, .. } = refusal;
+                written.refused.push(RefusedRow { row: first + place(error), class, message });
+            }
         }
     }
     let missed = written.duplicates as usize + written.refused.len() - before;
@@ -155,22 +161,22 @@ mod tests {
         let ids = DocumentId::Offset;
         let mut written = WriteOutcome::default();
         let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
-        assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
+        assert_eq!(account(&answer, 0, 5, true, ids, &mut written), Ok(2), "it ended at the second");
         assert_eq!((written.rows, written.duplicates), (1, 1));
         let answer = doc! { "n": 200, "writeErrors": [error(0, 11_000), error(100, 11_000)] };
         let mut first = WriteOutcome::default();
-        assert_eq!(account(&answer, 300, true, ids, &mut first), Ok(1));
+        assert_eq!(account(&answer, 0, 300, true, ids, &mut first), Ok(1));
         assert_eq!((first.rows, first.duplicates), (0, 1), "the others are asked for again");
         let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
-        assert_eq!(account(&answer, 3, false, ids, &mut written), Ok(3));
+        assert_eq!(account(&answer, 5, 3, false, ids, &mut written), Ok(3));
         assert_eq!(written.rows, 2);
         assert_eq!(written.duplicates, 2);
-        assert_eq!(written.refused.len(), 1);
+        assert_eq!(written.refused.iter().map(|refused| refused.row).collect::<Vec<_>>(), [7], "the third after five");
         let large = doc! { "n": 0, "writeErrors": [error(0, 10_334)] };
-        assert_eq!(account(&large, 1, true, ids, &mut written), Ok(1));
-        assert_eq!(written.refused.last().unwrap().0, FailureClass::TooLarge);
+        assert_eq!(account(&large, 8, 1, true, ids, &mut written), Ok(1));
+        assert_eq!(written.refused.last().unwrap().class, FailureClass::TooLarge);
         let away = doc! { "n": 0, "writeErrors": [error(0, 10_107)] };
-        assert!(account(&away, 1, false, ids, &mut written).unwrap_err().retriable);
+        assert!(account(&away, 9, 1, false, ids, &mut written).unwrap_err().retriable);
     }
 
     #[test]
@@ -188,7 +194,7 @@ mod tests {
             let mut error = doc! { "index": 0, "code": 11_000, "errmsg": text };
             error.extend(keys.map(|keys| ("keyPattern".to_owned(), Bson::Document(keys))));
             let mut written = WriteOutcome::default();
-            account(&doc! { "n": 0, "writeErrors": [error] }, 1, true, ids, &mut written).unwrap();
+            account(&doc! { "n": 0, "writeErrors": [error] }, 0, 1, true, ids, &mut written).unwrap();
             (written.duplicates, written.refused.len())
         };
         use DocumentId::*;

@@ -16,7 +16,7 @@ use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::{Client, Database as Handle};
 
 use self::options::{DocumentId, Options, WriteConcern, client_options};
-use super::{Database, Opening, RowCount, Sink, SinkError, WriteOutcome};
+use super::{Database, Opening, RefusedRow, RowCount, Sink, SinkError, WriteOutcome};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
 use crate::scenario::{SinkDescriptor, SinkNeeds};
@@ -88,12 +88,14 @@ impl Sink for Collection {
                     Err(error) if error.retriable => return Err(error),
                     // These are refused for good; the rows before are written, and those after are tried.
                     Err(error) => {
-                        written.refused.extend(vec![(error.class, error.message); end - next]);
+                        let refusal = |row| RefusedRow { row, class: error.class, message: error.message.clone() };
+                        written.refused.extend((next..end).map(refusal));
                         next = end;
                         continue;
                     }
                 };
-                let tried = answer::account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
+                let tried =
+                    answer::account(&answer, next, end - next, ordered, self.options.document_id, &mut written)?;
                 // An ordered insert ends at the first row that is refused. The rows after it are tried without order.
                 ordered &= tried == end - next;
                 next += tried;

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use self::place::{KeySample, Sent};
 use self::reply::lost;
-use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, WriteOutcome, a_minute, yes};
+use super::{CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome, a_minute, yes};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
@@ -306,10 +306,16 @@ impl Connection {
         let mut written = WriteOutcome::default();
         let mut stored = Vec::with_capacity(rows.len());
         if !rows.is_empty() {
-            written = reply::account(replies, self.options.transaction, |number| stored.extend(rows.get(number)))?;
+            written = reply::account(replies, self.options.transaction, rows, |sent| stored.push(*sent))?;
         }
-        let refusal = || (FailureClass::Refused, "the field that is the key is null".to_owned());
-        written.refused.extend(std::iter::repeat_with(refusal).take(batch.rows.len() - rows.len()));
+        let mut sent = rows.iter().map(|(row, _)| *row).peekable();
+        let without_key = (0..batch.rows.len()).filter(|row| sent.next_if_eq(row).is_none());
+        let refusal = |row| RefusedRow {
+            row,
+            class: FailureClass::Refused,
+            message: "the field that is the key is null".to_owned(),
+        };
+        written.refused.extend(without_key.map(refusal));
         let rows = if self.options.command == Command::Xadd { &[] } else { &stored[..] };
         let key = |row| self.key(batch, row).map(Cow::into_owned);
         self.sample.lock().settle(rows, key, |row| batch.payload(&batch.rows[row]));

@@ -2,7 +2,8 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use super::super::{SinkError, WriteOutcome};
+use super::super::{RefusedRow, SinkError, WriteOutcome};
+use super::place::Sent;
 use crate::measure::FailureClass;
 
 /// The errors with which Redis refuses all commands for a while.
@@ -24,11 +25,12 @@ pub fn error(reply: Value) -> Option<ReplyError> {
     }
 }
 
-/// From one reply for each command to the result of each row; `written` is called with the number of each row that Redis has.
+/// From one reply for each of `rows` to the result of each; `written` is called with each row that Redis has.
 pub fn account(
     mut replies: Vec<Value>,
     is_transaction: bool,
-    mut written: impl FnMut(usize),
+    rows: &[Sent],
+    mut written: impl FnMut(&Sent),
 ) -> Result<WriteOutcome, SinkError> {
     if is_transaction {
         match replies.pop() {
@@ -41,14 +43,16 @@ pub fn account(
         }
     }
     let mut account = WriteOutcome::default();
-    for (number, reply) in replies.into_iter().enumerate() {
+    for (sent, reply) in rows.iter().zip(replies) {
         match error(reply) {
             None => {
                 account.rows += 1;
-                written(number);
+                written(sent);
             }
             Some(refusal) if refusal.batch_error().retriable => return Err(refusal.batch_error()),
-            Some(refusal) => account.refused.push((FailureClass::Refused, refusal.0)),
+            Some(ReplyError(message)) => {
+                account.refused.push(RefusedRow { row: sent.0, class: FailureClass::Refused, message });
+            }
         }
     }
     Ok(account)

@@ -43,8 +43,9 @@ fn a_row_whose_key_is_null_is_refused_and_not_written() {
         let reply = Value::Okay;
         let replies = if transaction { vec![Value::Okay, Value::Array(vec![reply])] } else { vec![reply] };
         let written = connection.account(&batch, &rows, replies).unwrap();
-        let reason = (FailureClass::Refused, "the field that is the key is null".to_owned());
-        assert_eq!((written.rows, written.refused), (1, vec![reason]));
+        let message = "the field that is the key is null".to_owned();
+        let refused = RefusedRow { row: 0, class: FailureClass::Refused, message };
+        assert_eq!((written.rows, written.refused), (1, vec![refused]));
     }
 }
 
@@ -73,7 +74,8 @@ fn temporary_refusal_differs_from_a_refused_row() {
     assert!(!error.retriable && error.message.contains("Redis Cluster"), "{error:?}");
     let written = account(false, "+OK\r\n-WRONGTYPE it is a list\r\n").unwrap();
     assert_eq!(written.rows, 1);
-    assert_eq!(written.refused, [(FailureClass::Refused, "WRONGTYPE it is a list".to_owned())]);
+    let message = "WRONGTYPE it is a list".to_owned();
+    assert_eq!(written.refused, [RefusedRow { row: 1, class: FailureClass::Refused, message }]);
 }
 
 #[test]
