@@ -29,7 +29,7 @@ pub struct ReportArguments {
     /// Write the page to this file, or with `-` to standard output [default: report.html in the run directory; of several runs, in the current one]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Only this point of a sweep, by its index from 0
+    /// Only this point of a sweep, by its index from 0; of several runs, the first one's index
     #[arg(long, value_name = "INDEX")]
     pub point: Option<usize>,
     /// Only this repetition of the point, from 1
@@ -86,7 +86,10 @@ fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), Canno
 
 /// Reads the runs: one alone, or the others against the first.
 fn made(paths: &[PathBuf], choice: Choice, bounds: Bounds) -> Result<Report, CannotReport> {
-    let runs: Vec<Run> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let mut runs: Vec<Run> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    if runs.len() > 1 {
+        choice.narrow(&mut runs)?;
+    }
     Ok(match runs.as_slice() {
         [run] => Report::from_run(run, choice)?,
         [first, others @ ..] => Report::from_comparison(first, others, bounds)?,

@@ -51,6 +51,12 @@ impl Run {
     pub fn records(&self) -> Vec<&Record> {
         self.trials.iter().map(|trial| &trial.record).collect()
     }
+
+    /// Leaves out the trials that are not wanted.
+    fn retain(&mut self, is_wanted: impl Fn(&Record) -> bool) {
+        let trials = std::mem::take(&mut self.trials).into_iter().zip(std::mem::take(&mut self.directories));
+        (self.trials, self.directories) = trials.filter(|(trial, _)| is_wanted(&trial.record)).unzip();
+    }
 }
 
 /// A run cannot be reported.
@@ -102,6 +108,30 @@ pub struct Choice {
     pub trial: Option<u32>,
 }
 
+impl Choice {
+    fn includes(self, record: &Record) -> bool {
+        self.point.is_none_or(|point| record.point_index == point)
+            && self.trial.is_none_or(|trial| record.trial == trial)
+    }
+
+    /// Leaves the chosen trials of runs that are compared. The point is the first run's: of the others, it is the one with the same values, or their
+    /// only one.
+    ///
+    /// # Errors
+    /// When a run has no such trial.
+    pub fn narrow(self, runs: &mut [Run]) -> Result<(), ReportError> {
+        let [first, others @ ..] = &mut *runs else { return Ok(()) };
+        first.retain(|record| self.includes(record));
+        for run in others {
+            let is_only = run.trials.windows(2).all(|pair| pair[0].record.point == pair[1].record.point);
+            let is_of_first = |record: &Record| first.trials.iter().any(|trial| trial.record.point == record.point);
+            let of_trial = Choice { point: None, ..self };
+            run.retain(|record| of_trial.includes(record) && (self.point.is_none() || is_only || is_of_first(record)));
+        }
+        if runs.iter().any(|run| run.trials.is_empty()) { Err(ReportError::NoSuchTrial) } else { Ok(()) }
+    }
+}
+
 /// A page, before it is written down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -114,7 +144,7 @@ pub struct Report {
 /// Nothing can be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("the run has no such trial: `brokermark show` lists those that it has")]
+    #[error("a run has no such trial: `brokermark show` lists those that it has")]
     NoSuchTrial,
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
@@ -126,11 +156,8 @@ impl Report {
     /// # Errors
     /// When the choice leaves no trial.
     pub fn from_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
-        let is_chosen = |record: &Record| {
-            choice.point.is_none_or(|point| record.point_index == point)
-                && choice.trial.is_none_or(|trial| record.trial == trial)
-        };
-        let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
+        let is_chosen = |index: &usize| choice.includes(&run.trials[*index].record);
+        let chosen: Vec<usize> = (0..run.trials.len()).filter(is_chosen).collect();
         if let Some(found) = run.search.as_ref().filter(|_| choice == Choice::default()) {
             return Ok(search_report(run, found).named());
         }
@@ -307,4 +334,39 @@ fn typical(run: &Run, chosen: &[usize]) -> Option<usize> {
 
 fn title(run: &Run) -> String {
     run.trials.first().map_or_else(|| run.name.clone(), |trial| trial.record.scenario_name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    /// Two trials of each point.
+    fn run(producers: &[u64]) -> Run {
+        let mut run = Run::default();
+        for (point_index, producers) in producers.iter().enumerate() {
+            for trial in 1..=2 {
+                let mut record = Record { point_index, trial, ..sample::record() };
+                record.point.insert("producers.count".to_owned(), (*producers).into());
+                run.trials.push(KeptTrial { record, series: Vec::new() });
+                run.directories.push(PathBuf::from(producers.to_string()));
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn a_point_of_several_runs_is_chosen_by_the_values_of_the_first() {
+        let chosen = |mut runs: [Run; 3], point, trial| {
+            Choice { point, trial }.narrow(&mut runs).map(|()| runs.map(|run| run.directories)).ok()
+        };
+        let sweeps = || [run(&[1, 2, 4]), run(&[4, 2]), run(&[8])];
+        let paths = |producers: &str, trials| vec![PathBuf::from(producers); trials];
+        assert_eq!(chosen(sweeps(), Some(1), None), Some([paths("2", 2), paths("2", 2), paths("8", 2)]));
+        assert_eq!(chosen(sweeps(), Some(2), Some(1)), Some([paths("4", 1), paths("4", 1), paths("8", 1)]));
+        assert_eq!(chosen(sweeps(), Some(0), None), None, "the second run has no point of one producer");
+        assert_eq!(chosen(sweeps(), Some(1), Some(3)), None);
+        let all = chosen(sweeps(), None, None).unwrap();
+        assert_eq!(all.map(|paths| paths.len()), [6, 4, 2]);
+    }
 }
