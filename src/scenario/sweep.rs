@@ -117,8 +117,14 @@ fn find_axes(prefix: &str, table: &Table, place: &KeyPath, check: &Check<'_>, fo
     }
 }
 
+/// Keys of the language may have these names as well: `consumers.from` has a list of values.
 fn is_span(table: &Table) -> bool {
-    table.is_empty() || table.keys().any(|key| ["doubling", "from", "to", "step"].contains(&key.as_str()))
+    let is_end = |(key, value): (&String, &Value)| match key.as_str() {
+        "doubling" => true,
+        "from" | "to" | "step" => !matches!(value, Value::Array(_) | Value::Table(_)),
+        _ => false,
+    };
+    table.is_empty() || table.iter().any(is_end)
 }
 
 fn axis(key: String, value: &Value, place: KeyPath, check: &Check<'_>) -> Option<Axis> {

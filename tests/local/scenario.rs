@@ -387,6 +387,18 @@ fn spans_keep_their_units() {
 }
 
 #[test]
+fn keys_named_as_an_end_of_a_span_are_swept_with_and_without_quotes() {
+    let values = "[\"earliest\", \"latest\"]";
+    for over in [format!("consumers.from = {values}"), format!("\"consumers.from\" = {values}")] {
+        let text = format!("{RICH}[run]\nmessages = 1\n[consumers]\nverify = false\n[sweep.over]\n{over}\n");
+        let plan = plan(&text);
+        let from = plan.trials.iter().map(|trial| trial.scenario.consumers.as_ref().unwrap().from);
+        assert_eq!(from.collect::<Vec<_>>(), [StartFrom::Earliest, StartFrom::Latest], "{over}");
+        assert_eq!(plan.trials[1].point["consumers.from"].to_string(), "\"latest\"", "{over}");
+    }
+}
+
+#[test]
 fn swept_properties_replace_those_of_the_file() {
     for written in ["linger.ms = 5", "\"linger.ms\" = 5"] {
         let text = format!(
