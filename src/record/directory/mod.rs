@@ -292,6 +292,13 @@ impl Appender {
     }
 }
 
+/// Closing the file is not enough: a process that this one starts has a copy of its handle, and with it the lock, until it runs its program.
+impl Drop for Appender {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 /// Whether the file system has no locks: a run does not need one that has. NFS without its lock daemon answers ENOLCK.
 fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(libc::ENOLCK)

@@ -46,6 +46,18 @@ fn a_run_is_resumed_by_one_process_at_a_time() {
     RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
 }
 
+/// A process that is being started has a copy until it runs its program.
+#[test]
+fn a_run_is_unlocked_when_it_ends_although_a_copy_of_its_handle_is_open() {
+    let (_base, path) = run(&[sample::record()], "");
+    let first = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+    let copy = first.directory.records.file.try_clone().unwrap();
+    RunDirectory::open_for_resume(&path, SCENARIO).unwrap_err();
+    drop(first);
+    RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+    drop(copy);
+}
+
 #[test]
 fn a_crash_cut_at_any_byte_can_be_resumed() {
     let line = sample::record().to_line();
