@@ -146,16 +146,26 @@ pub fn chance_of_independent(one: &[f64], other: &[f64]) -> f64 {
 pub(super) fn chance_of_pairs(differences: &[f64]) -> f64 {
     let found = mean(differences).abs() * (1.0 - ROUNDING) - f64::MIN_POSITIVE;
     let number = differences.len();
-    let is_extreme = |flips: u64| {
+    let is_extreme = |is_exchanged: &mut dyn FnMut(usize) -> bool| {
         let sides = differences.iter().enumerate();
-        let sum: f64 = sides.map(|(index, value)| if flips >> (index % 64) & 1 == 1 { -value } else { *value }).sum();
+        let sum: f64 = sides.map(|(index, value)| if is_exchanged(index) { -value } else { *value }).sum();
         (sum / number as f64).abs() >= found
     };
     if number < 64 && 2f64.powi(number as i32) <= MAX_EXACT {
         let all = 1u64 << number;
-        return (0..all).filter(|flips| is_extreme(*flips)).count() as f64 / all as f64;
+        let extreme = (0..all).filter(|flips| is_extreme(&mut |index| flips >> index & 1 == 1));
+        return extreme.count() as f64 / all as f64;
     }
-    drawn(|random| is_extreme(rand::Rng::next_u64(random)))
+    drawn(|random| {
+        let mut flips = 0;
+        is_extreme(&mut |index| {
+            // A number has the sides of 64 blocks.
+            if index % 64 == 0 {
+                flips = rand::Rng::next_u64(&mut *random);
+            }
+            flips >> (index % 64) & 1 == 1
+        })
+    })
 }
 
 /// A number below `end`, uniform but for one part in four billions (Lemire, ACM Trans. Model. Comput. Simul. 29, 2019).
@@ -240,5 +250,9 @@ mod tests {
         let differences: Vec<f64> = (0..20).map(|value| f64::from(value * 7 % 20) - 6.0).collect();
         let p = chance_of_pairs(&differences);
         assert!((p - 0.015).abs() < 0.01, "{p}");
+        // Of 128 signs, 76 are positive: by the binomial distribution 0.042. Those 64 apart are equal, and are exchanged by themselves all the same.
+        let differences: Vec<f64> = (0..128).map(|index| if index % 64 < 38 { 1.0 } else { -1.0 }).collect();
+        let p = chance_of_pairs(&differences);
+        assert!((p - 0.042).abs() < 0.02, "{p}");
     }
 }
