@@ -58,10 +58,13 @@ pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option
     Some(figure)
 }
 
-/// Adds up the intervals of the headline's latency that belong to the trial.
+/// Adds up the intervals of the headline's latency that belong to the trial. They have the time of day: the first that begins in the trial is that of
+/// its first row with a latency, as the trial begins before its load, with its preparation.
 fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: Cells) -> Option<Cells> {
     let log = BufReader::new(File::open(directory.join(HLOG_FILE)).ok()?);
-    let begin = record.started_at.as_nanosecond() as f64 / 1e9;
+    let trial_begin = record.started_at.as_nanosecond() as f64 / 1e9;
+    let (first_begin, _) = *timeline.rows.iter().find(|(_, row)| row.p50_ns.is_some())?;
+    let mut load_begin = None;
     let tag = format!("Tag={},", record.headline);
     for line in log.lines().map_while(Result::ok) {
         let Some(fields) = line.strip_prefix(&tag) else { continue };
@@ -71,12 +74,16 @@ fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: C
             continue;
         };
         let (Ok(start), Ok(length)) = (start.parse::<f64>(), length.parse::<f64>()) else { continue };
-        let middle = start + length / 2.0 - begin;
-        if middle < 0.0 || middle >= timeline.until {
+        // The log counts in milliseconds.
+        if start < trial_begin - 0.001 {
+            continue;
+        }
+        let begin = start - *load_begin.get_or_insert(start - first_begin);
+        if begin + length / 2.0 >= timeline.until {
             continue;
         }
         let Ok(histogram) = decode_histogram(text) else { continue };
-        cells.add(&histogram, middle - length / 2.0, middle + length / 2.0);
+        cells.add(&histogram, begin, begin + length);
     }
     cells.numbers.iter().any(|number| *number > 0).then_some(cells)
 }
@@ -90,15 +97,18 @@ impl Cells {
     /// Shares an interval out to the columns that it lies in: the log's seconds do not begin with whole seconds of the trial.
     fn add(&mut self, histogram: &Histogram<u64>, begin: f64, end: f64) {
         let first = (begin / self.seconds).max(0.0) as usize;
+        let share_until = |at: f64| (at.max(begin).min(end) - begin) / (end - begin);
         for column in first..self.columns {
             let (left, right) = (column as f64 * self.seconds, (column + 1) as f64 * self.seconds);
-            let share = (end.min(right) - begin.max(left)) / (end - begin);
-            if share <= 0.0 {
+            if left >= end {
                 break;
             }
+            let (before, after) = (share_until(left), share_until(right));
             for value in histogram.iter_recorded() {
                 let row = ((value.value_iterated_to() as f64 / MIN_NS).max(1.0).log10() * PER_DECADE) as usize;
-                let number = (value.count_at_value() as f64 * share).round() as u64;
+                // Rounded from the begin on, so that all columns together have each message once, and a single slow one does not vanish.
+                let until = |share: f64| (value.count_at_value() as f64 * share).round() as u64;
+                let number = until(after).saturating_sub(until(before));
                 let cell = &mut self.numbers[column * ROWS + row.min(ROWS - 1)];
                 *cell = cell.saturating_add(number);
             }
@@ -201,7 +211,40 @@ fn sentence(cells: &Cells, low: usize, high: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::record::{HlogInterval, HlogLines, sample};
+
+    #[test]
+    fn columns_begin_with_the_load_however_long_the_preparation_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let (record, series) = (sample::record(), sample::series());
+        let timeline = Timeline::new(&record, &series).unwrap();
+        let mut log = HlogLines::default();
+        for second in 0..12 {
+            let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+            histogram.record_n(1_000_000, second + 1).unwrap();
+            let (started, length) = (record.started_at + Duration::from_secs(7 + second), Duration::from_secs(1));
+            log.push(&HlogInterval { tag: "response", started, length, histogram: &histogram }).unwrap();
+        }
+        std::fs::write(directory.path().join(HLOG_FILE), log.text()).unwrap();
+        let empty = Cells { columns: 12, seconds: 1.0, numbers: vec![0; 12 * ROWS] };
+        let cells = read(&record, &timeline, directory.path(), empty).unwrap();
+        let messages: Vec<u64> = (0..12).map(|column| cells.column(column).iter().sum()).collect();
+        assert_eq!(messages, (1..=12).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_message_of_a_long_interval_is_in_one_column() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+        histogram.record(3_000_000_000).unwrap();
+        for length in [1.0, 2.0, 3.0, 3.5, 7.0] {
+            let mut cells = Cells { columns: 10, seconds: 1.0, numbers: vec![0; 10 * ROWS] };
+            cells.add(&histogram, 1.5, 1.5 + length);
+            assert_eq!(cells.numbers.iter().sum::<u64>(), 1, "{length}");
+        }
+    }
 
     #[test]
     fn counts_of_a_damaged_log_do_not_overflow() {
