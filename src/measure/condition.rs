@@ -139,7 +139,7 @@ impl ConditionKind {
         }
     }
 
-    /// Whether every client of a server tells it: there is no connection, or the server refuses messages.
+    /// Whether every client of a server tells it: a connection is missing, or the server refuses messages.
     pub fn is_told_by_all(self) -> bool {
         matches!(self, ConditionKind::Connecting | ConditionKind::Denied | ConditionKind::Refused)
     }
