@@ -309,9 +309,8 @@ impl Broker for RedisBroker {
     }
 
     fn takes_turns(&self) -> bool {
-        let options = &self.setup.options;
         // An entry that may be claimed is pending until its member has acknowledged it.
-        options.mode != Mode::Pubsub && options.claim_after.is_none()
+        self.setup.options.mode != Mode::Pubsub && self.setup.options.claim_after.is_none()
     }
 
     async fn removal(&self, topic: &Topic, groups: &[String]) -> Option<Removal> {
