@@ -32,7 +32,6 @@ OLDER = {
     "kafka/kafka-batch-*, kafka/kafka-single-*": ["published/kafka-batch", "published/kafka-single"],
     "kafka/comparing/": ["trust/kafka-aa", "trust/kafka-search"],
     "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
-    "pipeline/": ["peers/pipeline-parse", "peers/pipeline-databases"] + [f"published/pipeline-{name}" for name in ("no-database", "v1", "v2", "v4")],
     "sls/": ["peers/sls-io-1", "peers/sls-io-2", "peers/sls-io-4", "published/sls-io-threads", "published/sls-total-size"],
 }
 
