@@ -124,6 +124,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
     let own_keys = resolve::own_keys(table, context.kinds);
     let problems = context.problems(&own_keys);
     let sweep = sweep::read(table, context, &problems);
+    sweep.refuse_hidden(&source.overrides, &problems);
     if !problems.is_empty() {
         return Err(refusal(source, problems.into_inner()));
     }

@@ -297,6 +297,18 @@ impl Sweep {
         }
     }
 
+    /// Refuses overrides of a part of a swept value: each value of the sweep would take their place.
+    pub(super) fn refuse_hidden(&self, overrides: &[(KeyPath, String)], problems: &Problems) {
+        for axis in &self.axes {
+            let is_part = |path: &KeyPath| *path != axis.path && path.starts_with(&axis.path);
+            if let Some((_, typed)) = overrides.iter().find(|(path, _)| is_part(path)) {
+                let message = format!("each value of `{}` takes the place of what `{typed}` sets", axis.path);
+                let advice = format!("override `{}` itself, which is then not swept, or remove it here", axis.path);
+                problems.key(axis.place.clone(), message, advice);
+            }
+        }
+    }
+
     /// Each point as the index of its value on every axis; the first axis changes slowest.
     pub(super) fn points(&self) -> Vec<Vec<usize>> {
         match self.combine {

@@ -553,6 +553,15 @@ fn refusals() {
 }
 
 #[test]
+fn an_override_of_a_part_of_a_swept_value_is_refused() {
+    let text = format!("{MINIMAL}[sweep.over]\n\"payload.size\" = [\"1KiB\", {{ uniform = [1, 9] }}]\n");
+    let refused = plan_with(&text, &["payload.size.uniform=[1, 5]"]).unwrap_err().to_string();
+    assert!(refused.starts_with("tests/try.toml:4:1: each value of `payload.size`"), "{refused}");
+    assert!(refused.contains("`--set payload.size.uniform="), "{refused}");
+    assert_eq!(plan_with(&text, &["payload.size=9"]).unwrap().trials.len(), 1);
+}
+
+#[test]
 fn settings_of_topics_are_taken_with_dots_and_may_be_swept() {
     let text = format!(
         "{RICH}[topology.config]\ncleanup.policy = \"compact\"\n\"retention.ms\" = 1000\n[run]\nmessages = 1\n\
