@@ -14,9 +14,14 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Tables whose keys belong to others and may hold dots: `linger.ms` is one key there, quoted or not.
-pub(super) const FOREIGN_TABLES: [[&str; 2]; 4] =
-    [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"], ["topology", "config"]];
+/// Tables whose keys belong to others and may hold dots: `linger.ms` is one key there, quoted or not. Each table `[[consumers.group]]` has one.
+pub(super) const FOREIGN_TABLES: [&[&str]; 5] = [
+    &["broker", "properties"],
+    &["consumers", "properties"],
+    &["consumers", "group", "properties"],
+    &["producers", "headers"],
+    &["topology", "config"],
+];
 
 impl KeyPath {
     /// A path as written by people: TOML's dotted key, where the number of an element stands behind its array (`sinks[0]`).
@@ -37,13 +42,15 @@ impl KeyPath {
                 None => return Err(refused()),
             };
         }
-        let keys = dotted(rest).map_err(|()| refused())?;
-        let foreign = steps.is_empty() && keys.len() > 3 && FOREIGN_TABLES.iter().any(|table| keys[..2] == table[..]);
-        if foreign {
-            let joined = keys[2..].join(".");
-            steps.extend(keys.into_iter().take(2).chain([joined]).map(Step::Key));
-        } else {
-            steps.extend(keys.into_iter().map(Step::Key));
+        steps.extend(dotted(rest).map_err(|()| refused())?.into_iter().map(Step::Key));
+        let is_foreign = |length: &usize| {
+            let (table, below) = steps.split_at(*length);
+            KeyPath::from_steps(table).is_foreign_table() && below.iter().all(|step| matches!(step, Step::Key(_)))
+        };
+        if let Some(length) = (1..steps.len()).find(is_foreign) {
+            let joined = KeyPath::from_steps(&steps[length..]).keys().join(".");
+            steps.truncate(length);
+            steps.push(Step::Key(joined));
         }
         Ok(KeyPath(steps))
     }
@@ -111,7 +118,7 @@ impl KeyPath {
 
     /// Whether this is, or lies below, a table whose keys belong to others.
     pub(super) fn is_foreign_table(&self) -> bool {
-        FOREIGN_TABLES.iter().any(|table| self.keys() == table)
+        FOREIGN_TABLES.iter().any(|table| self.keys() == *table)
     }
 }
 
@@ -178,5 +185,7 @@ mod tests {
     fn properties_are_one_key() {
         let path = KeyPath::parse("broker.properties.queue.buffering.max.ms").unwrap();
         assert_eq!(path.keys(), ["broker", "properties", "queue.buffering.max.ms"]);
+        let of_group = KeyPath::parse("consumers.group[1].properties.fetch.min.bytes").unwrap();
+        assert_eq!(of_group.to_string(), "consumers.group[1].properties.\"fetch.min.bytes\"");
     }
 }

@@ -52,7 +52,11 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
         let error = mask_text(&error.to_string());
         ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
-    resolve::flatten_properties(&mut table);
+    if let Some(doubled) = resolve::flatten_properties(&mut table) {
+        let message = format!("`{doubled}` is written twice, with quotes around its dots and without");
+        let place = SourcePosition::Key(doubled);
+        return Err(refusal(&source, vec![Problem { place, message, advice: Some("keep one of them".to_owned()) }]));
+    }
     let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
     if matches!(source.origin, Origin::Made(_)) && points.read.iter().any(|point| !point.scenario.faults.is_empty()) {

@@ -577,6 +577,25 @@ fn settings_of_topics_are_taken_with_dots_and_may_be_swept() {
 }
 
 #[test]
+fn a_property_is_one_key_with_quotes_and_without() {
+    let group = format!(
+        "{RICH}[run]\nmessages = 1\n[[consumers.group]]\nproperties = {{ \"fetch.min.bytes\" = 7 }}\n[sweep.over]\n\
+         \"consumers.group[0].properties.fetch.min.bytes\" = [1, 2]\n"
+    );
+    let of = |plan: &Plan| {
+        let consumers = plan.trials.iter().map(|trial| trial.scenario.consumers.clone().unwrap());
+        consumers.flat_map(|mut consumers| consumers.groups.remove(0).properties).collect::<Vec<_>>()
+    };
+    let property = |value: &str| ("fetch.min.bytes".to_owned(), value.to_owned());
+    assert_eq!(of(&plan(&group)), [property("1"), property("2")]);
+    let pinned = plan_with(&group, &["consumers.group[0].properties.fetch.min.bytes=3"]).unwrap();
+    assert_eq!(of(&pinned), [property("3")]);
+    let twice = format!("{RICH}[broker.properties]\n\"linger.ms\" = 5\nlinger.ms = 10\n[run]\nmessages = 1\n");
+    let refused = plan_with(&twice, &[]).unwrap_err().to_string();
+    assert!(refused.contains("`broker.properties.\"linger.ms\"` is written twice"), "{refused}");
+}
+
+#[test]
 fn groups_have_settings_of_their_own_and_the_properties_of_all() {
     let scenario = scenario(&format!(
         "{RICH}[payload]\nsize = \"1KiB\"\n[load]\nrate = \"1k/s\"\n[consumers.properties]\nfetch.min.bytes = 1\nclient.rack = \"a\"\n\

@@ -314,36 +314,44 @@ fn thresholds(reader: &Reader<'_>, tables: &ScenarioTables) -> Vec<Threshold> {
     each.iter().filter_map(|one| Threshold::parse(&one.0).ok()).collect()
 }
 
-/// Joins the dotted keys of every table of properties: `linger.ms = 5` and `"linger.ms" = 5` become the same.
-pub(super) fn flatten_properties(scenario: &mut Table) {
-    for [section, name] in FOREIGN_TABLES {
-        let inner = scenario.get_mut(section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(name));
+/// Joins the dotted keys of every table of properties: `linger.ms = 5` and `"linger.ms" = 5` become the same. Returns a key that is written
+/// both ways, if there is one.
+pub(super) fn flatten_properties(scenario: &mut Table) -> Option<KeyPath> {
+    let mut doubled = None;
+    for table in FOREIGN_TABLES {
+        let [section, name] = table else { continue };
+        let inner = scenario.get_mut(*section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(*name));
         if let Some(Value::Table(properties)) = inner {
-            flatten(properties);
+            doubled = doubled.or(flatten(properties).map(|key| KeyPath::from_keys(table).key(&key)));
         }
     }
     let consumers = scenario.get_mut("consumers").and_then(Value::as_table_mut);
     let groups = consumers.and_then(|consumers| consumers.get_mut("group")).and_then(Value::as_array_mut);
-    for group in groups.into_iter().flatten().filter_map(Value::as_table_mut) {
+    for (index, group) in groups.into_iter().flatten().enumerate() {
         if let Some(Value::Table(properties)) = group.get_mut("properties") {
-            flatten(properties);
+            let table = path("consumers.group").index(index).key("properties");
+            doubled = doubled.or(flatten(properties).map(|key| table.key(&key)));
         }
     }
+    doubled
 }
 
-fn flatten(properties: &mut Table) {
-    let mut flat = Table::new();
-    collect("", std::mem::take(properties), &mut flat);
+fn flatten(properties: &mut Table) -> Option<String> {
+    let (mut flat, mut doubled) = (Table::new(), None);
+    collect("", std::mem::take(properties), &mut flat, &mut doubled);
     *properties = flat;
+    doubled
 }
 
-fn collect(prefix: &str, table: Table, flat: &mut Table) {
+fn collect(prefix: &str, table: Table, flat: &mut Table, doubled: &mut Option<String>) {
     for (key, value) in table {
         let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {
-            Value::Table(inner) if !is_secret_source(&inner) => collect(&name, inner, flat),
+            Value::Table(inner) if !is_secret_source(&inner) => collect(&name, inner, flat, doubled),
             value => {
-                flat.insert(name, value);
+                if flat.insert(name.clone(), value).is_some() {
+                    *doubled = Some(name);
+                }
             }
         }
     }
