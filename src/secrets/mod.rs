@@ -69,6 +69,8 @@ pub fn is_secret_name(name: &str) -> bool {
 /// Whether the values at a path of keys are secret.
 fn is_secret_path(keys: &[&str]) -> bool {
     match keys {
+        ["sweep", "over", swept @ ..] => is_secret_path(swept),
+        ["consumers", "group", "properties", rest @ ..] if !rest.is_empty() => is_secret_name(&rest.join(".")),
         [section, table, rest @ ..] if !rest.is_empty() && TABLES_OF_DOTTED_KEYS.contains(&[*section, *table]) => {
             is_secret_name(&rest.join("."))
         }

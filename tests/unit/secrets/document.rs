@@ -41,6 +41,17 @@ password = { env = "KAFKA_PASSWORD" }
 }
 
 #[test]
+fn names_with_dots_are_secret_as_a_whole() {
+    for table in ["[[consumers.group]]\nproperties.", "[sweep.over]\nbroker.properties.", "[consumers.properties]\n"] {
+        let text = format!("{table}ssl.key.pem = \"hunter2\"\n");
+        assert_eq!(mask_document(&mut text.parse().unwrap()), text.replace("hunter2", "***"));
+        let mut tree: toml::Value = toml::from_str(&text).unwrap();
+        mask_tree(&mut tree, &[]);
+        assert_eq!(tree, toml::from_str(&text.replace("hunter2", "***")).unwrap());
+    }
+}
+
+#[test]
 fn a_command_is_shown_without_the_secrets_of_its_options() {
     let text = "[broker.security.sasl]\n\
                 token_command = [\"get\", \"--client-secret\", \"hunter2\", \"--password=hunter2\", \"--token\", \"hunter2\", \"-v\"]\n";
