@@ -22,6 +22,10 @@ use crate::scenario::{self, Absent, SinkDescriptor, SinkNeeds};
 #[cfg(any(feature = "mongodb", feature = "redis"))]
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// Why a sink with authorities to trust, and nothing about TLS, is refused: its password would go in clear.
+#[cfg(any(feature = "mongodb", feature = "redis"))]
+const CA_WITHOUT_TLS: &str = "`ca` does nothing without TLS: write `tls = true` as well";
+
 #[cfg(any(feature = "mongodb", feature = "redis"))]
 fn a_minute() -> Duration {
     Duration::from_secs(60)

@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, ready};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::{Client, Database as Handle};
 
-use self::options::{DocumentId, Options, WriteConcern, client_options};
+use self::options::{DocumentId, Options, TIMESTAMPS, WriteConcern, client_options};
 use super::{Database, Opening, RefusedRow, RowCount, Sink, SinkError, WriteOutcome};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
@@ -223,10 +223,11 @@ impl Collection {
         if self.options.timestamps {
             let epoch_ns = self.clock.epoch_unix_ns() as i64;
             let seconds = |ns: i64| epoch_ns.saturating_add(ns) as f64 / 1e9;
-            bson.float("consumer_ts", seconds(message.received_ns as i64));
+            let [consumer_ts, producer_ts, latency] = TIMESTAMPS;
+            bson.float(consumer_ts, seconds(message.received_ns as i64));
             if let Some(intended_ns) = message.intended_ns {
-                bson.float("producer_ts", seconds(intended_ns));
-                bson.float("latency", (message.received_ns as i64).saturating_sub(intended_ns) as f64 / 1e9);
+                bson.float(producer_ts, seconds(intended_ns));
+                bson.float(latency, (message.received_ns as i64).saturating_sub(intended_ns) as f64 / 1e9);
             }
         }
     }

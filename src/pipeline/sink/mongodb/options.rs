@@ -1,6 +1,6 @@
 //! The keys of a MongoDB sink, and what the driver is told of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::{CONNECT, a_minute, yes};
+use super::super::{CA_WITHOUT_TLS, CONNECT, a_minute, yes};
 use crate::scenario::Secret;
 use crate::scenario::tables::{DurationText, duration};
 
@@ -49,6 +49,9 @@ pub(super) struct Options {
     pub timeout: Duration,
 }
 
+/// What `timestamps` adds to a document.
+pub(super) const TIMESTAMPS: [&str; 3] = ["consumer_ts", "producer_ts", "latency"];
+
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum WriteConcern {
@@ -70,7 +73,11 @@ pub(super) enum DocumentId {
 impl Options {
     pub fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
         use serde::de::Error;
+        let says_tls = table.contains_key("tls");
         let options: Options = table.try_into()?;
+        if options.ca.is_some() && !says_tls {
+            return Err(Error::custom(CA_WITHOUT_TLS));
+        }
         let hosts: Vec<&String> = options.hosts().collect();
         if hosts.is_empty() || hosts.iter().any(|host| ServerAddress::parse(host).is_err() || host.contains('@')) {
             return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
@@ -81,6 +88,15 @@ impl Options {
         {
             return Err(Error::custom(format!(
                 "`fields` cannot hold \"{field}\": a document's field has no `.`, does not begin with `$`, and its `_id` is `document_id`"
+            )));
+        }
+        let own = if options.timestamps { &TIMESTAMPS[..] } else { &[][..] };
+        let mut names = own.iter().copied().chain(options.fields.iter().map(String::as_str));
+        let mut before = BTreeSet::new();
+        if let Some(twice) = names.find(|name| !before.insert(*name)) {
+            return Err(Error::custom(format!(
+                "`fields` would make a document with two fields \"{twice}\": with `timestamps`, it has {} already",
+                TIMESTAMPS.join(", ")
             )));
         }
         if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
@@ -167,5 +183,14 @@ mod tests {
         assert!(refused("address = 'h:1'\nwrite_concern = 0").contains("write_concern"));
         assert!(refused("address = 'h:1'\nusername = 'u'").contains("password"));
         assert!(refused("address = 'h:1'\nauth_source = 'a'").contains("username"));
+        assert!(refused("address = 'h:1'\nca = 'ca.pem'").contains("tls = true"));
+        for (fields, timestamps, is_refused) in
+            [("'a', 'latency'", true, true), ("'a', 'latency'", false, false), ("'a', 'a'", false, true)]
+        {
+            let text = format!(
+                "address = 'h:1'\ndatabase = 'd'\ncollection = 'c'\nfields = [{fields}]\ntimestamps = {timestamps}"
+            );
+            assert_eq!(Options::read(text.parse().unwrap()).is_err(), is_refused, "{text}");
+        }
     }
 }

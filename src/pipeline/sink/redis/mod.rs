@@ -24,7 +24,10 @@ use serde::{Deserialize, Serialize};
 
 use self::place::{KeySample, Sent};
 use self::reply::lost;
-use super::{CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome, a_minute, yes};
+use super::{
+    CA_WITHOUT_TLS, CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome, a_minute,
+    yes,
+};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
@@ -96,7 +99,14 @@ impl Command {
 impl Options {
     fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
         use serde::de::Error;
+        let says_tls = table.contains_key("tls");
         let options: Options = table.try_into()?;
+        if options.ca.is_some() && !says_tls {
+            return Err(Error::custom(CA_WITHOUT_TLS));
+        }
+        if options.username.is_some() && options.password.is_none() {
+            return Err(Error::custom("a `username` goes with its `password`"));
+        }
         if options.key.is_none() && options.command != Command::Xadd {
             return Err(Error::custom("a redis sink needs a `key`: the JSON field that is the key of a row"));
         }

@@ -84,4 +84,6 @@ fn what_is_missing_is_said() {
     assert!(connection("address = 'h:1'\nkey = 'a'\ncommand = 'hset'").err().unwrap().contains("name"));
     assert!(connection("address = 'h'\nkey = 'a'").err().unwrap().contains("port"));
     assert!(connection("address = 'redis://:pw@h:1'\nkey = 'a'").err().unwrap().contains("host:port"));
+    assert!(connection("address = 'h:1'\nkey = 'a'\nca = 'ca.pem'").err().unwrap().contains("tls = true"));
+    assert!(connection("address = 'h:1'\nkey = 'a'\nusername = 'u'").err().unwrap().contains("password"));
 }
