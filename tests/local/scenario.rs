@@ -842,6 +842,19 @@ fn a_topic_that_exists_may_have_any_name() {
 }
 
 #[test]
+fn the_url_of_an_issuer_has_no_login() {
+    let oauth2 = |url: &str| {
+        let sasl = format!(
+            "{{ mechanism = \"OAUTHBEARER\", oauth2 = {{ token_url = \"{url}\", client_id = \"b\", client_secret = \"c\" }} }}"
+        );
+        plan_with(&format!("{RICH}security.sasl = {sasl}\n[run]\nmessages = 5\n"), &[])
+    };
+    assert!(oauth2("https://issuer/token").is_ok());
+    let refused = oauth2("https://me:hunter2@issuer/token").unwrap_err().to_string();
+    assert!(refused.contains("a URL has no name and no password") && !refused.contains("hunter2"), "{refused}");
+}
+
+#[test]
 fn a_key_of_tls_takes_the_place_of_its_short_form() {
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");

@@ -148,6 +148,10 @@ fn check_reads_the_schema_and_the_records() {
     complaint(&format!("{avro}registry.url = \"a:8081\""), &["begins with http:// or https://"]);
     complaint(&format!("{avro}registry.url = \"http://me:secret@a\""), &["a URL has no name and no password"]);
     complaint(&format!("{avro}registry = {{ url = \"http://a\", username = \"me\" }}"), &["`password`"]);
+    let with_key =
+        |scheme: &str| format!("{avro}registry = {{ url = \"{scheme}://a\", tls = {{ key = \"order.avsc\" }} }}");
+    complaint(&with_key("https"), &["`certificate` is missing in `payload.schema.registry.tls`"]);
+    complaint(&with_key("http"), &["a URL with http:// is asked without TLS"]);
     complaint(&format!("{avro}id = 1\nrecord = \"orders.jsonl\""), &["records"]);
     complaint("type = \"thrift\"\nfile = \"order.avsc\"\nid = 1", &["avro", "protobuf"]);
     complaint("type = \"json\"\nfile = \"pattern.json\"\nid = 1", &["no records can be generated", "`pattern`"]);

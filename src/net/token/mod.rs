@@ -56,10 +56,14 @@ pub enum ClientCredentials {
 /// How a command is written in a scenario.
 pub const TOKEN_COMMAND: &str = "write the program and its arguments: `token_command = [\"program\", \"argument\"]`";
 
-/// Why the source of tokens cannot be what the scenario says; `None`: it can.
+/// Why a service cannot be asked at this URL of a scenario; `None`: it can.
 pub fn problem_of_url(key: &str, url: &str) -> Option<String> {
-    let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
-    (!is_http).then(|| format!("`{key}` begins with http:// or https://"))
+    if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Some(format!("`{key}` begins with http:// or https://"));
+    }
+    // Errors repeat it, and a name in it is not sent as a login.
+    let has_login = url.contains('@') || url.contains(char::is_whitespace);
+    has_login.then(|| format!("`{key}`: a URL has no name and no password"))
 }
 
 /// Why this cannot be a command; `None`: it can.

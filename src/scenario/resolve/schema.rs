@@ -7,6 +7,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 
 use super::Reader;
 use super::line_sizes::LineSizes;
+use super::security::both_parts_of_a_certificate;
 use crate::net::token::{TokenSource, problem_of_command, problem_of_url};
 use crate::scenario::tables::{RegistryTable, SchemaContent, SchemaId, SchemaTable, Topology};
 use crate::schemas::{Codec, HEAD_BYTES, Login, Registry, SchemaType};
@@ -83,10 +84,7 @@ fn open(table: &SchemaTable) -> Result<Read, Refusal> {
 
 fn registry(reader: &Reader<'_>, table: &RegistryTable, topology: &Topology) -> Option<Registry> {
     let url = &table.url;
-    let has_login = url.contains('@') || url.contains(char::is_whitespace);
-    let problem =
-        problem_of_url("url", url).or_else(|| has_login.then(|| "a URL has no name and no password".to_owned()));
-    if let Some(problem) = problem {
+    if let Some(problem) = problem_of_url("url", url) {
         reader.refuse(
             &format!("{REGISTRY}.url"),
             problem,
@@ -99,6 +97,11 @@ fn registry(reader: &Reader<'_>, table: &RegistryTable, topology: &Topology) -> 
         let advice =
             "name the subject, as in `subject = \"orders-value\"`: only a topic that the scenario names gives one";
         reader.missing(REGISTRY, "subject", advice);
+    }
+    let tls = format!("{REGISTRY}.tls");
+    both_parts_of_a_certificate(reader, &tls);
+    if url.starts_with("http://") {
+        reader.forbid(&tls, "a URL with http:// is asked without TLS", "remove it, or write https://");
     }
     let login = login(reader, table)?;
     let url = url.trim_end_matches('/').to_owned();

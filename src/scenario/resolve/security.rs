@@ -19,11 +19,7 @@ pub(super) fn security(table: &SecurityTable, reader: &Reader<'_>, descriptor: &
     if tls.is_some() && !descriptor.capabilities.tls {
         refuse(TLS, "TLS", &|other| other.tls);
     }
-    for (one, other) in [("certificate", "key"), ("key", "certificate")] {
-        if reader.has(&format!("{TLS}.{one}")) {
-            reader.missing(TLS, other, "a client proves who it is with both a `certificate` and its `key`");
-        }
-    }
+    both_parts_of_a_certificate(reader, TLS);
     let Some(table) = &table.sasl else { return Security { tls, ..Security::default() } };
     let known = descriptor.capabilities.sasl;
     match table.mechanism {
@@ -39,6 +35,15 @@ pub(super) fn security(table: &SecurityTable, reader: &Reader<'_>, descriptor: &
     }
     let Login { sasl, bearer, aws } = login(table, reader);
     Security { tls, sasl, bearer, aws }
+}
+
+/// Refuses a certificate without its key, and a key without its certificate, in a table of TLS.
+pub(super) fn both_parts_of_a_certificate(reader: &Reader<'_>, table: &str) {
+    for (one, other) in [("certificate", "key"), ("key", "certificate")] {
+        if reader.has(&format!("{table}.{one}")) {
+            reader.missing(table, other, "a client proves who it is with both a `certificate` and its `key`");
+        }
+    }
 }
 
 /// Another client of the same kind, and another build, that may have what `descriptor` lacks.

@@ -73,6 +73,7 @@ fn what_cannot_be_is_refused_without_repeating_a_token() {
         "tokn = 'x'",
         "oauth2_issuer_url = 'https://issuer'",
         "oauth2_issuer_url = 'issuer'\noauth2_private_key = 'x'",
+        "oauth2_issuer_url = 'https://me:secret@issuer'\noauth2_private_key = 'x'",
         "oauth2_issuer_url = 'https://issuer'\noauth2_private_key = 'x'\ntoken = 'y'",
         "oauth2_audience = 'urn:pulsar'",
         "oauth2_private_key = 'x'",
