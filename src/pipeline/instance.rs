@@ -165,11 +165,7 @@ impl<C: Consumer> Instance<C> {
             self.read(batch);
         }
         match taken {
-            Ok(messages) => {
-                self.begun |= messages > 0;
-                self.shared.received.fetch_add(messages as u64, Ordering::Relaxed);
-                self.pause.succeeded();
-            }
+            Ok(()) => self.pause.succeeded(),
             Err(ReceiveError { class, message }) => {
                 self.errors.record(class, self.shared.clock.now_ns(), || message);
                 self.recorder.failed();
@@ -179,12 +175,14 @@ impl<C: Consumer> Instance<C> {
     }
 
     /// Copies what arrives into the open batch; batches that are full go to `closed`.
-    fn fill(&mut self, closed: &mut Vec<Batch>) -> Result<usize, ReceiveError> {
+    fn fill(&mut self, closed: &mut Vec<Batch>) -> Result<(), ReceiveError> {
         let (open, spare, size) = (&mut self.open, &mut self.spare, self.shared.config.batch);
         let mut arrivals = self.recorder.batch();
         let broker_timestamp = self.shared.config.broker_timestamp;
         let epoch_unix_ns = self.shared.clock.epoch_unix_ns() as i64;
-        self.consumer.take(|message| {
+        let mut messages = 0;
+        let taken = self.consumer.take(|message| {
+            messages += 1;
             let trace_header = arrivals.received(message);
             let received_ns = arrivals.now_ns();
             open.push(message.payload, |range| {
@@ -203,7 +201,11 @@ impl<C: Consumer> Instance<C> {
             if open.rows.len() >= size || open.is_full_of_bytes() {
                 closed.push(std::mem::replace(open, spare.pop().unwrap_or_default()));
             }
-        })
+        });
+        // An error may come behind messages.
+        self.begun |= messages > 0;
+        self.shared.received.fetch_add(messages, Ordering::Relaxed);
+        taken.map(drop)
     }
 
     /// Closes the open batch, however little is in it.
@@ -363,3 +365,7 @@ fn partitions(batch: &Batch) -> Vec<(u32, u64, u64)> {
     }
     partitions
 }
+
+#[cfg(test)]
+#[path = "../../tests/unit/pipeline/instance.rs"]
+mod tests;
