@@ -842,6 +842,13 @@ fn a_topic_that_exists_may_have_any_name() {
 }
 
 #[test]
+fn a_fault_is_not_taken_back_by_nothing() {
+    let fault = "[[faults]]\nat = \"1s\"\nfor = \"1s\"\nrun = \"a\"\nundo = \"\"\n";
+    let refused = plan_with(&format!("{MINIMAL}{fault}"), &[]).unwrap_err().to_string();
+    assert!(refused.contains("`faults[0].undo` is empty"), "{refused}");
+}
+
+#[test]
 fn the_url_of_an_issuer_has_no_login() {
     let oauth2 = |url: &str| {
         let sasl = format!(

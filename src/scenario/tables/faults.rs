@@ -24,6 +24,7 @@ pub struct FaultTable {
     #[schemars(length(min = 1))]
     pub run: String,
     /// Command that takes it back, `for` after the first one began, and in any case when the load has ended.
+    #[schemars(length(min = 1))]
     pub undo: Option<String>,
     /// How long the fault lasts.
     #[serde(default, rename = "for", with = "DurationText")]

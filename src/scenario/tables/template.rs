@@ -94,7 +94,7 @@ impl Part {
                 Ok(width) if (1..=MAX_COUNTER_WIDTH).contains(&width) => Ok(Part::Counter { width }),
                 _ => refuse(
                     format!("`{whole}` has no width"),
-                    "write a number of digits from 1 to 64, as in `${counter:10}`",
+                    &format!("write a number of digits from 1 to {MAX_COUNTER_WIDTH}, as in `${{counter:10}}`"),
                 ),
             },
             ("random", Some(range)) => random(range).map_or_else(

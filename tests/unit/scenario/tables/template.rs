@@ -57,7 +57,7 @@ fn what_is_refused_and_why() {
         `${random:9..1}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
         `${random:a..b}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
         `${choice:a}` needs two or more choices (write it as in `${choice:red|green|blue}`)
-        `${counter:0}` has no width (write a number of digits from 1 to 64, as in `${counter:10}`)
+        `${counter:0}` has no width (write a number of digits from 1 to 20, as in `${counter:10}`)
         `timestamp` takes no argument (write `${timestamp}`)
         "##);
 }
