@@ -170,6 +170,8 @@ impl Generating<'_> {
             Schema::Decimal(of) => decimal(of, random).into(),
             Schema::Uuid(_) => values::uuid(random).into(),
             Schema::BigDecimal => return Err(BIG_DECIMAL.to_owned()),
+            Schema::Enum(of) if of.symbols.is_empty() => return Err(format!("the enum `{}` has no symbols", of.name)),
+            Schema::Union(of) if of.variants().is_empty() => return Err("a union has no types".to_owned()),
             Schema::Enum(of) => of.symbols[random.random_range(0..of.symbols.len())].clone().into(),
             Schema::Array(of) => {
                 let items = if depth < values::DEPTH { random.random_range(values::ITEMS) } else { 0 };

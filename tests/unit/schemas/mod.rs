@@ -151,6 +151,14 @@ fn a_json_schema_without_values_to_generate_is_refused_by_its_keyword() {
 }
 
 #[test]
+fn an_avro_type_without_values_is_refused() {
+    let empty = r#"{"type": "enum", "name": "Color", "symbols": []}"#;
+    for (schema, reason) in [(empty, "the enum `Color` has no symbols"), ("[]", "a union has no types")] {
+        assert_eq!(written(SchemaType::Avro, schema).unwrap().generate(&mut seeded(1)).unwrap_err(), reason);
+    }
+}
+
+#[test]
 fn a_schema_that_contains_itself_ends_where_it_may() {
     let endless = r#"{"type": "record", "name": "A", "fields": [{"name": "a", "type": "A"}]}"#;
     assert!(written(SchemaType::Avro, endless).unwrap().generate(&mut seeded(1)).unwrap_err().contains("without end"));
