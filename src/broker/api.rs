@@ -286,17 +286,16 @@ pub trait Consumer: Send + 'static {
     ///
     /// # Errors
     /// When receiving failed after as many messages as were handed over.
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
 
     /// As [`Consumer::take`], but no more than `most` messages: the others stay with the client, whose own limits then hold the broker
-    /// back. What the protocol delivers as one unit, as a batch is, is not divided. Without a method of its own, a client hands over all.
+    /// back. What the protocol delivers as one unit, as a batch is, is not divided.
     ///
     /// # Errors
     /// As [`Consumer::take`].
-    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let _ = most;
-        self.take(each)
-    }
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
 
     /// Whether all its connections are up. A client that connects again by itself reports the loss once, and nothing until it has done so:
     /// what the broker has is not offered to it meanwhile.

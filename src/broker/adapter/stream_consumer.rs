@@ -147,10 +147,6 @@ impl<D: Deliveries> Consumer for StreamConsumer<D> {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(MAX_BATCH, each)
-    }
-
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let begin = self.taken.len();
         self.taken.extend(self.first.take());

@@ -138,10 +138,6 @@ impl Consumer for MqttConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
         let version = self.connector.options.version;

@@ -78,13 +78,6 @@ impl Consumer for NatsConsumer {
         }
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        match self {
-            NatsConsumer::Pull(pulling) => pulling.take(each),
-            NatsConsumer::Crate(receiving) => receiving.take(each),
-        }
-    }
-
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         match self {
             NatsConsumer::Pull(pulling) => pulling.take_some(most, each),

@@ -213,10 +213,6 @@ impl Consumer for NullConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let taken = self.membership.member.take(most, each);
         if let Some(left) = &mut self.left {

@@ -273,10 +273,6 @@ impl Consumer for RabbitmqConsumer {
         poll_fn(|context| self.poll_ready(context)).await
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let Line::Up(up) = &mut self.line else { return Ok(0) };
         up.take(most, &mut self.answers, &mut each).map_err(|error| self.lose(error))

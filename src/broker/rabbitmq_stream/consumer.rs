@@ -250,10 +250,6 @@ impl Consumer for RabbitmqStreamConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     /// A chunk is handed over whole: the server is given one credit for it.
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let recovery = self.recovery.clone();

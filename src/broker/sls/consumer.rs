@@ -125,10 +125,6 @@ impl Consumer for SlsConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     /// Of one answer. A group of logs, which a producer has sent as one batch, is handed over whole.
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) else { return Ok(0) };

@@ -37,7 +37,7 @@ impl Consumer for IdleClient {
         pending().await
     }
 
-    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, _most: usize, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         Ok(0)
     }
 }

@@ -23,7 +23,7 @@ impl Consumer for Recovering {
         std::future::pending().await
     }
 
-    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, _most: usize, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         Ok(0)
     }
 }
@@ -52,7 +52,7 @@ impl Consumer for Reconnecting {
         std::future::pending().await
     }
 
-    fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, _most: usize, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         Ok(0)
     }
 
@@ -91,7 +91,7 @@ impl Consumer for Trickling {
         Ok(())
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, _most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut payload = [7; 100];
         let checksum = crc32fast::hash(&payload[TRACE_HEADER_BYTES..]);
         let intended_ns = self.came_ns - MS / 2;
