@@ -28,18 +28,15 @@ pub struct MqttOptions {
     /// Whether a number takes the place of a topic's name that was sent before, as far as the server allows. Version 5 only.
     pub topic_aliases: bool,
     /// Time for which the server keeps what a consumer that is disconnected has not received; 0: nothing is kept. Default: 5 min.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub session_expiry: Duration,
     /// Messages that may await the acknowledgement of a consumer. Version 5 only. Default: 65,535.
     pub receive_maximum: NonZeroU16,
     /// Longest silence of a client; 0: without a limit. Default: 60 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub keep_alive: Duration,
     /// Time without an acknowledgement after which a message fails. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub ack_timeout: Duration,
     /// Message that the server publishes when it loses a connection of producers.
     pub will: Option<Will>,
@@ -60,8 +57,7 @@ pub struct Will {
     #[serde(default)]
     pub retain: bool,
     /// Time from the loss of the connection until the server publishes it. Version 5 only. Default: 0.
-    #[serde(default, deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(default, with = "DurationText")]
     pub delay: Duration,
 }
 

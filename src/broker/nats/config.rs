@@ -42,8 +42,7 @@ pub struct NatsOptions {
     /// How batches of a producer are stored.
     pub batches: Batches,
     /// Time without an acknowledgement after which a message fails. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub ack_timeout: Duration,
     /// How a consumer of JetStream receives messages.
     pub consumer: ConsumerType,

@@ -66,8 +66,7 @@ pub struct NsqOptions {
     #[schemars(with = "ByteSize")]
     pub unanswered: u64,
     /// How long producers wait for a lost connection before their messages fail. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub reconnect: Duration,
     pub compression: Compression,
     /// From 1 to 9, as far as nsqd allows.

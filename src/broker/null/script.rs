@@ -9,19 +9,17 @@ use serde::Deserialize;
 
 use crate::broker::BrokerOptions;
 use crate::broker::fraction::{FractionSampler, fraction};
-use crate::scenario::tables::{DurationText, duration};
+use crate::scenario::tables::DurationText;
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NullOptions {
     /// From handed over to acknowledged.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub service_time: Duration,
     /// By how much that grows each second.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub service_time_grows: Duration,
     /// Most messages per second that are acknowledged, all connections together: the others wait in a queue without end.
     pub capacity: Option<NonZeroU64>,
@@ -55,8 +53,7 @@ pub struct NullOptions {
     #[serde(deserialize_with = "fraction")]
     #[schemars(range(min = 0, max = 1))]
     pub late: f64,
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub late_by: Duration,
     /// Delivered, and answered with a refusal.
     #[serde(deserialize_with = "fraction")]
@@ -79,12 +76,10 @@ pub struct NullOptions {
     /// A topic with this number, counted from 0, is created, and the answer is lost.
     pub forget_topic: Option<usize>,
     /// How long it takes to remove the topics at the end, if there are any.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub removal_time: Duration,
     /// How often the members of a group that commits exchange their partitions.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub rebalance_every: Duration,
 }
 
@@ -119,11 +114,9 @@ pub struct GroupOptions {
 #[serde(deny_unknown_fields)]
 pub struct Stall {
     /// Since the first message.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub at: Duration,
-    #[serde(rename = "for", deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(rename = "for", with = "DurationText")]
     pub length: Duration,
 }
 

@@ -65,8 +65,7 @@ pub struct RabbitmqOptions {
     #[schemars(with = "DurationText")]
     pub heartbeat: Duration,
     /// How long messages and consumers wait for a lost connection before they fail. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub reconnect: Duration,
 }
 

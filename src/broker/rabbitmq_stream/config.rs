@@ -91,8 +91,7 @@ pub struct RabbitmqStreamOptions {
     #[schemars(with = "Option<DurationText>")]
     pub confirm_timeout: Option<Duration>,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub reconnect: Duration,
 }
 

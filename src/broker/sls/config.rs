@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::broker::{BrokerError, BrokerOptions};
 use crate::emulator::sls::EmulatorOptions;
 use crate::net::address;
-use crate::scenario::tables::{ByteSize, DurationText, duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.
@@ -44,31 +44,25 @@ pub struct SlsOptions {
     /// A batch of so many logs leaves.
     pub batch_count: usize,
     /// A batch of this age leaves.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub linger: Duration,
     /// How long a producer waits for space in `total_size`.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub max_block: Duration,
     /// Threads that compress and post; each has one request in flight.
     pub io_threads: usize,
     /// How often a batch that failed retriably is sent again.
     pub retries: u32,
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub backoff: Duration,
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub max_backoff: Duration,
     /// How long the service may take to respond.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub request_timeout: Duration,
     pub compression: Compression,
     /// How often a consumer that is up to date asks for new logs.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub pull_interval: Duration,
     /// Settings of the endpoint of `address = "embedded"`.
     pub emulator: EmulatorOptions,

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::broker::fraction::fraction;
-use crate::scenario::tables::{self, ByteSize, DurationText, duration, size};
+use crate::scenario::tables::{self, ByteSize, DurationText, size};
 use crate::scenario::units::{Rate, parse_rate};
 
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -30,8 +30,7 @@ pub struct EmulatorOptions {
     pub keep: u64,
     pub faults: Vec<FaultRule>,
     /// Time limit for the head of a request, and again for its body.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub patience: Duration,
     /// Log stores to create at the start, with their shards.
     pub stores: BTreeMap<String, u32>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{CA_WITHOUT_TLS, CONNECT, a_minute, yes};
 use crate::scenario::Secret;
-use crate::scenario::tables::{DurationText, duration};
+use crate::scenario::tables::DurationText;
 
 /// The keys of a sink of this kind.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -44,8 +44,7 @@ pub(super) struct Options {
     /// PEM file of the authorities to trust; otherwise those of Mozilla.
     #[schemars(extend("format" = "existing-file"))]
     pub ca: Option<PathBuf>,
-    #[serde(default = "a_minute", deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(default = "a_minute", with = "DurationText")]
     pub timeout: Duration,
 }
 

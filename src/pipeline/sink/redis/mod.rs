@@ -31,7 +31,7 @@ use super::{
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
-use crate::scenario::tables::{DurationText, duration};
+use crate::scenario::tables::DurationText;
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
@@ -72,8 +72,7 @@ struct Options {
     /// PEM file of the authorities to trust; otherwise those of the system.
     #[schemars(extend("format" = "existing-file"))]
     ca: Option<std::path::PathBuf>,
-    #[serde(default = "a_minute", deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(default = "a_minute", with = "DurationText")]
     timeout: Duration,
 }
 
