@@ -24,6 +24,10 @@ fn sealed(run_tag: u32, sequence: u64) -> Vec<u8> {
     message
 }
 
+fn plain(payload: &[u8]) -> Received<'_> {
+    Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details: &NoDetails }
+}
+
 #[test]
 fn every_arrival_is_counted_once_under_what_it_is() {
     let arrivals = verified(42);
@@ -34,14 +38,7 @@ fn every_arrival_is_counted_once_under_what_it_is() {
     {
         let mut batch = recorder.batch();
         for payload in &messages {
-            batch.received(Received {
-                payload,
-                trace_header: None,
-                partition: 0,
-                offset: 0,
-                redelivered: false,
-                details: &NoDetails,
-            });
+            batch.received(plain(payload));
         }
     }
     let reception = collected(&arrivals);
@@ -76,14 +73,7 @@ fn a_lap_has_what_arrived_since_the_last_one() {
         let mut batch = recorders[group].batch();
         batch.arrived_at(1_000_000);
         for payload in &messages {
-            batch.received(Received {
-                payload,
-                trace_header: None,
-                partition: 0,
-                offset: 0,
-                redelivered: false,
-                details: &NoDetails,
-            });
+            batch.received(plain(payload));
         }
     };
     receive(0, 0..3);
@@ -115,8 +105,7 @@ fn what_is_handed_over_last_of_many_arrived_later() {
     let mut batch = recorder.batch();
     // A fetch of 80 MiB, of which each message takes a tenth of a millisecond to unpack.
     for _ in 0..800 {
-        let details = &NoDetails;
-        batch.received(Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details });
+        batch.received(plain(payload));
         now.fetch_add(100_000, Ordering::Relaxed);
     }
     drop(batch);
@@ -130,14 +119,7 @@ fn redelivery_flag_matters_only_for_a_repetition() {
     let mut recorder = arrivals.recorder(SUBSCRIPTION, 0);
     for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
         let payload = &sealed(1, sequence);
-        recorder.batch().received(Received {
-            payload,
-            trace_header: None,
-            partition: 0,
-            offset: 0,
-            redelivered,
-            details: &NoDetails,
-        });
+        recorder.batch().received(Received { redelivered, ..plain(payload) });
     }
     let arrived = collected(&arrivals).arrived;
     assert_fields!(arrived, { first: 3, redelivered: 2, duplicated: 1 });
@@ -151,14 +133,7 @@ fn what_has_been_passed_is_known_by_partition_over_all_members() {
     let mut members = [arrivals.recorder(SUBSCRIPTION, 0), arrivals.recorder(SUBSCRIPTION, 0)];
     for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
         let payload = &sealed(1, sequence);
-        let message = Received {
-            payload,
-            trace_header: None,
-            partition,
-            offset: sequence * 10,
-            redelivered: false,
-            details: &NoDetails,
-        };
+        let message = Received { partition, offset: sequence * 10, ..plain(payload) };
         members[member].batch().received(message);
     }
     assert_eq!(arrivals.next_offsets(SUBSCRIPTION), [51, 21]);
@@ -181,14 +156,7 @@ fn latencies_use_the_headers_clock_and_timed_producers() {
         let mut payload = vec![7; 100];
         let checksum = crc32fast::hash(&payload[TRACE_HEADER_BYTES..]);
         TraceHeader { run_tag: 7, producer, measured: true, sequence: 0, intended_ns }.seal(&mut payload, checksum);
-        recorder.batch().received(Received {
-            payload: &payload,
-            trace_header: None,
-            partition: 0,
-            offset: 0,
-            redelivered: false,
-            details: &NoDetails,
-        });
+        recorder.batch().received(plain(&payload));
     }
     let reception = collected(&arrivals);
     assert_eq!((reception.arrived.consumed, reception.arrived.before_intended), (4, 1));
@@ -216,14 +184,7 @@ fn the_arrival_is_no_earlier_than_the_handing_over() {
         let intended_ns = clock.now_ns();
         TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }.seal(&mut message, checksum);
         while clock.now_ns() < intended_ns + 10_000 {}
-        batch.received(Received {
-            payload: &message,
-            trace_header: None,
-            partition: 0,
-            offset: 0,
-            redelivered: false,
-            details: &NoDetails,
-        });
+        batch.received(plain(&message));
     }
     let reception = collected(&arrivals);
     assert!(reception.end_to_end.histogram().min() >= 9_900, "{}", reception.end_to_end.histogram().min());
@@ -236,14 +197,7 @@ fn messages_without_a_promised_order_are_counted_as_such() {
     for sequence in [1, 0] {
         let payload = &sealed(1, sequence);
         let partition = UNORDERED_PARTITION;
-        recorder.batch().received(Received {
-            payload,
-            trace_header: None,
-            partition,
-            offset: 0,
-            redelivered: false,
-            details: &NoDetails,
-        });
+        recorder.batch().received(Received { partition, ..plain(payload) });
     }
     let reception = collected(&arrivals);
     let arrived = reception.arrived;
@@ -258,14 +212,7 @@ fn a_trace_header_beside_the_payload_covers_all_of_it() {
     let payload = br#"{"a": 1}"#;
     TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
         .seal(&mut trace_header, crc32fast::hash(payload));
-    let message = Received {
-        payload,
-        trace_header: Some(&trace_header),
-        partition: 0,
-        offset: 0,
-        redelivered: false,
-        details: &NoDetails,
-    };
+    let message = Received { trace_header: Some(&trace_header), ..plain(payload) };
     recorder.batch().received(message);
     recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
     let reception = collected(&arrivals);
@@ -278,14 +225,7 @@ fn figures_of_consumers_add_up_to_those_of_all() {
     let mut recorders = [1, 0].map(|member| arrivals.recorder(SUBSCRIPTION, member));
     let mut receive = |member: usize, sequence: u64| {
         let payload = &sealed(1, sequence);
-        recorders[member].batch().received(Received {
-            payload,
-            trace_header: None,
-            partition: 0,
-            offset: 0,
-            redelivered: false,
-            details: &NoDetails,
-        });
+        recorders[member].batch().received(plain(payload));
     };
     (0..3).for_each(|sequence| receive(0, sequence));
     // A repetition is not a first arrival, also at another consumer.
