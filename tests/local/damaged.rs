@@ -95,6 +95,20 @@ fn extreme(leaf: &Value, numbers: &mut Numbers) -> Value {
     }
 }
 
+/// Gives three values of the records extreme ones.
+fn make_extreme(directory: &Path, numbers: &mut Numbers) {
+    let mut count = 0;
+    change(directory, |_, _| count += 1);
+    let chosen: Vec<usize> = (0..3).map(|_| numbers.below(count)).collect();
+    let mut index = 0;
+    change(directory, |_, leaf| {
+        if chosen.contains(&index) {
+            *leaf = extreme(leaf, numbers);
+        }
+        index += 1;
+    });
+}
+
 fn copied(from: &Path, to: PathBuf) -> PathBuf {
     fs::create_dir(&to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -208,16 +222,7 @@ fn records_with_extreme_values_are_read_or_refused() {
         if number % 2 == 1 {
             fs::write(damaged.join("records.jsonl"), format!("{sample}\n")).unwrap();
         }
-        let mut count = 0;
-        change(&damaged, |_, _| count += 1);
-        let chosen: Vec<usize> = (0..3).map(|_| numbers.below(count)).collect();
-        let mut index = 0;
-        change(&damaged, |_, leaf| {
-            if chosen.contains(&index) {
-                *leaf = extreme(leaf, &mut numbers);
-            }
-            index += 1;
-        });
+        make_extreme(&damaged, &mut numbers);
         read_all(&bench, &damaged, &run);
     }
 }
@@ -255,16 +260,7 @@ fn shares_with_extreme_values_are_merged_or_refused() {
     let mut numbers = Numbers(0x5eed_2027);
     for number in 0..12 {
         let damaged = copied(&shares[0], bench.path().join(format!("share-{number}-damaged")));
-        let mut count = 0;
-        change(&damaged, |_, _| count += 1);
-        let chosen: Vec<usize> = (0..3).map(|_| numbers.below(count)).collect();
-        let mut index = 0;
-        change(&damaged, |_, leaf| {
-            if chosen.contains(&index) {
-                *leaf = extreme(leaf, &mut numbers);
-            }
-            index += 1;
-        });
+        make_extreme(&damaged, &mut numbers);
         merged(number, &damaged);
     }
 }
