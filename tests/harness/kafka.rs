@@ -7,6 +7,19 @@ pub fn address() -> String {
     variable("BROKERMARK_KAFKA")
 }
 
+/// The login of the secured listeners' user, whose password this variable has.
+pub fn sasl(mechanism: &str, password: &str) -> String {
+    let user = variable("BROKERMARK_KAFKA_USER");
+    format!(
+        "[broker.security.sasl]\nmechanism = \"{mechanism}\"\nusername = \"{user}\"\npassword = {{ env = \"{password}\" }}\n"
+    )
+}
+
+/// The authority of the listeners with TLS.
+pub fn tls() -> String {
+    format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"))
+}
+
 /// The topics there are, without Kafka's own.
 #[cfg(feature = "kafka")]
 pub fn topics(address: &str) -> std::collections::BTreeSet<String> {

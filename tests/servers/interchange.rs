@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::harness::kafka::{self, sasl, tls};
 use crate::harness::server::variable;
-use crate::harness::{Bench, Running, kafka};
+use crate::harness::{Bench, Running};
 use brokermark::record::Record;
 
 const NULL: &str = r#"
@@ -159,17 +160,6 @@ fn secure_scenario(address: &str, security: &str) -> String {
         "[broker]\nkind = \"kafka\"\nclient = \"librdkafka\"\naddresses = [\"{address}\"]\n{security}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n\
          [consumers]\nverify = true\n[run]\nmessages = 1000\n"
     )
-}
-
-fn sasl(mechanism: &str, password: &str) -> String {
-    let user = variable("BROKERMARK_KAFKA_USER");
-    format!(
-        "[broker.security.sasl]\nmechanism = \"{mechanism}\"\nusername = \"{user}\"\npassword = {{ env = \"{password}\" }}\n"
-    )
-}
-
-fn tls() -> String {
-    format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use brokermark::measure::{ConditionKind, SubjectKind};
 use brokermark::record::{Condition, ReasonKind, Record};
 
-use crate::harness::kafka::{self, make_topic, remove_topic, topics};
+use crate::harness::kafka::{self, make_topic, remove_topic, sasl, topics};
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, execute, finding, sums};
 
@@ -11,14 +11,6 @@ fn scenario(address: &str, tables: &str) -> String {
     format!(
         "[broker]\nkind = \"kafka\"\nclient = \"native\"\naddress = \"{address}\"\n\
          [payload]\nkind = \"random\"\nsize = \"100B\"\n{tables}"
-    )
-}
-
-fn sasl() -> String {
-    let user = variable("BROKERMARK_KAFKA_USER");
-    format!(
-        "[broker.security.sasl]\nmechanism = \"PLAIN\"\nusername = \"{user}\"\n\
-         password = {{ env = \"BROKERMARK_KAFKA_PASSWORD\" }}\n"
     )
 }
 
@@ -92,7 +84,7 @@ fn real_write_that_is_denied_in_the_middle_is_told_while_it_is() {
         };
         let tables = format!(
             "{}[topology]\nname = \"{topic}\"\n[load]\nrate = \"200/s\"\n[run]\nduration = \"25s\"\ndrain_deadline = \"2s\"\n",
-            sasl()
+            sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD")
         );
         let text = scenario(&server.variable("BROKERMARK_KAFKA_SASL"), &tables);
         let bench = Bench::new(&text.replace("\"native\"", &format!("{client:?}")));
@@ -144,7 +136,7 @@ fn real_quota_on_topics_is_waited_for() {
     };
     let tables = format!(
         "{}[topology]\ntopics = 20\npartitions = 10\n[producers]\ncount = 20\n[run]\nmessages = 2000\n",
-        sasl()
+        sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD")
     );
     let bench = Bench::new(&format!("name = \"quota\"\n{}", scenario(&variable("BROKERMARK_KAFKA_SASL"), &tables)));
     alter(&["--add-config", "controller_mutation_rate=20"]);
@@ -231,7 +223,7 @@ fn real_sessions_are_renewed_before_they_end() {
     let address = format!("127.0.0.1:{}", server.port() + 2);
     let tables = format!(
         "{}[broker.kafka]\nassignment = \"group\"\n[topology]\npartitions = 2\n[load]\nrate = \"2k/s\"\n[consumers]\n[run]\nduration = \"20s\"\n",
-        sasl()
+        sasl("PLAIN", "BROKERMARK_KAFKA_PASSWORD")
     );
     let record = Bench::new(&scenario(&address, &tables)).run(&[]).expect(0).record();
     assert_eq!(record.wire.unwrap().retried, 0);
@@ -254,7 +246,7 @@ fn real_credentials_that_are_withdrawn_are_told() {
     for client in ["native", "librdkafka"] {
         let tables = format!(
             "{}[load]\nrate = \"200/s\"\n[run]\nduration = \"25s\"\ndrain_deadline = \"5s\"\n",
-            sasl().replace("PLAIN", "SCRAM-SHA-256")
+            sasl("SCRAM-SHA-256", "BROKERMARK_KAFKA_PASSWORD")
         );
         let text = scenario(&server.variable("BROKERMARK_KAFKA_SASL"), &tables);
         let bench = Bench::new(&text.replace("\"native\"", &format!("{client:?}")));

@@ -2,7 +2,7 @@
 
 use brokermark::record::Record;
 
-use crate::harness::kafka;
+use crate::harness::kafka::{self, sasl, tls};
 use crate::harness::scripted_issuer::Issuer;
 use crate::harness::server::variable;
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_delivered, record_of};
@@ -17,17 +17,6 @@ fn scenario(address: &str, tables: &str) -> String {
 
 fn run(address: &str, tables: &str) -> Finished {
     Bench::new(&scenario(address, tables)).run(&[])
-}
-
-fn sasl(mechanism: &str, password: &str) -> String {
-    let user = variable("BROKERMARK_KAFKA_USER");
-    format!(
-        "[broker.security.sasl]\nmechanism = \"{mechanism}\"\nusername = \"{user}\"\npassword = {{ env = \"{password}\" }}\n"
-    )
-}
-
-fn tls() -> String {
-    format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"))
 }
 
 #[test]
