@@ -13,7 +13,8 @@ use super::path::{KeyPath, Step};
 use crate::secrets::{MaskedText, mask_text};
 
 /// Why a text is not what is asked for, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}: {advice}")]
 pub struct Refusal {
     pub message: String,
     pub advice: String,
@@ -24,14 +25,6 @@ impl Refusal {
         Refusal { message: message.into(), advice: advice.into() }
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.message, self.advice)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
