@@ -174,8 +174,7 @@ impl ScenarioSource {
             let (text, origin) = (scenario::read_text(path, kinds)?, Origin::File(path.display().to_string()));
             return Ok(written(text, origin, self.settings.clone(), path.parent().unwrap_or(Path::new(""))));
         }
-        let parse_url = if self.properties.is_some() { scenario::parse_url_beside } else { scenario::parse_url };
-        let url = parse_url(&self.scenario, kinds)?;
+        let url = scenario::parse_url(&self.scenario, kinds, self.properties.is_none())?;
         let mut settings: Vec<Setting> = url.settings.into_iter().chain(self.settings.iter().cloned()).collect();
         let sets = |table: &str, keys: &[&str]| {
             settings.iter().any(|one| {

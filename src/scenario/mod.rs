@@ -33,7 +33,7 @@ pub use resolve::keys_of_brokers;
 #[cfg(test)]
 pub(crate) use resolve::{every_key, own_keys_of};
 pub use tables::*;
-pub use url::{UrlScenario, is_url, parse_url, parse_url_beside};
+pub use url::{UrlScenario, is_url, parse_url};
 
 use crate::net::address;
 pub use crate::secrets::Secret;

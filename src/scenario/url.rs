@@ -44,23 +44,11 @@ pub fn is_url(text: &str) -> bool {
         && scheme.chars().all(|character| character.is_ascii_alphanumeric() || "+-._".contains(character))
 }
 
-/// The scenario that a broker's URL stands for.
+/// The scenario that a broker's URL stands for. Beside a file that may name the hosts, it does not need any (`needs_hosts`).
 ///
 /// # Errors
 /// When this build has no such kind of broker, or a part of the URL is wrong. The error does not repeat a password.
-pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
-    parse(url, kinds, true)
-}
-
-/// As [`parse_url`], beside a file that may name the hosts instead.
-///
-/// # Errors
-/// As [`parse_url`].
-pub fn parse_url_beside(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
-    parse(url, kinds, false)
-}
-
-fn parse(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<UrlScenario, ScenarioError> {
+pub fn parse_url(url: &str, kinds: Kinds<'_>, needs_hosts: bool) -> Result<UrlScenario, ScenarioError> {
     let shown = masked(url);
     let report =
         |Refusal { message, advice }: Refusal| ScenarioError::single(format!("{shown}: {message}\n   = {advice}\n"));

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::super::{Plan, parse_url_beside, parse_written};
+use super::super::{Plan, parse_url, parse_written};
 use super::*;
 use crate::engine::kinds;
 
@@ -10,7 +10,7 @@ use crate::engine::kinds;
 fn added(url: &str, file: &str, options: &[&str]) -> Result<Written, String> {
     let mut at = tempfile::Builder::new().prefix("client").suffix(".properties").tempfile().unwrap();
     at.write_all(file.as_bytes()).unwrap();
-    let read = parse_url_beside(url, kinds()).unwrap();
+    let read = parse_url(url, kinds(), false).unwrap();
     let options = options.iter().map(|one| Setting::set(one));
     let settings = [Setting::set("run.messages=1")].into_iter().chain(read.settings).chain(options).collect();
     let written = Written { text: read.text, origin: read.origin, settings, directory: "".into(), note: None };

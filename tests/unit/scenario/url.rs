@@ -4,7 +4,7 @@ use super::*;
 fn a_password_of_any_characters_is_read_and_not_shown() {
     for character in (' '..='~').filter(|character| *character != '%') {
         let password = format!("zebra{character}giraffe");
-        let read = parse_url(&format!("kafka://me:{password}@h:1/o"), crate::engine::kinds()).unwrap();
+        let read = parse_url(&format!("kafka://me:{password}@h:1/o"), crate::engine::kinds(), true).unwrap();
         let text: toml::Table = read.text.parse().unwrap();
         assert_eq!(text["broker"]["security"]["sasl"]["password"].as_str(), Some(password.as_str()));
         assert_eq!(text["broker"]["addresses"].as_array().unwrap()[0].as_str(), Some("h:1"));
@@ -14,11 +14,11 @@ fn a_password_of_any_characters_is_read_and_not_shown() {
 
 #[test]
 fn hosts_are_read_as_people_write_them() {
-    let refused = |url: &str| parse_url(url, crate::engine::kinds()).unwrap_err().to_string();
-    let read = parse_url("kafka://a:1, b/my%20orders", crate::engine::kinds()).unwrap();
+    let refused = |url: &str| parse_url(url, crate::engine::kinds(), true).unwrap_err().to_string();
+    let read = parse_url("kafka://a:1, b/my%20orders", crate::engine::kinds(), true).unwrap();
     assert!(read.text.contains(r#"addresses = ["a:1", "b:9092"]"#), "{}", read.text);
     assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
-    let read = parse_url("kafka://me:hunter2@a:1, kafka://b:2,kafka://c/orders", crate::engine::kinds()).unwrap();
+    let read = parse_url("kafka://me:hunter2@a:1, kafka://b:2,kafka://c/orders", crate::engine::kinds(), true).unwrap();
     assert!(read.text.contains(r#"addresses = ["a:1", "b:2", "c:9092"]"#), "{}", read.text);
     let twice = refused("kafka://me:hunter2@a:1,kafka://me:hunter2@b:2");
     assert!(twice.contains("name the user once") && !twice.contains("hunter2"), "{twice}");
@@ -36,7 +36,7 @@ fn hosts_are_read_as_people_write_them() {
 
 #[test]
 fn a_url_that_says_a_key_twice_is_refused() {
-    let read = |url: &str| parse_url(url, crate::engine::kinds()).map_err(|error| error.to_string());
+    let read = |url: &str| parse_url(url, crate::engine::kinds(), true).map_err(|error| error.to_string());
     for (url, part) in [
         ("kafka://h?acks=1&acks=all", "`?acks=1` and `?acks=all` set the same key"),
         ("kafka://h?linger=1ms&broker.kafka.linger=2ms", "set the same key"),
@@ -83,7 +83,7 @@ fn a_url_is_shown_without_its_user_and_without_secrets() {
 #[cfg(feature = "rabbitmq")]
 fn amqp_urls_name_tls_and_a_virtual_host() {
     let read = |url: &str| {
-        let scenario = parse_url(url, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = parse_url(url, crate::engine::kinds(), true).unwrap_or_else(|error| panic!("{error}"));
         scenario.text.parse::<toml::Table>().unwrap()
     };
     for (url, address, host, topic) in [
@@ -106,9 +106,10 @@ fn amqp_urls_name_tls_and_a_virtual_host() {
             url.starts_with("amqps")
         );
     }
-    let twice = parse_url("amqp://h/shop/orders?virtual_host=other", crate::engine::kinds()).unwrap_err().to_string();
+    let twice =
+        parse_url("amqp://h/shop/orders?virtual_host=other", crate::engine::kinds(), true).unwrap_err().to_string();
     assert!(twice.contains("virtual_host"), "{twice}");
-    let deeper = parse_url("amqp://h/a/b/c", crate::engine::kinds()).unwrap_err().to_string();
+    let deeper = parse_url("amqp://h/a/b/c", crate::engine::kinds(), true).unwrap_err().to_string();
     assert!(deeper.contains("cannot name a topic"), "{deeper}");
 }
 
@@ -116,7 +117,7 @@ fn amqp_urls_name_tls_and_a_virtual_host() {
 #[cfg(feature = "nats")]
 fn url_of_nats_with_tls_read_as_its_users_write_it() {
     for (url, has_tls) in [("nats://a,b:4333", false), ("tls://a,b:4333", true), ("nats+tls://a,b:4333", true)] {
-        let scenario = parse_url(url, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = parse_url(url, crate::engine::kinds(), true).unwrap_or_else(|error| panic!("{error}"));
         let expected = if has_tls { "\nsecurity.tls = true" } else { "" };
         let expected = format!("kind = \"nats\"\naddresses = [\"a:4222\", \"b:4333\"]{expected}");
         let scenario: toml::Table = scenario.text.parse().unwrap();
