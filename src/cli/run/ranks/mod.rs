@@ -8,7 +8,6 @@
 mod member;
 mod root;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -73,7 +72,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
         }
     };
     let run_spec = told.map(|scenario| RunSpec {
-        bootstrap: Bootstrap { build: environment([], None).build(), addresses, token: random_number() },
+        bootstrap: Bootstrap { build: environment([], None).build(), addresses, token: rand::random() },
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
@@ -257,12 +256,6 @@ async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -
     let addresses = run_spec.bootstrap.addresses.iter().copied();
     let own: Vec<SocketAddr> = addresses.filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
-}
-
-/// A number that cannot be guessed.
-fn random_number() -> u64 {
-    // Each `RandomState` has other keys, so that its hash of nothing is a random number.
-    RandomState::new().build_hasher().finish()
 }
 
 /// The first line. Fields may be added to it, but none is renamed, removed or given another meaning: a rank of another build has to find out
