@@ -393,48 +393,29 @@ fn each_key_of_a_workload_is_mapped_refused_or_said() {
 #[test]
 fn each_key_of_a_driver_is_mapped_refused_or_said() {
     let labels = ["name", "driverClass"];
-    assert_eq!([&labels[..], &names(&KAFKA_ROWS)].concat(), driver::KAFKA);
-    let kafka = |key: &str, value: &str| {
-        let base = [("driverClass", "a.KafkaBenchmarkDriver"), ("commonConfig", "|\n  bootstrap.servers=a")];
-        (workload(&ACCEPTED[0]), with_key(&base, key, value))
+    let all_are_told = |rows: &[KeyRow], known: &[&str], topics: &Row, base: [(&str, &str); 2]| {
+        assert_eq!([&labels[..], &names(rows)].concat(), known);
+        let files = |key: &str, value: &str| (workload(topics), with_key(&base, key, value));
+        assert_eq!(silent(rows, files), [""; 0]);
     };
-    assert_eq!(silent(&KAFKA_ROWS, kafka), [""; 0]);
-
-    assert_eq!([&labels[..], &names(&NSQ_ROWS)].concat(), driver::NSQ);
-    let nsq = |key: &str, value: &str| {
-        let base = [("driverClass", "a.NsqBenchmarkDriver"), ("nsqdHost", "a")];
-        (workload(&ACCEPTED[1]), with_key(&base, key, value))
-    };
-    assert_eq!(silent(&NSQ_ROWS, nsq), [""; 0]);
-
+    let base = [("driverClass", "a.KafkaBenchmarkDriver"), ("commonConfig", "|\n  bootstrap.servers=a")];
+    all_are_told(&KAFKA_ROWS, &driver::KAFKA, &ACCEPTED[0], base);
+    let base = [("driverClass", "a.NsqBenchmarkDriver"), ("nsqdHost", "a")];
+    all_are_told(&NSQ_ROWS, &driver::NSQ, &ACCEPTED[1], base);
     #[cfg(feature = "nats")]
     {
-        assert_eq!([&labels[..], &names(&NATS_ROWS)].concat(), driver::NATS);
-        let nats = |key: &str, value: &str| {
-            let base = [("driverClass", "a.NatsBenchmarkDriver"), ("natsHostUrl", "a")];
-            (workload(&ACCEPTED[1]), with_key(&base, key, value))
-        };
-        assert_eq!(silent(&NATS_ROWS, nats), [""; 0]);
+        let base = [("driverClass", "a.NatsBenchmarkDriver"), ("natsHostUrl", "a")];
+        all_are_told(&NATS_ROWS, &driver::NATS, &ACCEPTED[1], base);
     }
-
     #[cfg(feature = "redis")]
     {
-        assert_eq!([&labels[..], &names(&REDIS_ROWS)].concat(), driver::REDIS);
-        let redis = |key: &str, value: &str| {
-            let base = [("driverClass", "a.RedisBenchmarkDriver"), ("redisHost", "a")];
-            (workload(&ACCEPTED[1]), with_key(&base, key, value))
-        };
-        assert_eq!(silent(&REDIS_ROWS, redis), [""; 0]);
+        let base = [("driverClass", "a.RedisBenchmarkDriver"), ("redisHost", "a")];
+        all_are_told(&REDIS_ROWS, &driver::REDIS, &ACCEPTED[1], base);
     }
-
     #[cfg(feature = "rabbitmq")]
     {
-        assert_eq!([&labels[..], &names(&RABBITMQ_ROWS)].concat(), driver::RABBITMQ);
-        let rabbitmq = |key: &str, value: &str| {
-            let base = [("driverClass", "a.RabbitMqBenchmarkDriver"), ("amqpUris", "\n  - amqp://a")];
-            (workload(&ACCEPTED[1]), with_key(&base, key, value))
-        };
-        assert_eq!(silent(&RABBITMQ_ROWS, rabbitmq), [""; 0]);
+        let base = [("driverClass", "a.RabbitMqBenchmarkDriver"), ("amqpUris", "\n  - amqp://a")];
+        all_are_told(&RABBITMQ_ROWS, &driver::RABBITMQ, &ACCEPTED[1], base);
     }
 
     assert_eq!([&labels[..], &["client", "producer", "consumer"]].concat(), pulsar_driver::KEYS);
