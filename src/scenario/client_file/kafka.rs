@@ -1,10 +1,10 @@
 //! Properties of Kafka's Java client and of librdkafka.
 
-use toml_edit::{Array, Value};
+use toml_edit::Value;
 
 use super::jaas::LoginModule;
 use super::properties::Property;
-use super::{Known, Mapped, find, path};
+use super::{Known, Mapped, addresses, find, path};
 
 /// Properties that do not change what is sent or received, and why.
 const LEFT_OUT: [(&str, &str); 20] = [
@@ -61,9 +61,7 @@ pub(super) fn map(properties: &[Property], known: &Known, mapped: &mut Mapped) {
     for one in properties.iter().filter(|one| !is_security(&one.key)) {
         match one.key.as_str() {
             "bootstrap.servers" | "metadata.broker.list" => {
-                let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:9092") };
-                let hosts = one.value.split(',').map(str::trim).filter(|host| !host.is_empty());
-                mapped.set("broker.addresses", hosts.map(with_port).collect::<Array>(), one);
+                mapped.set("broker.addresses", addresses(one.value.split(','), 9092), one);
             }
             "auto.offset.reset" => start(one, known, mapped),
             _ => tuning(one, is_librdkafka, mapped),

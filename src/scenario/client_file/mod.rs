@@ -12,7 +12,7 @@ mod pulsar;
 use std::path::Path;
 
 use toml::Table;
-use toml_edit::{InlineTable, Value};
+use toml_edit::{Array, InlineTable, Value};
 
 pub(super) use self::kafka::{Untaken, is_security, security, untaken};
 use self::properties::Property;
@@ -198,6 +198,12 @@ fn find<'p>(properties: &'p [Property], keys: &[&str]) -> Option<&'p Property> {
 /// A path of the file: relative ones start at the current directory, as they do for the client.
 fn path(text: &str) -> String {
     std::path::absolute(text).map_or_else(|_| text.to_owned(), |path| path.display().to_string())
+}
+
+/// Hosts as a list of addresses, with this port where they name none.
+pub(super) fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Array {
+    let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
+    hosts.map(str::trim).filter(|host| !host.is_empty()).map(with_port).collect()
 }
 
 /// A secret in a file of its own.

@@ -1,7 +1,6 @@
 //! `client.conf` of Pulsar's own tools, whose names the Java client shares.
 
 use serde_json::Value as Json;
-use toml_edit::Array;
 
 use super::properties::Property;
 use super::{Mapped, find, path, secret_in_file};
@@ -78,9 +77,7 @@ fn addresses(one: &Property, url: &str, mapped: &mut Mapped) {
         Some(("pulsar+ssl", hosts)) => (hosts, 6651),
         _ => return mapped.refuse(one, "it is not a URL as in pulsar://localhost:6650"),
     };
-    let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
-    let hosts = hosts.trim_end_matches('/').split(',').map(str::trim).filter(|host| !host.is_empty());
-    mapped.set("broker.addresses", hosts.map(with_port).collect::<Array>(), one);
+    mapped.set("broker.addresses", super::addresses(hosts.trim_end_matches('/').split(','), port), one);
 }
 
 /// The plugins of the Java client that brokermark has a counterpart of, by the last part of their names.

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use toml_edit::{Array, DocumentMut, Item, value};
+use toml_edit::{DocumentMut, Item, value};
 
-use super::client_file::boolean;
+use super::client_file::{self, boolean};
 use super::kind::Kinds;
 use super::problem::ScenarioError;
 use crate::secrets::mask_text;
@@ -242,8 +242,7 @@ fn with_defaults(text: &str) -> String {
 
 /// Hosts as a list of addresses, with this port where they name none.
 fn addresses<'a>(hosts: impl Iterator<Item = &'a str>, port: u16) -> Item {
-    let with_port = |host: &str| if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
-    value(hosts.map(str::trim).filter(|host| !host.is_empty()).map(with_port).collect::<Array>())
+    value(client_file::addresses(hosts, port))
 }
 
 fn text<'a>(keys: &'a Keys, key: &str) -> Option<&'a str> {
