@@ -125,7 +125,7 @@ fn execute_verb(verb: Verb, out: &mut dyn Write) -> Result<Exit, Exit> {
         Verb::Compare(arguments) => Ok(compare::compare(&arguments, out)),
         Verb::Merge(arguments) => shares::merge(&arguments, out),
         Verb::RemoveTopics(arguments) => shares::remove_topics(&arguments, out),
-        Verb::Report(arguments) => Ok(report::report(&arguments, out)),
+        Verb::Report(arguments) => Ok(Exit::from_result(report::report(&arguments, out))),
         Verb::Brokers { json } => Ok(Exit::from_result(brokers::brokers(json, out))),
         Verb::Schema { scenario: true, .. } => Ok(Exit::from_result(scenario_schema(out))),
         Verb::Schema { series: true, .. } => Ok(Exit::from_result(series_schema(out))),

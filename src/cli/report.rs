@@ -67,11 +67,10 @@ impl super::exit::IsBrokenPipe for CannotReport {
 }
 
 /// Writes what is asked for.
-pub fn report(arguments: &ReportArguments, out: &mut dyn Write) -> Exit {
-    Exit::from_result(written(arguments, out))
-}
-
-fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), CannotReport> {
+///
+/// # Errors
+/// When a run cannot be read, or a file cannot be drawn or written.
+pub fn report(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), CannotReport> {
     let choice = Choice { point: arguments.point, trial: arguments.trial };
     let report = made(&arguments.runs, choice, arguments.bounds.bounds())?;
     if arguments.svg.is_some() || arguments.png.is_some() {
