@@ -177,7 +177,6 @@ fn key_of_a_broker(unknown: &str, words: &[OsString]) -> Option<String> {
     Some(format!("a key of the scenario is set by '--set {key}=VALUE'"))
 }
 
-/// Prints a completion script.
 fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "brokermark", &mut script);

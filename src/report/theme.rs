@@ -36,7 +36,6 @@ pub const COLOURS: [(&str, &str, &str); 27] = [
     ("soft", "#e6f0e9", "#1c3326"),
 ];
 
-/// The rules of charts.
 const CHARTS: &str = include_str!("page/chart.css");
 
 /// The colours as custom properties, for the page.

@@ -203,7 +203,6 @@ impl Progress {
         self.print(self.line(second, outcomes));
     }
 
-    /// Prints a line of progress.
     fn print(&mut self, line: String) {
         match &mut self.display {
             Display::Quiet => {}

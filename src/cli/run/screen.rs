@@ -238,7 +238,6 @@ impl Figures {
         self.latest = Some(sample);
     }
 
-    /// Draws everything.
     fn draw(&self, frame: &mut Frame<'_>) {
         let topics = (self.topics.len().min(MAX_TOPICS) as u16).saturating_add(3);
         let [head, figures, latency, rates, slowest, table, foot] = Layout::vertical([

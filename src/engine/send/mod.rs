@@ -135,7 +135,6 @@ fn threads(context: &TrialContext<'_>) -> usize {
     needed.clamp(1, most)
 }
 
-/// Makes the messages of a producer.
 fn messages(context: &TrialContext<'_>, producer_index: usize) -> MessageSource {
     let settings = MessageSettings {
         payloads: context.payloads.clone(),

@@ -132,7 +132,6 @@ impl Side {
     }
 }
 
-/// Bytes of one vector element.
 const ELEMENT_BYTES: f64 = 4.0;
 
 /// A line, its fields in the order of the published program.

@@ -80,7 +80,6 @@ pub fn saturating_sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// Adds each number to its sum.
 fn add<const N: usize>(sums: [(&mut u64, u64); N]) {
     sums.into_iter().for_each(|(sum, number)| *sum = sum.saturating_add(number));
 }

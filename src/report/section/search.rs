@@ -72,7 +72,6 @@ struct Probe {
     kind: ProbeResult,
 }
 
-/// All probes of a search.
 #[derive(Debug, Clone, PartialEq)]
 struct Probes {
     name: String,

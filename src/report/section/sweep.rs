@@ -19,7 +19,6 @@ use crate::statistics::extent;
 const MAX_BARS: usize = 24;
 /// Curves of percentiles.
 const MAX_CURVES: usize = 5;
-/// Rows of a table.
 const MAX_ROWS: usize = 200;
 
 const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };

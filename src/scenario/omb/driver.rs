@@ -45,7 +45,6 @@ pub(super) fn convert(kinds: Kinds<'_>, keys: &Keys, document: &mut DocumentMut,
     }
 }
 
-/// The properties of a block.
 fn properties(keys: &Keys, block: &str, untranslated: &mut Untranslated) -> Vec<Property> {
     client_file::properties::parse(text(keys, block).unwrap_or_default()).unwrap_or_else(|(line, reason)| {
         untranslated.refuse(block, &format!("line {line}: {reason}"));

@@ -34,7 +34,6 @@ fn key(number: usize, name: &str) -> String {
     format!("faults[{number}].{name}")
 }
 
-/// The faults of one table.
 fn of_table(reader: &Reader<'_>, number: usize, table: &FaultTable, limits: &RunLimits) -> Vec<Fault> {
     let refuse = |name: &str, message: &str, advice: &str| {
         reader.refuse(&key(number, name), message, advice);

@@ -74,7 +74,6 @@ impl Rates<'_> {
         Some(rate)
     }
 
-    /// A rate of the schedule.
     fn schedule_rate(&self, key: &str, rate: Rate) -> Option<f64> {
         self.read(&format!("load.schedule.{key}"), rate)
     }

@@ -128,7 +128,6 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Whether the scenario has this key.
     fn has(&self, key: &str) -> bool {
         path(key).is_in(self.table)
     }

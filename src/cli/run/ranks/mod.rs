@@ -249,7 +249,6 @@ fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello 
     }
 }
 
-/// Connects to rank 0.
 async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
     let hello = hello(run_spec, rank, plan);
     // Rank 0 itself is on this machine.
