@@ -14,10 +14,11 @@ pub trait Offsets: Send {
     fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>>;
 
     /// Commits, for each partition, the offset of the first message that is not done: the next member begins there. With
-    /// `confirmed` it waits, for a few seconds at most, until the broker has confirmed it.
+    /// `confirmed` it waits, for a few seconds at most, until the broker has confirmed it. The last commit of a member is a confirmed one:
+    /// [`Consumer::close`](super::Consumer::close) reports nothing.
     ///
     /// # Errors
-    /// When the broker refused the commit or did not confirm it.
+    /// When the broker refused the commit or did not confirm it, or has refused an earlier one that was not waited for.
     fn commit(&mut self, next: &[(u32, u64)], confirmed: bool)
     -> impl Future<Output = Result<(), ReceiveError>> + Send;
 

@@ -26,6 +26,7 @@ use crate::measure::ConditionKind;
 
 /// Codes of Kafka's protocol.
 const NOT_COORDINATOR: i16 = 16;
+const OFFSET_METADATA_TOO_LARGE: i16 = 12;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const REBALANCE_IN_PROGRESS: i16 = 27;
 const GROUP_AUTHORIZATION_FAILED: i16 = 30;
@@ -99,10 +100,14 @@ async fn answer_committed(broker: &mut Scripted) {
 async fn answer_commit(broker: &mut Scripted, code: i16) -> (i32, String) {
     let asked = broker.next_of(ApiKey::OffsetCommit).await;
     let request = asked.request::<OffsetCommitRequest>();
+    send_committed(&asked, code);
+    (request.generation_id_or_member_epoch, request.member_id.to_string())
+}
+
+fn send_committed(asked: &Asked, code: i16) {
     let partition = OffsetCommitResponsePartition::default().with_error_code(code);
     let topic = OffsetCommitResponseTopic::default().with_name(name()).with_partitions(vec![partition]);
     asked.send(asked.frame::<OffsetCommitRequest>(&OffsetCommitResponse::default().with_topics(vec![topic])));
-    (request.generation_id_or_member_epoch, request.member_id.to_string())
 }
 
 /// Serves the member until that is so.
@@ -205,6 +210,25 @@ async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
     }
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert!(refusals[0].message.contains("GroupAuthorizationFailed"), "{refusals:?}");
+}
+
+/// The refusal comes while the next commit waits. Nothing is committed later that could tell it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_confirmed_commit_also_tells_the_refusal_of_the_one_before_it() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut consumer, ()) = tokio::join!(member(&bench, Assignment::Manual), answer_committed(&mut broker));
+    for (code, later) in [(0, None), (OFFSET_METADATA_TOO_LARGE, Some("OffsetMetadataTooLarge"))] {
+        assert_eq!(consumer.commit(&[(0, 1)], false).await, Ok(()));
+        let asked = broker.next_of(ApiKey::OffsetCommit).await;
+        let (committed, ()) = tokio::join!(consumer.commit(&[(0, 2)], true), async {
+            send_committed(&asked, GROUP_AUTHORIZATION_FAILED);
+            answer_commit(&mut broker, code).await;
+        });
+        let told = committed.unwrap_err().message;
+        assert!(told.contains("GroupAuthorizationFailed"), "{told}");
+        assert!(later.is_none_or(|later| told.contains(later)), "{told}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -216,12 +216,8 @@ impl Consumer for KafkaNativeConsumer {
     }
 
     async fn close(self) {
-        let KafkaNativeConsumer { member, reading, start_offsets, .. } = self;
+        let KafkaNativeConsumer { member, reading, .. } = self;
         drop(reading);
-        if let Some(committed) = &start_offsets.committed {
-            // Commits whose answers were not awaited.
-            let _ = committed.commit(&[], true).await;
-        }
         if let Some(member) = member {
             member.leave().await;
         }

@@ -150,25 +150,35 @@ impl Committed {
     /// # Errors
     /// When this commit was refused, or an earlier one whose answer was not awaited.
     pub async fn commit(&self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
-        let (waiting, refused) = {
+        let waiting = {
             let mut state = self.shared.state.lock();
             state.next.extend(next.iter().copied());
-            let waiting = confirmed.then(|| {
+            confirmed.then(|| {
                 let (sender, receiver) = oneshot::channel();
                 state.waiting.push(sender);
                 receiver
-            });
-            (waiting, state.refused.take())
+            })
         };
         self.shared.work.notify_one();
-        if let Some(waiting) = waiting {
-            let lost = || ReceiveError {
-                class: FailureClass::Timeout,
-                message: format!("the commit of offsets was not confirmed within {CONFIRMED_WITHIN:?}"),
-            };
-            timeout(CONFIRMED_WITHIN, waiting).await.map_err(|_| lost())?.map_err(|_| lost())??;
+        let committed = match waiting {
+            None => Ok(()),
+            Some(waiting) => match timeout(CONFIRMED_WITHIN, waiting).await {
+                Ok(Ok(committed)) => committed,
+                Ok(Err(_)) | Err(_) => Err(ReceiveError {
+                    class: FailureClass::Timeout,
+                    message: format!("the commit of offsets was not confirmed within {CONFIRMED_WITHIN:?}"),
+                }),
+            },
+        };
+        // After the wait: commits are answered one after the other, so that those before this one are known by now.
+        let earlier = self.shared.state.lock().refused.take();
+        match (committed, earlier) {
+            (Err(error), Some(earlier)) => {
+                let message = format!("{}; an earlier commit: {}", error.message, earlier.message);
+                Err(ReceiveError { message, ..error })
+            }
+            (committed, earlier) => committed.and(earlier.map_or(Ok(()), Err)),
         }
-        refused.map_or(Ok(()), Err)
     }
 }
 
