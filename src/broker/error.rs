@@ -18,6 +18,21 @@ pub struct ReceiveError {
     pub message: String,
 }
 
+impl ReceiveError {
+    /// The first of these errors, as one with all others of its class: a consumer pauses after each error that it reports.
+    pub fn take_joined(errors: &mut Vec<ReceiveError>) -> Option<ReceiveError> {
+        let class = errors.first()?.class;
+        let (of_class, others): (Vec<_>, Vec<_>) =
+            std::mem::take(errors).into_iter().partition(|error| error.class == class);
+        *errors = others;
+        let count = of_class.len();
+        let mut messages: Vec<String> = of_class.into_iter().map(|error| error.message).collect();
+        messages.dedup();
+        let joined = messages.join("; ");
+        Some(ReceiveError { class, message: if count == 1 { joined } else { format!("{count} errors: {joined}") } })
+    }
+}
+
 /// Why a broker could not be used at all. The engine adds which kind of broker it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {

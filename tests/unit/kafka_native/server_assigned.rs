@@ -1,6 +1,7 @@
 //! Members of a group that a scripted server shares out (KIP-848): what they tell it, when, and what they do when it has lost them.
 
 use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
@@ -22,6 +23,7 @@ use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subs
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
+const OUT_OF_RANGE: i16 = 1;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const GROUP_AUTHORIZATION_FAILED: i16 = 30;
 const UNSUPPORTED_VERSION: i16 = 35;
@@ -235,6 +237,26 @@ async fn a_member_that_is_fenced_returns_everything_and_joins_again() {
         serve(&mut consumer, |consumer| consumer.assigned().is_some()).await;
         assert_eq!(answer_committed(&mut broker, &[(1, 0)]).await, (7, vec![1]));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_report_about_a_partition_that_went_before_it_was_told_is_told() {
+    let (mut broker, bench) = start(2).await;
+    let (mut consumer, _) = begun(&mut broker, &bench).await;
+    broker.set_ends(12, 20);
+    let asked = broker.await_of(ApiKey::Fetch).await;
+    asked.send(answer(&asked, vec![PartitionData::default().with_error_code(OUT_OF_RANGE)]));
+    // The report is there.
+    assert_eq!(broker.await_of(ApiKey::Fetch).await.positions(), [(0, 12)]);
+    refuse(&next_beat(&mut broker).await.0, FENCED_MEMBER_EPOCH);
+    while !consumer.is_revocation_requested() {
+        tokio::task::yield_now().await;
+    }
+    consumer.revoke().await;
+    assert_eq!(consumer.assigned(), None);
+    tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+    let told = consumer.take(|_| {}).unwrap_err().message;
+    assert!(told.contains("7 messages of partition 0, from offset 5"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -26,7 +26,7 @@ struct BufferState {
     fetched: VecDeque<Fetched>,
     bytes: usize,
     /// What became of messages: each report is told.
-    reports: VecDeque<ReceiveError>,
+    reports: Vec<ReceiveError>,
     /// The last error, which comes again while its reason lasts.
     error: Option<ReceiveError>,
 }
@@ -65,7 +65,7 @@ impl FetchBuffer {
 
     /// The consumer is told of this error in any case: messages are gone, and no later error says so.
     pub fn report(&self, error: ReceiveError) {
-        self.state.lock().reports.push_back(error);
+        self.state.lock().reports.push(error);
         self.arrived.notify_one();
     }
 
@@ -97,10 +97,15 @@ impl FetchBuffer {
         self.taken.notify_waiters();
     }
 
-    /// The next error that the consumer is told.
+    /// The next error that the consumer is told: all reports are one.
     pub fn take_error(&self) -> Option<ReceiveError> {
         let mut state = self.state.lock();
-        state.reports.pop_front().or_else(|| state.error.take())
+        ReceiveError::take_joined(&mut state.reports).or_else(|| state.error.take())
+    }
+
+    /// The reports that the consumer was not told.
+    pub fn take_reports(&self) -> Vec<ReceiveError> {
+        std::mem::take(&mut self.state.lock().reports)
     }
 }
 
@@ -217,14 +222,23 @@ mod tests {
     use crate::broker::FailureClass;
 
     #[test]
-    fn each_report_is_told_and_of_other_errors_the_last() {
+    fn reports_are_told_at_once_and_of_other_errors_the_last() {
         let buffer = FetchBuffer::default();
-        let error = |message: &str| ReceiveError { class: FailureClass::Other, message: message.to_owned() };
-        buffer.report(error("partition 0 was truncated"));
-        buffer.fail(error("no leader"));
-        buffer.fail(error("no connection"));
-        buffer.report(error("partition 1 was truncated"));
-        let told: Vec<String> = std::iter::from_fn(|| buffer.take_error()).map(|error| error.message).collect();
-        assert_eq!(told, ["partition 0 was truncated", "partition 1 was truncated", "no connection"]);
+        let error = |class, message: &str| ReceiveError { class, message: message.to_owned() };
+        buffer.report(error(FailureClass::Other, "partition 0 was truncated"));
+        buffer.fail(error(FailureClass::ConnectionLost, "no leader"));
+        buffer.fail(error(FailureClass::ConnectionLost, "no connection"));
+        for _ in 0..2 {
+            buffer.report(error(FailureClass::Other, "partition 1 was truncated"));
+        }
+        buffer.report(error(FailureClass::Refused, "not allowed"));
+        let told: Vec<ReceiveError> = std::iter::from_fn(|| buffer.take_error()).collect();
+        let truncated = "3 errors: partition 0 was truncated; partition 1 was truncated";
+        let wanted = [
+            error(FailureClass::Other, truncated),
+            error(FailureClass::Refused, "not allowed"),
+            error(FailureClass::ConnectionLost, "no connection"),
+        ];
+        assert_eq!(told, wanted);
     }
 }

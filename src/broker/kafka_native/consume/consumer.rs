@@ -20,6 +20,8 @@ pub struct KafkaNativeConsumer {
     member: Option<Member>,
     /// Partitions that it reads; `None`: it has no partitions, because the group has not decided or has requested them back.
     reading: Option<Reading>,
+    /// Reports about partitions that it reads no longer.
+    untold: Vec<ReceiveError>,
     /// Records of a compressed batch. Empty between calls, kept for its memory.
     unpacked: Vec<u8>,
 }
@@ -58,7 +60,8 @@ impl KafkaNativeConsumer {
     /// Reads what the group assigns, if it is a member.
     pub fn new(start_offsets: StartOffsets, isolation: Isolation, member: Option<Member>) -> Self {
         let start_offsets = Arc::new(start_offsets);
-        KafkaNativeConsumer { start_offsets, isolation, member, reading: None, unpacked: Vec::new() }
+        let (untold, unpacked) = Default::default();
+        KafkaNativeConsumer { start_offsets, isolation, member, reading: None, untold, unpacked }
     }
 
     /// Begins to read these partitions. Positions that are not `known` are asked for first.
@@ -106,21 +109,27 @@ impl KafkaNativeConsumer {
         if self.reading.as_ref().is_some_and(is_same) {
             return;
         }
-        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        let mut known = self.stop_reading();
         known.retain(|partition, _| partitions.contains(partition));
         self.read(partitions, known);
     }
 
+    /// Where it was. What it was not told yet, it is told next.
+    fn stop_reading(&mut self) -> Positions {
+        let Some(reading) = self.reading.take() else { return Positions::new() };
+        self.untold.extend(reading.buffer.take_reports());
+        reading.positions()
+    }
+
     fn return_requested(&mut self) {
-        let Some(member) = self.member.as_ref().filter(|member| member.mailbox.is_revocation_requested()) else {
-            return;
-        };
-        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        let member = self.member.as_ref().filter(|member| member.mailbox.is_revocation_requested());
+        let Some(mailbox) = member.map(|member| member.mailbox.clone()) else { return };
+        let mut known = self.stop_reading();
         // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
         if self.start_offsets.committed.is_none() {
             self.start_offsets.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
         }
-        if let Some(Revocation::AllBut(kept)) = member.mailbox.return_requested() {
+        if let Some(Revocation::AllBut(kept)) = mailbox.return_requested() {
             // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
             known.retain(|partition, _| self.start_offsets.committed.is_none() && kept.contains(partition));
             self.read(&kept, known);
@@ -183,7 +192,7 @@ impl Reading {
 
 impl Consumer for KafkaNativeConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
-        if self.reading.as_ref().is_some_and(|reading| !reading.taken.is_empty()) {
+        if !self.untold.is_empty() || self.reading.as_ref().is_some_and(|reading| !reading.taken.is_empty()) {
             return Ok(());
         }
         match (&self.reading, &self.member) {
@@ -205,6 +214,7 @@ impl Consumer for KafkaNativeConsumer {
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         // First, because what was taken before is recorded by now: the next member may take what follows.
         self.follow_group()?;
+        ReceiveError::take_joined(&mut self.untold).map_or(Ok(()), Err)?;
         match &mut self.reading {
             None => Ok(0),
             Some(reading) => reading.take(&mut self.unpacked, most, each),
