@@ -8,7 +8,7 @@
 //! - `group`: `groups` makes members. A member (`membership`) takes part by the `classic` protocol, with `assignors`, or by the one of KIP-848
 //!   (`server_assigned`). `committed`: where members begin, and their offsets.
 //! - `share`: share groups (KIP-932). `groups` makes members. A `member` lives in its group; its `link` fetches from nodes, by their `requests`, for
-//!   the `consumer`, which answers each message. `answers`: what the group has answered. `options`: their table.
+//!   the `consumer` (`step`: what is to do at a node), which answers each message. `answers`: what the group has answered. `options`: their table.
 //! - `net`: `connect` opens connections, with TLS and SASL (`msk_iam`: by credentials of AWS); `control` sends one request after the other; `cluster` finds leaders and
 //!   coordinators; `admin` and `topics`: topics.
 //! - [`codec`]: record batches, and the layouts of messages. `config`: the options. `error`: what error codes mean.
@@ -58,6 +58,7 @@ mod share {
     pub mod member;
     pub mod options;
     pub mod requests;
+    mod step;
 }
 #[cfg(test)]
 #[path = "../../../tests/unit/kafka_native/mod.rs"]

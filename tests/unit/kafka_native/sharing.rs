@@ -1,4 +1,6 @@
-//! Members of a share group on a scripted cluster: a node forgets their session, and another one leads.
+//! Members of a share group on a scripted cluster: a node forgets their session, another one leads, and one says nothing to their last answers.
+
+use std::time::Duration;
 
 use kafka_protocol::messages::share_fetch_response::{AcquiredRecords, PartitionData, ShareFetchableTopicResponse};
 use kafka_protocol::messages::share_group_heartbeat_response::{Assignment, TopicPartitions};
@@ -18,6 +20,7 @@ use crate::broker::kafka_native::share::groups::ShareGroups;
 use crate::broker::kafka_native::share::options::ShareGroupOptions;
 use crate::broker::{Consumer, Progress, ReceiveError};
 
+const GROUP_AUTHORIZATION_FAILED: i16 = 30;
 const SESSION_NOT_FOUND: i16 = 122;
 
 /// The epoch with which a session ends.
@@ -140,4 +143,44 @@ async fn a_member_follows_its_partition_to_another_leader() {
     });
     assert_eq!(again.await, (vec![(0, true), (1, true)], None));
     assert_eq!(groups.answers().unconfirmed, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_of_several_errors_is_told() {
+    let mut broker = Scripted::start(1, 1).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (groups, mut consumer) = joined(&mut broker, &bench).await;
+    let first = taken(&mut consumer, async { fetched(&next_fetch(&mut broker, 1).await, 0, delivery(0..2, 1)) }).await;
+    assert_eq!(first, (vec![(0, false), (1, false)], None));
+    let both = taken(&mut consumer, async {
+        let mut damaged = plain(2..3);
+        *damaged.last_mut().unwrap() ^= 1;
+        let delivered = delivery(2..3, 3).with_records(Some(damaged.into()));
+        let refused = delivered.with_acknowledge_error_code(GROUP_AUTHORIZATION_FAILED);
+        fetched(&next_fetch(&mut broker, 2).await, 0, refused);
+        // The response has been read.
+        while groups.answers().most_deliveries < 3 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let told = both.await.1.unwrap().message;
+    assert!(told.contains("answers to messages of partition 0: GroupAuthorizationFailed"), "{told}");
+    let told = taken(&mut consumer, async {}).await.1.unwrap().message;
+    assert!(told.contains("wrong checksum: messages were given back"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_that_are_not_confirmed_when_the_member_closes_are_counted() {
+    let mut broker = Scripted::start(1, 1).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (groups, mut consumer) = joined(&mut broker, &bench).await;
+    let first = taken(&mut consumer, async { fetched(&next_fetch(&mut broker, 1).await, 0, delivery(0..2, 1)) }).await;
+    assert_eq!(first, (vec![(0, false), (1, false)], None));
+    // The last answers get no response.
+    tokio::join!(consumer.close_within(Duration::ZERO), async {
+        let asked = broker.await_of(ApiKey::ShareGroupHeartbeat).await;
+        asked.send(asked.frame::<ShareGroupHeartbeatRequest>(&ShareGroupHeartbeatResponse::default()));
+    });
+    let answers = groups.answers();
+    assert_eq!((answers.accepted, answers.unconfirmed), (0, 2));
 }

@@ -31,6 +31,8 @@ pub struct ShareConsumer {
     /// Answers to messages that the engine has taken, and deliveries of which it has all.
     answers: Vec<(Origin, u32, Stretch)>,
     done: Vec<Origin>,
+    /// Errors that the engine is told next.
+    untold: Vec<ReceiveError>,
     /// Records of a compressed batch. Empty between calls, kept for its memory.
     unpacked: Vec<u8>,
 }
@@ -99,8 +101,8 @@ impl ShareConsumer {
     pub fn new(link: Arc<ShareLink>, member: Member, choice: AnswerChoice) -> Self {
         let task = tokio::spawn(link.clone().follow(member.mailbox.clone())).abort_handle();
         let task = Following(task);
-        let (taken, answers, done, unpacked) = Default::default();
-        ShareConsumer { link, member, task, taken, choice, answers, done, unpacked }
+        let (taken, answers, done, untold, unpacked) = Default::default();
+        ShareConsumer { link, member, task, taken, choice, answers, done, untold, unpacked }
     }
 
     /// Waits until a node has the member's place, so that nothing that is sent later is missed.
@@ -122,12 +124,20 @@ impl ShareConsumer {
             self.link.answer(self.answers.drain(..), self.done.drain(..));
         }
     }
+
+    /// As [`Consumer::close`], with so much time for the last answers.
+    pub async fn close_within(mut self, limit: Duration) {
+        self.answer();
+        self.link.close(limit).await;
+        drop(self.task);
+        self.member.leave().await;
+    }
 }
 
 impl Consumer for ShareConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         self.answer();
-        if self.taken.is_empty() {
+        if self.taken.is_empty() && self.untold.is_empty() {
             self.link.ready().await;
         }
         Ok(())
@@ -138,8 +148,9 @@ impl Consumer for ShareConsumer {
     }
 
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let error = if self.taken.is_empty() { self.link.take(&mut self.taken) } else { None };
-        let mut malformed = None;
+        if self.taken.is_empty() {
+            self.link.take(&mut self.taken, &mut self.untold);
+        }
         let mut messages = 0;
         while messages < most
             && let Some(Delivered { origin, fetched, acquired }) = self.taken.pop_front()
@@ -176,23 +187,17 @@ impl Consumer for ShareConsumer {
                 Ok(None) => answers.end(Answer::Gap),
                 Err(error) => {
                     answers.end(Answer::Release);
-                    malformed = Some(error);
+                    let message = format!("{error}: messages were given back");
+                    self.untold.push(ReceiveError { class: FailureClass::Other, message });
                 }
             }
             self.done.push(origin);
         }
-        let malformed = malformed.map(|error| ReceiveError {
-            class: FailureClass::Other,
-            message: format!("{error}: messages were given back"),
-        });
-        malformed.or(error).map_or(Ok(messages), Err)
+        ReceiveError::take_joined(&mut self.untold).map_or(Ok(messages), Err)
     }
 
-    async fn close(mut self) {
-        self.answer();
-        let _ = timeout(CLOSE_WITHIN, self.link.close()).await;
-        drop(self.task);
-        self.member.leave().await;
+    async fn close(self) {
+        self.close_within(CLOSE_WITHIN).await;
     }
 }
 

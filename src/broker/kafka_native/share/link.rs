@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::super::codec::shares::{Acquired, SharePartition, ShareResponse};
@@ -23,6 +24,7 @@ use super::answers::{Answer, Answers, GroupAnswers, Stretch, append};
 use super::member::ShareIdentity;
 use super::options::{Acknowledge, ShareGroupOptions};
 use super::requests::{Exchange, ShareSession};
+use super::step::Step;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::ConditionKind;
 use crate::measure::host::tasks::watched;
@@ -47,30 +49,33 @@ pub struct ShareLink {
     changed: Notify,
     /// Signal for the task that finds partitions' leaders, and for the consumer that closes: a task has ended.
     displaced: Notify,
+    /// Signal for tasks: the time for the last answers is over.
+    late: CancellationToken,
 }
 
 #[derive(Default)]
-struct LinkState {
+pub(super) struct LinkState {
     /// By the nodes' ids. A task serves each.
-    nodes: BTreeMap<i32, NodeState>,
+    pub(super) nodes: BTreeMap<i32, NodeState>,
     /// Partitions whose leader is not known, or whose last fetch has failed.
     displaced: BTreeSet<u32>,
-    topic: Uuid,
+    pub(super) topic: Uuid,
     /// How many tasks were begun.
     sessions: u64,
     arrived: VecDeque<Delivered>,
-    error: Option<ReceiveError>,
+    /// What the consumer is to be told, each once.
+    errors: Vec<ReceiveError>,
     /// Whether a node has answered a fetch.
     has_begun: bool,
-    is_closing: bool,
+    pub(super) is_closing: bool,
 }
 
-struct NodeState {
+pub(super) struct NodeState {
     session: u64,
-    partitions: BTreeSet<u32>,
-    answers: Answers,
+    pub(super) partitions: BTreeSet<u32>,
+    pub(super) answers: Answers,
     /// Deliveries that the consumer has not answered.
-    held: usize,
+    pub(super) held: usize,
 }
 
 /// Where a delivery came from: answers go there.
@@ -88,28 +93,10 @@ pub struct Delivered {
     pub acquired: VecDeque<Acquired>,
 }
 
-/// What a task does next.
-enum Step {
-    Fetch(Uuid, BTreeSet<u32>, Answers),
-    Acknowledge(Uuid, Answers),
-    End(Uuid, Answers),
-}
-
-impl Step {
-    /// Only the answers, and the end of the session.
-    fn into_last(self) -> Self {
-        match self {
-            Step::Fetch(topic, _, answers) | Step::Acknowledge(topic, answers) | Step::End(topic, answers) => {
-                Step::End(topic, answers)
-            }
-        }
-    }
-}
-
 impl ShareLink {
     pub fn new(identity: Arc<ShareIdentity>, options: ShareGroupOptions, group: Arc<GroupAnswers>) -> Self {
-        let (state, arrived, changed, displaced) = Default::default();
-        ShareLink { identity, options, group, state, arrived, changed, displaced }
+        let (state, arrived, changed, displaced, late) = Default::default();
+        ShareLink { identity, options, group, state, arrived, changed, displaced, late }
     }
 
     /// Has the partitions that the group assigns fetched from their leaders. Never returns.
@@ -186,7 +173,12 @@ impl ShareLink {
 
     /// Serves one node while it leads partitions.
     async fn serve(self: Arc<Self>, node: i32, address: String) {
-        let ended = self.serve_while_placed(node, &address).await;
+        let ended = tokio::select! {
+            // First, so that what it is sending is accounted for.
+            biased;
+            ended = self.serve_while_placed(node, &address) => ended,
+            () = self.late.cancelled() => Ok(()),
+        };
         let mut state = self.state.lock();
         if let Some(NodeState { partitions, answers, .. }) = state.nodes.remove(&node) {
             // The node gives what is not answered to others when it misses the connection.
@@ -217,7 +209,11 @@ impl ShareLink {
                 Step::Fetch(.., answers) | Step::Acknowledge(_, answers) => (answers, false),
                 Step::End(_, answers) => (answers, true),
             };
-            match self.exchange(&mut session, &mut connection, &step).await {
+            let exchanged = tokio::select! {
+                exchanged = self.exchange(&mut session, &mut connection, &step) => exchanged,
+                () = self.late.cancelled() => Err(CallError::Lost("the member is closed".to_owned())),
+            };
+            match exchanged {
                 Ok(Exchange::Answered(response)) => {
                     self.note_answers(node, answers, &response);
                     let throttled = u64::try_from(response.throttled_ms).unwrap_or(0);
@@ -286,31 +282,12 @@ impl ShareLink {
         loop {
             // Created before the look, so that a change in between is not missed.
             let changed = self.changed.notified();
-            if let Some(step) = self.step(node) {
+            let step = self.state.lock().step(node, self.options.acknowledge == Acknowledge::Explicit);
+            if let Some(step) = step {
                 return step;
             }
             changed.await;
         }
-    }
-
-    fn step(&self, node: i32) -> Option<Step> {
-        let LinkState { nodes, topic, is_closing, .. } = &mut *self.state.lock();
-        let Some(NodeState { partitions, answers, held, .. }) = nodes.get_mut(&node) else {
-            return Some(Step::End(*topic, Answers::new()));
-        };
-        let is_answered = *held == 0;
-        // What is renewed is accepted afterwards.
-        let has_renewals = || answers.values().flatten().any(|stretch| stretch.answer == Answer::Renew);
-        if (*is_closing || partitions.is_empty() && is_answered) && !has_renewals() {
-            return Some(Step::End(*topic, std::mem::take(answers)));
-        }
-        // A fetch would have the node deliver of what it answers.
-        let has_strays = || answers.keys().any(|partition| !partitions.contains(partition));
-        let is_explicit = self.options.acknowledge == Acknowledge::Explicit;
-        if !answers.is_empty() && (is_explicit || is_answered && has_strays()) {
-            return Some(Step::Acknowledge(*topic, std::mem::take(answers)));
-        }
-        is_answered.then(|| Step::Fetch(*topic, partitions.clone(), std::mem::take(answers)))
     }
 
     /// What became of answers. A partition that the response does not name has no error.
@@ -382,7 +359,11 @@ impl ShareLink {
     }
 
     fn fail(&self, error: ReceiveError) {
-        self.state.lock().error = Some(error);
+        let mut state = self.state.lock();
+        if !state.errors.contains(&error) {
+            state.errors.push(error);
+        }
+        drop(state);
         self.arrived.notify_one();
     }
 
@@ -390,7 +371,7 @@ impl ShareLink {
     pub async fn ready(&self) {
         let has_arrived = || {
             let state = self.state.lock();
-            !state.arrived.is_empty() || state.error.is_some()
+            !state.arrived.is_empty() || !state.errors.is_empty()
         };
         wait_until(&self.arrived, has_arrived).await;
     }
@@ -399,18 +380,18 @@ impl ShareLink {
     pub async fn begun(&self) -> Option<ReceiveError> {
         let has_begun = || {
             let state = self.state.lock();
-            state.has_begun || state.error.is_some()
+            state.has_begun || !state.errors.is_empty()
         };
         wait_until(&self.arrived, has_begun).await;
         let mut state = self.state.lock();
-        if state.has_begun { None } else { state.error.take() }
+        if state.has_begun { None } else { ReceiveError::take_joined(&mut state.errors) }
     }
 
-    /// Everything that has arrived, into `into`, which is empty.
-    pub fn take(&self, into: &mut VecDeque<Delivered>) -> Option<ReceiveError> {
+    /// Everything that has arrived, into `into`, which is empty, and all errors.
+    pub fn take(&self, into: &mut VecDeque<Delivered>, errors: &mut Vec<ReceiveError>) {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.arrived, into);
-        state.error.take()
+        errors.append(&mut state.errors);
     }
 
     /// The consumer answers, and is done with as many deliveries from each of `done`.
@@ -437,10 +418,19 @@ impl ShareLink {
         self.changed.notify_waiters();
     }
 
-    /// Sends what is answered, and ends all sessions: the nodes give what is not answered to others.
-    pub async fn close(&self) {
+    /// Sends what is answered, and ends all sessions: the nodes give what is not answered to others. Answers that are not confirmed within `limit`
+    /// count as unconfirmed.
+    pub async fn close(&self, limit: Duration) {
         self.state.lock().is_closing = true;
         self.changed.notify_waiters();
+        if timeout(limit, self.ended()).await.is_err() {
+            self.late.cancel();
+            self.ended().await;
+        }
+    }
+
+    /// Waits until all tasks have ended.
+    async fn ended(&self) {
         wait_until(&self.displaced, || self.state.lock().nodes.is_empty()).await;
     }
 }
