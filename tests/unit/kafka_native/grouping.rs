@@ -159,6 +159,20 @@ async fn another_node_is_asked_for_the_coordinator_where_one_is_silent() {
     assert_eq!(next_join(&mut broker).await.0.node, 1);
 }
 
+/// Long before the time for its response is over, which is that of a rebalance.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_coordinator_that_does_not_answer_who_joins_is_told_until_it_does() {
+    let mut broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let _member = member(&bench, Assignment::Group).await;
+    let (asked, _) = next_join(&mut broker).await;
+    let lasting = bench.held_up(|lasting| lasting.iter().any(|one| one.kind == ConditionKind::Unanswered)).await;
+    assert_eq!(lasting[0].told(), "group group: connected, and nothing is answered");
+    assert!(lasting[0].words.contains("has not answered a member that joins"), "{}", lasting[0].words);
+    refuse_join(&asked, MEMBER_ID_REQUIRED, "m1");
+    bench.held_up(|lasting| lasting.iter().all(|one| one.kind != ConditionKind::Unanswered)).await;
+}
+
 /// The coordinator says nothing for a session. Its answer would be awaited for far longer, for [`TIMEOUT`].
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_member_without_an_answer_for_a_session_returns_its_partitions() {

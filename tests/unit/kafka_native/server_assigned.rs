@@ -20,6 +20,7 @@ use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_options};
+use crate::measure::ConditionKind;
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
@@ -272,6 +273,17 @@ async fn a_commit_with_a_stale_epoch_is_sent_again_with_the_next_one() {
         assert_eq!(answer_commit(&mut broker, 0).await, 2);
     });
     assert_eq!(committed, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_coordinator_that_does_not_answer_heartbeats_is_told_until_it_does() {
+    let (mut broker, bench) = start(2).await;
+    let (mut consumer, _) = begun(&mut broker, &bench).await;
+    let (asked, _) = next_beat(&mut broker).await;
+    bench.held_up(|lasting| lasting.iter().any(|one| one.kind == ConditionKind::Unanswered)).await;
+    assert_eq!(consumer.assigned(), Some(vec![(0, Some(5))]));
+    reply(&asked, &response(1).with_heartbeat_interval_ms(TIMEOUT.as_millis() as i32));
+    bench.held_up(|lasting| lasting.iter().all(|one| one.kind != ConditionKind::Unanswered)).await;
 }
 
 /// It does not know what the coordinator has taken from a request that failed.

@@ -23,7 +23,7 @@ use super::super::error::{
 use super::super::net::cluster::Coordinator;
 use super::assignors::{self, Members, Partitions, Strategy, Subscription};
 use super::committed::MemberIdentity;
-use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
+use super::membership::{AssignmentMailbox, MemberConfig, NO_HEARTBEAT, PATIENCE, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// The newest versions of requests that are used here. Later ones encode lengths in another way.
@@ -36,6 +36,10 @@ const LEAVE_GROUP: i16 = 2;
 const SETTLED: Duration = Duration::from_secs(1);
 
 const MEMBER_ID_REQUIRED: i16 = 79;
+
+/// Words for a join that takes long.
+const NOT_JOINED: &str =
+    "its coordinator has not answered a member that joins: it waits for other members, or answers nothing";
 
 /// A member of a classic group.
 pub struct Classic {
@@ -145,7 +149,10 @@ impl Classic {
             .with_group_instance_id(self.config.instance_id())
             .with_protocol_type(StrBytes::from_static_str("consumer"))
             .with_protocols(self.strategies.iter().map(protocol).collect());
-        let joined = self.joining.call(&request, JOIN_GROUP, |response| response.error_code).await?;
+        // At least as long as Kafka waits for the first members of a group, which is 3 s.
+        let patience = self.session_timeout.min(PATIENCE);
+        let joined = self.joining.call(&request, JOIN_GROUP, |response| response.error_code);
+        let joined = self.mailbox.awaited(patience, NOT_JOINED, joined).await?;
         if joined.error_code == 0 || joined.error_code == MEMBER_ID_REQUIRED {
             *self.member_id.lock() = joined.member_id.to_string();
         }
@@ -157,7 +164,8 @@ impl Classic {
             .with_member_id(joined.member_id.clone())
             .with_group_instance_id(self.config.instance_id())
             .with_assignments(shares);
-        let synced = self.joining.call(&request, SYNC_GROUP, |response| response.error_code).await?;
+        let synced = self.joining.call(&request, SYNC_GROUP, |response| response.error_code);
+        let synced = self.mailbox.awaited(patience, NOT_JOINED, synced).await?;
         CallError::check(synced.error_code)?;
         let member_id = joined.member_id.to_string();
         let identity = MemberIdentity { generation: joined.generation_id, member_id, is_epoch: false };
@@ -227,8 +235,9 @@ impl Classic {
         loop {
             sleep(self.pause()).await;
             let sent = Instant::now();
+            let answer = self.mailbox.awaited(3 * self.pause(), NO_HEARTBEAT, self.heartbeat(identity));
             // A request may wait for its answer for longer than a session.
-            match timeout_at(session_end, self.heartbeat(identity)).await {
+            match timeout_at(session_end, answer).await {
                 Ok(Ok(0)) => session_end = sent + self.session_timeout,
                 Ok(Ok(REBALANCE_IN_PROGRESS)) => return MembershipEnd::Rebalance,
                 Ok(Ok(UNKNOWN_MEMBER_ID)) => return self.forgotten(),

@@ -2,8 +2,9 @@
 //! protocols, and the consumer that reads.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -22,6 +23,13 @@ use crate::measure::{ConditionKind, Subject};
 
 /// How long members may take to return their partitions: `max.poll.interval.ms` of both librdkafka and Kafka's own client.
 pub const REBALANCE: Duration = Duration::from_secs(300);
+
+/// How long the group's coordinator may say nothing, at most, before that is told.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Words for a coordinator that says nothing to a heartbeat.
+pub const NO_HEARTBEAT: &str =
+    "its coordinator has not answered a heartbeat; the member keeps its partitions meanwhile";
 
 /// What a member says of itself, in both protocols of groups.
 pub struct MemberConfig {
@@ -138,6 +146,27 @@ impl AssignmentMailbox {
         }
         self.state.lock().error = Some(error);
         self.changed.notify_one();
+    }
+
+    /// Waits for an answer of the group's coordinator. That there is none for longer than `patience` is told in these words, until there is one.
+    pub async fn awaited<T>(
+        &self,
+        patience: Duration,
+        words: &str,
+        answer: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let (mut answer, since) = (pin!(answer), Instant::now());
+        let answered = match timeout(patience, &mut answer).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                self.group.as_ref().inspect(|group| group.begin_since(ConditionKind::Unanswered, words, since));
+                answer.await
+            }
+        };
+        if !matches!(answered, Err(CallError::Lost(_) | CallError::Timeout(_))) {
+            self.group.as_ref().inspect(|group| group.end_only(ConditionKind::Unanswered));
+        }
+        answered
     }
 
     /// Requests partitions back from the consumer.

@@ -21,7 +21,7 @@ use super::super::error::{
 };
 use super::super::net::cluster::{Coordinator, name_of};
 use super::committed::MemberIdentity;
-use super::membership::{AssignmentMailbox, MemberConfig, REBALANCE, Revocation, milliseconds};
+use super::membership::{AssignmentMailbox, MemberConfig, NO_HEARTBEAT, PATIENCE, REBALANCE, Revocation, milliseconds};
 use crate::net::backoff::Backoff;
 
 /// Version 1 has the member's id made by the client.
@@ -100,9 +100,11 @@ impl ServerAssigned {
     /// Joins, and has what the server assigns. Returns why that ended.
     async fn take_part(&self) -> CallError {
         let (mut state, mut backoff) = (AssignmentState::default(), Backoff::RECEIVE);
+        let mut patience = PATIENCE;
         loop {
-            let next = match self.beat(&mut state).await {
+            let next = match self.mailbox.awaited(patience, NO_HEARTBEAT, self.beat(&mut state)).await {
                 Ok(pause) => {
+                    patience = (3 * pause).min(PATIENCE);
                     backoff.succeeded();
                     Instant::now() + pause
                 }
