@@ -1,5 +1,6 @@
 //! Members of a group on a scripted cluster: the coordinator asks for another name, moves, requests partitions back, and forgets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,9 @@ use super::server_assigned::{BY_SERVER, with};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::assignors;
+use crate::broker::kafka_native::group::committed::{Positions, StartOffsets};
 use crate::broker::kafka_native::group::groups::Groups;
+use crate::broker::kafka_native::net::admin::End;
 use crate::broker::kafka_options::Assignment;
 use crate::broker::{Consumer, Offsets, Progress, Subscription};
 use crate::measure::ConditionKind;
@@ -243,6 +246,20 @@ async fn a_confirmed_commit_also_tells_the_refusal_of_the_one_before_it() {
         assert!(told.contains("GroupAuthorizationFailed"), "{told}");
         assert!(later.is_none_or(|later| told.contains(later)), "{told}");
     }
+}
+
+/// The group had lost the one, and the other has read on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_member_that_returns_partitions_late_leads_no_other_one_back() {
+    let broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (admin, topic, left_off) = (bench.admin.clone(), TOPIC.to_owned(), Arc::default());
+    let start_offsets = StartOffsets { admin, topic, committed: None, left_off, end: End::Earliest };
+    start_offsets.leave_off(&Positions::from([(0, 100), (1, 7)]));
+    start_offsets.leave_off(&Positions::from([(0, 50), (1, 9)]));
+    assert_eq!(start_offsets.positions(&[0, 1]).await.unwrap(), Positions::from([(0, 100), (1, 9)]));
+    start_offsets.cut_off(0, 60);
+    assert_eq!(start_offsets.positions(&[0, 1]).await.unwrap(), Positions::from([(0, 60), (1, 9)]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -127,7 +127,7 @@ impl KafkaNativeConsumer {
         let mut known = self.stop_reading();
         // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
         if self.start_offsets.committed.is_none() {
-            self.start_offsets.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+            self.start_offsets.leave_off(&known);
         }
         if let Some(Revocation::AllBut(kept)) = mailbox.return_requested() {
             // One that commits has finished or abandoned all that it took, and begins again at what it has committed.

@@ -105,7 +105,10 @@ impl FetchTask {
 
     /// All partitions are those of another topic of the same name.
     pub(super) fn begin_in_new_topic(&self) {
-        self.positions.lock().values_mut().for_each(|next| *next = 0);
+        for (partition, next) in self.positions.lock().iter_mut() {
+            *next = 0;
+            self.start_offsets.cut_off(*partition, 0);
+        }
         self.epochs.lock().clear();
         self.read_before.lock().clear();
         let topic = &self.start_offsets.topic;
@@ -116,6 +119,7 @@ impl FetchTask {
 
     fn tell_truncation(&self, partition: u32, read: i64, end: i64) {
         self.read_before.lock().insert(partition, read);
+        self.start_offsets.cut_off(partition, end);
         self.tell(format!(
             "the log of partition {partition} was truncated from offset {read} to {end}, as by an unclean election: its new leader does not \
              have {} messages that were read, and reading goes on at offset {end}",

@@ -67,6 +67,20 @@ pub struct StartOffsets {
 }
 
 impl StartOffsets {
+    /// A member has returned these partitions there. One that the group had lost may return them late, when another one is further.
+    pub fn leave_off(&self, positions: &Positions) {
+        let mut left_off = self.left_off.lock();
+        for (partition, next) in positions {
+            let furthest = left_off.entry(*partition).or_insert(*next);
+            *furthest = (*furthest).max(*next);
+        }
+    }
+
+    /// The log of this partition was cut off there: other messages will have the offsets behind it.
+    pub fn cut_off(&self, partition: u32, end: i64) {
+        self.left_off.lock().entry(partition).and_modify(|next| *next = (*next).min(end));
+    }
+
     /// The positions of these partitions.
     ///
     /// # Errors
