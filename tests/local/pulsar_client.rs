@@ -301,6 +301,25 @@ fn a_refusal_that_may_pass_is_met_with_pauses_and_named_at_the_end() {
     assert!(told.is_some_and(|told| told.words.starts_with("PersistenceError")), "{:?}", record.conditions);
 }
 
+/// Without pauses, it would be opened again thousands of times.
+#[test]
+fn a_producer_that_is_closed_again_and_again_is_opened_with_pauses() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let seen = sent.clone();
+    let server = Scripted::start(move |request| match request {
+        Request::Send { producer, .. } => {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Some(vec![close_producer(producer)])
+        }
+        _ => None,
+    });
+    let broker = server.broker("resend = true\nsend_timeout = \"2s\"");
+    let record = ended_without_a_receipt(&format!("{broker}{BATCHES}messages = 10"));
+    assert_eq!((record.counts.failed, record.counts.unresolved), (10, 0));
+    let sent = sent.load(Ordering::SeqCst);
+    assert!((2..=10).contains(&sent), "sent {sent} times");
+}
+
 #[test]
 fn a_refusal_that_cannot_pass_fails_at_once() {
     let (_, sent) = always_refused(TOPIC_TERMINATED);

@@ -42,8 +42,8 @@ pub struct PartitionProducer {
     state: State,
     build: Build,
     resend: Option<Resend>,
-    /// The pause after entries that the broker refused for now: it grows until a producer is open for longer.
-    refusals: Backoff,
+    /// The pause before it is opened again: it grows until a producer is open for longer.
+    closures: Backoff,
 }
 
 /// What a partition producer keeps while it is opened again, with `resend`.
@@ -93,7 +93,7 @@ impl PartitionProducer {
         let held_up = Arc::new(Subject::new(shared.pool.conditions(), SubjectKind::Partition, &topic));
         let attempt = || told(&held_up, open(&shared, (&topic, counted_in), index, None, resend.as_ref()));
         let state = State::Open(persist(shared.pool.timeout(), attempt).await?);
-        Ok(PartitionProducer { shared, topic, counted_in, index, held_up, state, build, resend, refusals: BACKOFF })
+        Ok(PartitionProducer { shared, topic, counted_in, index, held_up, state, build, resend, closures: BACKOFF })
     }
 
     /// Why it is closed for good, if it is.
@@ -231,7 +231,7 @@ impl PartitionProducer {
         }
     }
 
-    /// At once, unless the broker refused an entry: then there is a pause first.
+    /// At once, unless the broker refused an entry, or has closed a producer soon before: then there is a pause first.
     fn reopen(&mut self) -> Retry<Open> {
         let resend = self.resend.clone();
         let (shared, topic, index) = (self.shared.clone(), self.topic.clone(), self.index);
@@ -246,14 +246,22 @@ impl PartitionProducer {
             _ => (ClientError::lost("the producer is closed"), None, Duration::ZERO),
         };
         let held_up = self.held_up.clone();
-        let (mut backoff, mut done) = (BACKOFF, Arc::default());
+        let has_lasted = self.closures.lasted(was_open);
+        let (mut backoff, mut done) = (self.closures, Arc::default());
+        if !has_lasted {
+            if backoff != BACKOFF {
+                held_up.begin(condition(&reason), &reason.message);
+            }
+            self.closures.failed();
+        }
         if let Some(Resend { kept, .. }) = &resend {
             done = kept.returned.clone();
             if let Some(refusal) = kept.take_refusal() {
                 held_up.begin(condition(&refusal), &refusal.message);
-                self.refusals.lasted(was_open);
-                self.refusals.failed();
-                (reason, backoff) = (refusal, self.refusals);
+                if has_lasted {
+                    self.closures.failed();
+                }
+                (reason, backoff) = (refusal, self.closures);
             }
         }
         Retry::start(reason, backoff, done, move || {
