@@ -257,7 +257,7 @@ fn apart(shares: &[KeptShare]) -> Option<Reason> {
 /// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
 fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     let latency = record.latency.end_to_end.as_ref()?;
-    if client::machines(shares) < 2 || record.times_own_messages() {
+    if has_one_clock(shares) || record.times_own_messages() {
         return None;
     }
     let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
@@ -298,17 +298,32 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     ))
 }
 
+/// Whether it is known where a share ran.
+fn is_located(share: &KeptShare) -> bool {
+    client::machine(share) != (None, None)
+}
+
+/// Whether all shares are known to read one clock.
+fn has_one_clock(shares: &[KeptShare]) -> bool {
+    shares.len() < 2 || client::machines(shares) < 2 && is_located(&shares[0])
+}
+
 /// Most that two of the machines' clocks may differ; `None`: not known.
 fn clock_uncertainty_ns(shares: &[KeptShare]) -> Option<u64> {
-    let mut of_machines: BTreeMap<Option<&str>, Option<u64>> = BTreeMap::new();
-    for share in shares.iter().filter_map(|share| share.record.share.as_ref()) {
-        let known = of_machines.entry(share.boot_id.as_deref()).or_insert(share.clock_error_ns);
-        *known = known.zip(share.clock_error_ns).map(|(one, other)| one.max(other));
-    }
-    if of_machines.len() == 1 && !of_machines.contains_key(&None) {
+    if has_one_clock(shares) {
         return Some(0);
     }
-    let mut errors = of_machines.into_values().collect::<Option<Vec<u64>>>()?;
+    let mut errors: Vec<u64> = Vec::new();
+    for of_machine in client::by_machine(shares) {
+        let of_shares = of_machine.iter().filter_map(|share| share.record.share.as_ref());
+        let known = of_shares.map(|share| share.clock_error_ns).collect::<Option<Vec<u64>>>()?;
+        if is_located(of_machine[0]) {
+            errors.extend(known.into_iter().max());
+        } else {
+            // Each of them may have a clock of its own.
+            errors.extend(known);
+        }
+    }
     errors.sort_unstable_by(|one, other| other.cmp(one));
     Some(saturating_sum(errors.iter().take(2).copied()))
 }

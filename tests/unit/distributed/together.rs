@@ -41,6 +41,23 @@ fn clocks_of_two_machines_are_doubted_as_far_as_they_may_differ() {
 }
 
 #[test]
+fn machines_whose_kernels_are_not_named_have_a_clock_each() {
+    let with = |hostnames: [Option<&str>; 2]| {
+        let mut shares = pair(0);
+        for (share, (hostname, error)) in shares.iter_mut().zip(hostnames.into_iter().zip([400_000, 700_000])) {
+            let of = share.record.share.as_mut().unwrap();
+            (of.clock_error_ns, of.boot_id) = (Some(error), None);
+            share.record.environment.hostname = hostname.map(str::to_owned);
+            share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
+        }
+        (clock_uncertainty_ns(&shares), kinds(&shares))
+    };
+    assert_eq!(with([Some("a"), Some("b")]), (Some(1_100_000), vec![ClocksDiffer]));
+    assert_eq!(with([None, None]), (Some(1_100_000), vec![ClocksDiffer]), "it is not known to be one");
+    assert_eq!(with([Some("a"), Some("a")]), (Some(0), vec![]));
+}
+
+#[test]
 fn early_arrivals_are_told_with_the_largest_lead() {
     let mut shares = pair(0);
     for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
