@@ -8,6 +8,14 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EmulatorOptions;
 
+impl EmulatorOptions {
+    /// # Errors
+    /// Never: there is nothing to set.
+    pub fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 impl<'de> Deserialize<'de> for EmulatorOptions {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
         Err(serde::de::Error::custom(super::NO_SLS))

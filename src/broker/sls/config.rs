@@ -164,7 +164,7 @@ impl BrokerOptions for SlsOptions {
         if self.project.is_empty() {
             return Err("`project` must be named".to_owned());
         }
-        Ok(())
+        self.emulator.check().map_err(|reason| format!("`emulator`: {reason}"))
     }
 }
 

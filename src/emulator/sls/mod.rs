@@ -53,8 +53,9 @@ impl Emulator {
     /// Listens as `listen_options` says.
     ///
     /// # Errors
-    /// A sentence, when the address cannot be listened at or a certificate cannot be used.
+    /// A sentence, when the options cannot be, the address cannot be listened at or a certificate cannot be used.
     pub fn start(options: &EmulatorOptions, listen_options: ListenOptions) -> Result<Self, String> {
+        options.check()?;
         let tls = listen_options.tls.as_ref().map(|(certificate, key)| server_config(certificate, key)).transpose()?;
         let tls = tls.map(TlsAcceptor::from);
         let listen = &listen_options.listen;

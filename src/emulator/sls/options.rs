@@ -11,9 +11,13 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::stores::{MAX_SHARDS, MAX_SHARDS_OF_ALL};
 use crate::broker::fraction::fraction;
 use crate::scenario::tables::{self, ByteSize, DurationText, size};
 use crate::scenario::units::{Rate, parse_rate};
+
+/// Most threads of the endpoint.
+const MAX_THREADS: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -51,6 +55,31 @@ impl Default for EmulatorOptions {
             threads: 1,
             management: true,
         }
+    }
+}
+
+impl EmulatorOptions {
+    /// Refuses numbers that cannot be.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some((name, shards)) = self.stores.iter().find(|(_, shards)| !(1..=MAX_SHARDS).contains(*shards)) {
+            return Err(format!("the log store '{name}' cannot have {shards} shards: write 1 to {MAX_SHARDS}"));
+        }
+        let of_all: u64 = self.stores.values().map(|shards| u64::from(*shards)).sum();
+        if of_all > MAX_SHARDS_OF_ALL as u64 {
+            return Err(format!("the log stores have {of_all} shards together: write at most {MAX_SHARDS_OF_ALL}"));
+        }
+        if self.threads > MAX_THREADS {
+            return Err(format!("the endpoint cannot have {} threads: write at most {MAX_THREADS}", self.threads));
+        }
+        let shares: f64 = self.faults.iter().map(|rule| rule.share).sum();
+        // Written in decimals, they may not add up exactly.
+        if shares > 1.0 + 1e-9 {
+            return Err(format!("the faults have {shares} of all requests together: write shares of 1 at most in all"));
+        }
+        Ok(())
     }
 }
 
@@ -219,6 +248,26 @@ mod tests {
             assert!(wrong.parse::<FaultRule>().is_err(), "{wrong}");
         }
         assert!(toml::from_str::<FaultRule>("kind = 'busy'\nshare = 5.0").is_err());
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused_with_what_to_write() {
+        let read = |text: &str| toml::from_str::<EmulatorOptions>(text).unwrap().check();
+        let of_shares =
+            |share: f64| format!("faults = [{{ kind = 'busy', share = {share} }}, {{ kind = 'reset', share = 0.5 }}]");
+        for (text, reason) in [
+            ("stores = { orders = 257 }", "'orders' cannot have 257 shards: write 1 to 256"),
+            ("stores = { orders = 0 }", "write 1 to 256"),
+            ("threads = 100000", "write at most 1024"),
+            (of_shares(0.6).as_str(), "the faults have 1.1 of all requests together"),
+        ] {
+            let refusal = read(text).unwrap_err();
+            assert!(refusal.contains(reason), "{refusal}");
+        }
+        assert_eq!(read(&format!("stores = {{ orders = 256 }}\nthreads = 1024\n{}", of_shares(0.5))), Ok(()));
+        let stores = (0..65).map(|number| (format!("store-{number}"), 256)).collect();
+        let refusal = EmulatorOptions { stores, ..EmulatorOptions::default() }.check().unwrap_err();
+        assert!(refusal.contains("16640 shards together: write at most 16384"), "{refusal}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub const MAX_SHARDS: u32 = 256;
 const MAX_STORES: usize = 10_000;
 
 /// Most shards of all stores: each costs memory even without logs.
-const MAX_SHARDS_OF_ALL: usize = 16_384;
+pub const MAX_SHARDS_OF_ALL: usize = 16_384;
 
 /// Letters of a store's name.
 const MAX_NAME_LETTERS: usize = 63;
@@ -195,7 +195,7 @@ impl Shard {
 
 impl Store {
     fn new(shards: u32) -> Self {
-        let shards = shards.clamp(1, MAX_SHARDS) as usize;
+        let shards = shards as usize;
         let layout = Layout { shards: (0..shards).map(|_| Shard::new()).collect(), writable: (0..shards).collect() };
         Store { layout: RwLock::new(layout), next: Mutex::new(0) }
     }
