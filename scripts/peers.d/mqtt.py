@@ -114,9 +114,11 @@ class Mqttv5:
             raise PeerError(f"{self.name} printed no result:\n{process.output[-2000:]}")
         results = json.loads(document.group(0))["results"]
         if self.has_reader:
-            messages, rate = results["received"], sum(results["samples"]) / len(results["samples"])
+            messages, rate = results["received"], sum(results["samples"]) / max(1, len(results["samples"]))
         else:
             messages, rate = results["published"], results["published"] / results["elapsed_secs"]
+        if not messages or not rate:
+            raise PeerError(f"{self.name} has no rate after {seconds} s: give it more messages (--messages). It printed:\n{results}")
         self.expected_rate = rate
         scaled = dataclasses.replace(process, cpu_seconds=process.cpu_seconds * workload.messages / messages)
         return rate, json.dumps(results), scaled

@@ -42,6 +42,7 @@ mod scenario;
 mod schema;
 #[cfg(feature = "schemas")]
 mod schemas;
+mod scripts;
 mod searching;
 #[cfg(feature = "kafka")]
 mod secrets;
