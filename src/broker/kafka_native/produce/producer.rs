@@ -43,6 +43,10 @@ impl KafkaNativeProducer {
             if let Some(taken) = transactions.enter(batch.len(), |taken| self.hand_over(&batch[..taken])) {
                 return Ok(taken);
             }
+            // The last transaction may have ended since this was looked at: no other begins.
+            if let Some(fatal) = self.client.fatal() {
+                return Err(fatal.clone());
+            }
             begun.await;
             self.client.admit().await?;
         }
