@@ -21,7 +21,7 @@ fn hosts_shows_its_usage_where_arguments_are_missing() {
     }
 }
 
-/// A process that waits for a disk does not end, whatever it is sent.
+/// A process that waits for a disk does not end, not even when it is killed.
 #[test]
 fn brokers_gives_up_on_a_server_that_cannot_be_killed() {
     let script = r#"
