@@ -334,6 +334,13 @@ impl Subject {
         }
     }
 
+    /// As [`Subject::begin_since`], unless it is held up by something else.
+    pub fn begin_only(&self, kind: ConditionKind, words: &str, since: Instant) {
+        if self.lasting.load(Ordering::Relaxed) == 0 {
+            self.change(Some((kind, words, since)));
+        }
+    }
+
     /// Nothing holds it up any more.
     #[inline]
     pub fn end(&self) {

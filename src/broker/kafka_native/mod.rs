@@ -117,7 +117,7 @@ impl Broker for KafkaNativeBroker {
             group_properties: groups::PROPERTIES,
             ..kafka_cluster::DESCRIPTOR.capabilities
         },
-        tells: |kind| !matches!(kind, ConditionKind::Unanswered | ConditionKind::Blocked | ConditionKind::BacklogQuota),
+        tells: |kind| !matches!(kind, ConditionKind::Blocked | ConditionKind::BacklogQuota),
         ..kafka_cluster::DESCRIPTOR
     };
 

@@ -148,7 +148,8 @@ impl AssignmentMailbox {
         self.changed.notify_one();
     }
 
-    /// Waits for an answer of the group's coordinator. That there is none for longer than `patience` is told in these words, until there is one.
+    /// Waits for an answer of the group's coordinator. That there is none for longer than `patience` is told in these words, until there is one,
+    /// unless it is told what else holds the group up.
     pub async fn awaited<T>(
         &self,
         patience: Duration,
@@ -159,7 +160,7 @@ impl AssignmentMailbox {
         let answered = match timeout(patience, &mut answer).await {
             Ok(answered) => answered,
             Err(_) => {
-                self.group.as_ref().inspect(|group| group.begin_since(ConditionKind::Unanswered, words, since));
+                self.group.as_ref().inspect(|group| group.begin_only(ConditionKind::Unanswered, words, since));
                 answer.await
             }
         };

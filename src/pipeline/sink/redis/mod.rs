@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use self::place::{KeySample, Sent};
 use self::reply::lost;
 use super::{
-    CA_WITHOUT_TLS, CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome, a_minute,
-    yes,
+    CA_WITHOUT_TLS, CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome,
+    a_minute, yes,
 };
 use crate::measure::FailureClass;
 use crate::net::address;

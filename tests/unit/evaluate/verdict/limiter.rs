@@ -270,8 +270,8 @@ fn without_measured_messages_the_limiter_is_unknown() {
     assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
 }
 
-fn outage(longest_gap_ns: u64) -> crate::record::Outage {
-    crate::record::Outage {
+fn outage(longest_gap_ns: u64) -> Outage {
+    Outage {
         begin_ns: 3_000_000_000,
         longest_gap_ns,
         in_window_ns: longest_gap_ns,
@@ -302,14 +302,14 @@ fn no_replicas(in_window_ns: u64) -> Condition {
 /// What was held back is answered after the stop, so the mean rate is the wanted one.
 #[test]
 fn a_schedule_without_answers_for_a_good_part_was_not_held() {
-    let found = |outage: crate::record::Outage| judged(move |record, _, _| record.outages = vec![outage]).limited_by;
+    let found = |outage: Outage| judged(move |record, _, _| record.outages = vec![outage]).limited_by;
     assert_eq!(found(outage(900_000_000)).limiter, Limiter::Schedule, "of ten seconds");
     let stopped = found(outage(7_000_000_000));
     assert_eq!(stopped.limiter, Limiter::Broker);
     assert!(stopped.evidence.contains("No message was acknowledged for 7.00 s of the 10.0 s"), "{}", stopped.evidence);
-    let of_client = crate::record::Outage { caused_by_client: true, ..outage(7_000_000_000) };
+    let of_client = Outage { caused_by_client: true, ..outage(7_000_000_000) };
     assert_eq!(found(of_client).limiter, Limiter::Schedule);
-    let mostly_outside = crate::record::Outage { in_window_ns: 900_000_000, ..outage(7_000_000_000) };
+    let mostly_outside = Outage { in_window_ns: 900_000_000, ..outage(7_000_000_000) };
     assert_eq!(found(mostly_outside).limiter, Limiter::Schedule, "of an outage, what lies in the window counts");
 }
 
