@@ -302,7 +302,7 @@ fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, sha
         }
         let since_intended_ns = since_intended_ns.unwrap_or(0);
         reception.end_to_end.record(since_intended_ns);
-        reception.slowest_of_batch_ns = reception.slowest_of_batch_ns.max(since_intended_ns);
+        reception.slowest_of_batch_ns = reception.slowest_of_batch_ns.max(Some(since_intended_ns));
     }
 }
 
@@ -311,8 +311,9 @@ impl Drop for ArrivalBatch<'_> {
         let (reception, before) = (&mut self.shard.reception, self.before);
         let consumed = reception.arrived.consumed - before.consumed;
         if consumed > 0 {
-            let end_to_end_ns = mem::take(&mut reception.slowest_of_batch_ns) as f32;
-            reception.moments += 1;
+            let slowest_ns = reception.slowest_of_batch_ns.take();
+            reception.moments += u64::from(slowest_ns.is_some());
+            let end_to_end_ns = slowest_ns.unwrap_or(0) as f32;
             reception.timeline.add(self.now_ns, consumed, Slowest { end_to_end_ns, ..Slowest::default() });
         }
         let now = reception.arrived;

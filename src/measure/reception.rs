@@ -117,15 +117,15 @@ impl AddAssign<&Arrived> for Arrived {
 #[derive(Debug, Clone, Default)]
 pub struct Reception {
     pub arrived: Arrived,
-    /// Received − intended, of the messages in [`Arrived::consumed`].
+    /// Received − intended, of the messages in [`Arrived::consumed`] whose producers are timed.
     pub end_to_end: Distribution,
     /// Moments at which such messages arrived: one for each batch that had some, as in
     /// [`Interval::moments`](super::Interval::moments).
     pub moments: u64,
     /// When they arrived, and how slow they were.
     pub timeline: Timeline,
-    /// The longest of [`Reception::end_to_end`] in the batch that arrives now, in nanoseconds.
-    pub(super) slowest_of_batch_ns: u64,
+    /// The longest of [`Reception::end_to_end`] in the batch that arrives now, in nanoseconds; `None`: it has had none.
+    pub(super) slowest_of_batch_ns: Option<u64>,
 }
 
 impl Reception {

@@ -163,6 +163,7 @@ fn latencies_use_the_headers_clock_and_timed_producers() {
     let early_ns = reception.arrived.most_before_intended_ns;
     assert!(early_ns > AHEAD_NS / 2 && early_ns < AHEAD_NS, "the clock has gone on a little: {early_ns}");
     assert_eq!((reception.end_to_end.histogram().len(), reception.end_to_end.beyond_range()), (2, 0));
+    assert_eq!(reception.moments, 2, "a batch without a timed message is no evidence for a percentile");
 }
 
 #[test]
