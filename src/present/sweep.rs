@@ -51,8 +51,10 @@ fn sentence(records: &[&Record]) -> String {
         trusted.into_iter().filter_map(|point| Some((point, throughput(&point)?))).collect();
     known.sort_by(|one, other| one.1.total_cmp(&other.1));
     match (known.first(), known.last()) {
-        (Some((_, median)), _) if axes == Axes::None => {
-            format!("Carried {} messages/s: the median of {}.", rate(*median), several(records.len(), "trial"))
+        (Some((point, median)), _) if axes == Axes::None => {
+            // What is not valid is in no median.
+            let counted = several(point.counted().len(), "trial");
+            format!("Carried {} messages/s: the median of {counted}.", rate(*median))
         }
         (Some(low), Some(high)) => {
             let left_out = match left_out.as_slice() {

@@ -270,6 +270,8 @@ fn row_of_points(records: &[Record]) -> String {
 fn a_trial_that_is_not_valid_stays_visible_and_is_in_no_median() {
     let row = row_of_points(&trials(&[4, 5], 5));
     assert!(row.starts_with("2 of 5 not valid 2,000 1,000 … 3,000"), "{row}");
+    let shown = render(&trials(&[4, 5], 5), &[], PLAIN);
+    assert!(shown.contains("Carried 2,000 messages/s: the median of 3 trials."), "{shown}");
     let row = row_of_points(&trials(&[], 5));
     assert!(row.starts_with("5 3,000 2,000 … 4,000 1,000 … 5,000"), "{row}");
 }
