@@ -17,8 +17,11 @@ use crate::statistics::extent;
 const MAX_NAMED: usize = 2;
 const MAX_NAMED_CHARACTERS: usize = 40;
 
-/// Figures that the sentence of one point tells.
+/// Figures that the sentence of one point tells: the first ones, and as many that changed.
 const MAX_TOLD: usize = 3;
+
+/// The sentence where no figure is comparable.
+const NO_FIGURE: &str = "No figure of B can be compared with A.";
 
 /// What a comparison answers, where its runs can be trusted.
 const WORSE: &str = "Is B worse than A?";
@@ -189,15 +192,19 @@ fn sentence(comparison: &Comparison) -> String {
     }
     let all = comparison.points.iter().flat_map(|point| &point.figures);
     let ratios = all.filter(|found| found.figure == FigureKind::MessagesPerSecond).map(|found| found.ratio);
-    let (low, high) = extent(ratios);
+    let ratios: Vec<f64> = ratios.collect();
+    if ratios.is_empty() {
+        return NO_FIGURE.to_owned();
+    }
+    let (low, high) = extent(ratios.iter().copied());
     format!(
         "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}.",
-        several(comparison.points.len(), "point")
+        several(ratios.len(), "point")
     )
 }
 
-/// What changed in the first figures with its interval, then what is not known of the others: "B has 4.4 % higher response p50 than A (1.6 to
-/// 6.9 %); response p99: cannot tell, 99 more trials a side would suffice."
+/// What changed with its interval, then what is not known of the other ones of the first figures: "B has 4.4 % higher response p50 than A (1.6
+/// to 6.9 %); response p99: cannot tell, 99 more trials a side would suffice."
 fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String {
     let [a, b] = sides(comparison);
     let invalid =
@@ -205,13 +212,21 @@ fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String
     if let Some((side, _)) = invalid.filter(|_| comparison.unknown.is_none()) {
         return format!("B cannot be compared with A: no trial of {side} is valid.");
     }
-    let figures = &point.figures[..point.figures.len().min(MAX_TOLD)];
-    let (changed, others): (Vec<&FigureComparison>, Vec<&FigureComparison>) =
-        figures.iter().partition(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
-    let changes: Vec<String> = changed.iter().map(|figure| change(figure)).collect();
+    if point.figures.is_empty() {
+        return NO_FIGURE.to_owned();
+    }
+    let is_change = |figure: &&FigureComparison| matches!(figure.outcome, Outcome::Better | Outcome::Worse);
+    let mut changed: Vec<&FigureComparison> = point.figures.iter().filter(is_change).collect();
+    // A regression is told, whichever figure it is of.
+    changed.sort_by_key(|figure| !figure.regression);
+    let changes: Vec<String> = changed.iter().take(MAX_TOLD).map(|figure| change(figure)).collect();
+    let others = point.figures.iter().take(MAX_TOLD).filter(|figure| !is_change(figure));
     let lead = match changes.as_slice() {
-        [] if others.iter().all(|figure| figure.outcome == Outcome::NoDifferent) => {
-            return format!("{b} does not differ from {a} within {}.", percent(comparison.tolerance));
+        [] if point.figures.iter().all(|figure| figure.outcome == Outcome::NoDifferent) => {
+            let missing: Vec<String> = point.missing_figures.iter().map(|one| one.figure.to_string()).collect();
+            let but =
+                if missing.is_empty() { String::new() } else { format!("; not compared: {}", missing.join(", ")) };
+            return format!("{b} does not differ from {a} within {}{but}.", percent(comparison.tolerance));
         }
         [] => format!("No difference of {b} from {a} is certain"),
         changes => format!("{b} has {} than {a}", changes.join(" and ")),

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::record::{DurabilityLevel, RECORDS_FILE, Record, SERIES_FILE, Status, sample};
+use crate::record::{DurabilityLevel, Latency, RECORDS_FILE, Record, SERIES_FILE, Status, sample};
 
 const VIEW: View = View { width: 120, colour: false, charts: false, details: false };
 
@@ -92,6 +92,40 @@ fn losses_are_a_regression_and_a_figure_that_lacks_says_why() {
     assert_eq!((point["trials_of_b"]["stalled"].as_u64(), point["trials_of_b"]["valid"].as_u64()), (Some(1), Some(5)));
     assert!(point["missing_figures"][0]["reason"].as_str().unwrap().contains("had no acknowledgement"), "{point}");
     assert_eq!((json["verdict"].as_str(), json["design"].as_str()), (Some("regression"), Some("single-runs")));
+}
+
+#[test]
+fn a_regression_of_a_later_figure_is_in_the_sentence() {
+    let base = tempfile::tempdir().unwrap();
+    let a = run(base.path(), "a", &A, |_| {});
+    let b = run(base.path(), "b", &A, |record| {
+        let latency = record.latency.end_to_end.as_mut().unwrap();
+        let mut slow = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+        slow.record_n(9_000_000, latency.count).unwrap();
+        *latency = Latency::from_histogram(&slow, 0, latency.independent).unwrap();
+    });
+    let (a, b) = (read_set(&a).unwrap(), read_set(&b).unwrap());
+    let comparison = comparison::compare(&a, &b, Bounds { between_runs: 0.0, ..Bounds::default() }).unwrap();
+    let shown = text(("before", &a), ("after", &b), &comparison, View { width: 400, ..VIEW });
+    let told = "higher end-to-end p99 than A; messages/s and response p50 and response p99: no different within 5.0 %.";
+    assert!(shown.contains(told), "{shown}");
+}
+
+#[test]
+fn points_without_a_figure_have_no_ratio() {
+    let base = tempfile::tempdir().unwrap();
+    let at_two_points = |name: &str, stalled: u32| {
+        run(base.path(), name, &A[..4], |record| {
+            record.point_index = record.trial as usize % 2;
+            record.point.insert("producers.count".to_owned(), record.point_index.into());
+            if record.trial <= stalled {
+                record.status = Status::Stalled;
+            }
+        })
+    };
+    let (exit, text) = compared(&at_two_points("a", 2), &at_two_points("b", 4), false, false);
+    assert!(text.contains("No figure of B can be compared with A."), "{text}");
+    assert_eq!(exit, Exit::ThresholdMissed, "no trial of B is valid");
 }
 
 #[test]
