@@ -157,23 +157,34 @@ fn tail(record: &Record) -> Option<String> {
 
 /// What is missing, or that nothing is.
 fn missing(record: &Record) -> String {
-    let counts = &record.counts;
+    let (counts, aborted) = (&record.counts, record.aborted_on_purpose());
+    let failed = counts.failed.saturating_sub(aborted);
     let outcomes = [
         (counts.unsent, "messages never sent"),
-        (counts.failed.saturating_add(counts.unresolved), "messages not acknowledged"),
+        (failed.saturating_add(counts.unresolved), "messages not acknowledged"),
     ];
     let mut found = above_zero(&outcomes);
     let nothing = match &record.verification {
         Some(verified) => {
+            // Of a share, that is all which its producers sent.
+            let undecided = if record.share.is_some() { 0 } else { verified.undecided };
             found.extend(above_zero(&[
+                (undecided, "not known to have arrived"),
                 (verified.lost, "lost"),
                 (verified.unread, "not read"),
                 (verified.removed, "removed by the broker's rules"),
                 (verified.duplicated, "delivered twice"),
                 (verified.corrupt, "damaged"),
             ]));
-            "nothing lost"
+            if record.share.is_some() {
+                "only all shares together tell what was lost"
+            } else if verified.saturated {
+                "no loss found, though not every message was verified"
+            } else {
+                "nothing lost"
+            }
         }
+        None if aborted > 0 => "every message acknowledged but those of aborted transactions",
         None => "every message acknowledged",
     };
     if found.is_empty() { nothing.to_owned() } else { found.join(", ") }
@@ -288,7 +299,8 @@ pub fn parts_table(record: &Record) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{SinkRecord, sample};
+    use crate::measure::FailureClass;
+    use crate::record::{ErrorCount, SinkRecord, sample};
 
     #[test]
     fn sinks_that_got_the_same_are_told_together() {
@@ -323,6 +335,30 @@ mod tests {
             missed.starts_with("Did not follow 20,000 → 70,000 messages/s: 30,000 of 50,000 on average"),
             "{missed}"
         );
+    }
+
+    #[test]
+    fn nothing_is_lost_where_all_was_verified_and_committed() {
+        let mut record = sample::record();
+        let errors = std::mem::take(&mut record.errors);
+        record.counts.failed = 0;
+        let says = |record: &Record, end: &str| {
+            let text = sentence(record);
+            assert!(text.ends_with(end), "{text}");
+        };
+        says(&record, "; nothing lost.");
+        let aborted = ErrorCount { class: FailureClass::Aborted, count: 3, ..errors[0].clone() };
+        let mut transactional = Record { errors: vec![aborted], ..record.clone() };
+        transactional.counts.failed = 3;
+        says(&transactional, "; nothing lost.");
+        transactional.verification = None;
+        says(&transactional, "; every message acknowledged but those of aborted transactions.");
+        transactional.counts.failed = 4;
+        says(&transactional, "; 1 messages not acknowledged.");
+        record.verification.as_mut().unwrap().saturated = true;
+        says(&record, "; no loss found, though not every message was verified.");
+        record.verification.as_mut().unwrap().undecided = 7;
+        says(&record, "; 7 not known to have arrived.");
     }
 
     #[test]

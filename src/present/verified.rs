@@ -12,7 +12,7 @@ const FOUND: [(&str, &str); 11] = [
     ("lost", "acknowledged and never received, though the group read past them"),
     ("unread", "not received when the wait for consumers ended; the broker may have them"),
     ("removed", "gone by the broker's own rules before the group read them"),
-    ("undecided", "not known, because the verifier's memory was exceeded"),
+    ("undecided", "not known, because the verifier's memory was exceeded or only all shares together tell"),
     ("not acknowledged but stored", "received, though they had failed or had no outcome"),
     ("duplicated", "received again, and the broker did not announce it"),
     ("redelivered", "received again, as the broker announced"),
@@ -74,6 +74,11 @@ fn verified_by(group: &GroupVerification, found: &Verification) -> String {
     let named: Vec<(u64, &str)> = numbers(group).into_iter().zip(FOUND.map(|(name, _)| name)).collect();
     let listed = above_zero(&named);
     let mut text = match (listed.is_empty(), found.unordered) {
+        // What was not verified may be wrong.
+        (true, _) if found.saturated => "nothing wrong was found".to_owned(),
+        (true, 0) if found.order_unchecked > 0 => {
+            "each exactly once and whole; not all were checked for order".to_owned()
+        }
         (true, 0) => "each exactly once, in order and whole".to_owned(),
         (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
         (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
@@ -118,4 +123,19 @@ fn task(task: &GroupTask) -> String {
     let limit = task.rate_limit_per_second.map(|limit| format!("at most {}/s", rate(limit)));
     let start = task.start_after_ns.map(|after_ns| format!("from {} on", duration(after_ns as f64)));
     format!("({}) ", [work, limit, start].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_verified_is_not_called_whole() {
+        let of_one = |found: Verification| verified(&Verification { received: 5, ..found }).remove(0);
+        assert_eq!(of_one(Verification::default()), "5 received: each exactly once, in order and whole");
+        let unchecked = Verification { order_unchecked: 2, ..Verification::default() };
+        assert_eq!(of_one(unchecked), "5 received: each exactly once and whole; not all were checked for order");
+        let saturated = Verification { saturated: true, ..Verification::default() };
+        assert!(of_one(saturated).starts_with("5 received: nothing wrong was found; memory exceeded"));
+    }
 }
