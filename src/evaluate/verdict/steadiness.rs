@@ -97,23 +97,33 @@ fn throughput(bins: &[Bin], found: &mut Vec<String>, figures: &mut Vec<(&'static
     }
     // Both halves' counts vary by chance, so a difference of 3 standard deviations is allowed on top.
     let chance = 3.0 * 2.0 / (relative.len() as f64).sqrt();
-    let mean = acknowledged / seconds;
+    // Both halves of a schedule may have rates of their own, so they are told by the share that they carried.
+    let carried = due.filter(|due| *due > 0.0).map(|due| acknowledged / due);
+    let whole = carried.unwrap_or(acknowledged / seconds);
+    let [first, second] = [steadiness.first_half, steadiness.second_half].map(|half| whole * half);
     if steadiness.halves() > allowed(limits::MAX_HALVES_DIFFERENCE, chance, each) {
-        found.push(format!(
-            "the first half carried {}/s and the second {}/s",
-            rate(mean * steadiness.first_half),
-            rate(mean * steadiness.second_half)
-        ));
+        found.push(match carried {
+            Some(_) => format!(
+                "stretches of the first half carried {} of what was due in them on average, those of the second {}",
+                percent(first),
+                percent(second)
+            ),
+            None => format!("the first half carried {}/s and the second {}/s", rate(first), rate(second)),
+        });
     }
     let empty = bins.iter().filter(|bin| bin.acknowledged == 0.0 && expected(bin) >= limits::MIN_EXPECTED_OF_EMPTY);
     let empty_seconds: f64 = empty.map(|bin| bin.seconds).sum();
     if empty_seconds > 0.0 {
         found.push(format!("{} passed without an acknowledgement", duration(empty_seconds * 1e9)));
     }
+    let names = match carried {
+        Some(_) => ["first_half_share_of_due", "second_half_share_of_due"],
+        None => ["first_half_per_second", "second_half_per_second"],
+    };
     figures.extend([
         ("coefficient_of_variation", steadiness.variation),
-        ("first_half_per_second", mean * steadiness.first_half),
-        ("second_half_per_second", mean * steadiness.second_half),
+        (names[0], first),
+        (names[1], second),
         ("empty_seconds", empty_seconds),
     ]);
 }
