@@ -80,11 +80,15 @@ pub fn bytes(amount: f64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// A share from 0 to 1 in per cent, with as many digits as a small one needs to be seen.
+/// A share from 0 to 1 in per cent, with as many digits as a small one needs to be seen, and one that is nearly all to be told from all.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
         _ if value == 0.0 => "0 %".to_owned(),
+        _ if (99.5..99.999_9).contains(&value) => {
+            let digits = (1..4).find(|digits| value < 100.0 - 0.5 / 10f64.powi(*digits)).unwrap_or(4) as usize;
+            format!("{value:.digits$} %")
+        }
         _ if value.abs() >= 9.95 => format!("{value:.0} %"),
         _ if value.abs() >= 0.095 => format!("{value:.1} %"),
         _ if value.abs() >= 0.009_5 => format!("{value:.3} %"),
@@ -154,6 +158,11 @@ mod tests {
         assert_eq!(
             [0.0, 0.5, 0.0123, 0.000_12, 1e-9].map(percent),
             ["0 %", "50 %", "1.2 %", "0.012 %", "under 0.0001 %"]
+        );
+        assert_eq!(
+            [0.994, 0.998, 0.999_6, 0.999_99, 0.999_999_999, 1.0].map(percent),
+            ["99 %", "99.8 %", "99.96 %", "99.999 %", "100 %", "100 %"],
+            "nearly all is not all"
         );
     }
 }
