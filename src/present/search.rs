@@ -100,7 +100,7 @@ pub fn conclusion(search: &SearchRecord) -> String {
 fn change(search: &SearchRecord) -> Option<String> {
     let (early, late) = search.answer.early_capacity_per_second.zip(search.answer.late_capacity_per_second)?;
     Some(format!(
-        "The capacity changed during the search: about {} messages/s in its first half, {} in its second. Find out what changed, and \
+        "The capacity changed during the search: about {} messages/s by its early probes, {} by its late ones. Find out what changed, and \
          search again.",
         rate(early),
         rate(late)

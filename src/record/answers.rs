@@ -98,7 +98,7 @@ pub struct SearchAnswer {
     pub capacity_per_second: Option<f64>,
     pub capacity_low: Option<f64>,
     pub capacity_high: Option<f64>,
-    /// The capacity by the first half of the probes near it, and by the second, where they contradict each other: it changed during
+    /// The capacity by the early ones of the probes near it, and by the late ones, where they contradict each other: it changed during
     /// the search. Otherwise `null`.
     pub early_capacity_per_second: Option<f64>,
     pub late_capacity_per_second: Option<f64>,

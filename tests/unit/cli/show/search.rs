@@ -1,7 +1,7 @@
 //! Snapshots of a search.
 
 use super::{View, search_text};
-use crate::present::search::conclusion;
+use crate::present::search::{conclusion, summary};
 use crate::record::{ProbeRecord, ProbeResult, SEARCH_SCHEMA, SearchAnswer, SearchEnd, SearchRecord};
 
 fn record(end: SearchEnd) -> SearchRecord {
@@ -48,6 +48,15 @@ fn record(end: SearchEnd) -> SearchRecord {
 fn search_has_its_answer_and_its_probes() {
     let view = View { width: 110, colour: false, charts: false, details: false };
     insta::assert_snapshot!(search_text(&record(SearchEnd::Found), &[], view));
+}
+
+/// The line between early and late probes need not be in their middle.
+#[test]
+fn a_capacity_that_changed_is_told_by_early_and_late_probes() {
+    let mut search = record(SearchEnd::Found);
+    (search.answer.early_capacity_per_second, search.answer.late_capacity_per_second) = (Some(110e3), Some(90e3));
+    let evidence = summary(&search, &[]).answers.remove(0).evidence;
+    assert!(evidence.contains("about 110,000 messages/s by its early probes, 90,000 by its late ones"), "{evidence}");
 }
 
 #[test]
