@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::steadiness::same_rate;
 use super::trend::Trend;
 use super::{Evidence, Finding, against, limits, note};
+use crate::limits::MAX_GROUPS_APART;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration};
 use crate::record::{GroupRow, Phase, SeriesRow, Status};
@@ -37,6 +38,9 @@ fn growths(evidence: &Evidence<'_>) -> Vec<Growth> {
     let mut groups: Vec<u32> = rows.iter().flat_map(|row| row.groups.iter().map(|of| of.group)).collect();
     groups.sort_unstable();
     groups.dedup();
+    // Of many groups, one that is not listed at the end is only known to be no further behind than those that are.
+    let is_listed = |row: &SeriesRow, group| row.groups.len() < MAX_GROUPS_APART || group_row(row, group).is_some();
+    groups.retain(|group| rows.last().is_some_and(|last| is_listed(last, *group)));
     let mut grown: Vec<Growth> = groups.into_iter().filter_map(|group| growth(evidence, &rows, group)).collect();
     grown.sort_by(|one, other| other.longer_ns.total_cmp(&one.longer_ns));
     grown

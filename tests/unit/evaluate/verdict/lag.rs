@@ -69,6 +69,22 @@ fn a_rate_that_grows_has_more_messages_on_their_way() {
 }
 
 #[test]
+fn a_group_that_is_no_longer_among_the_furthest_behind_is_not_told_to_have_fallen_behind() {
+    let verdict = judged(|_, series, _| {
+        for (second, row) in series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate() {
+            let (lag, first) = (1_000 + 1_250 * second as i64, row.groups[0]);
+            let end_to_end_p50_ns = Some(1_000_000 + lag as u64 * 20_000);
+            let listed = |group| GroupRow { group, consumer_lag: Some(lag), end_to_end_p50_ns, ..first };
+            row.groups = (1..=16).map(listed).collect();
+            if second == 0 {
+                row.groups.push(first);
+            }
+        }
+    });
+    assert_eq!(verdict.notes[0].figures["groups"], 16.0, "{}", verdict.notes[0].evidence);
+}
+
+#[test]
 fn a_share_is_judged_by_how_long_its_messages_took() {
     let of_share = |grows: u64| {
         notes(move |record, series, _| {
