@@ -6,8 +6,8 @@ use super::{
     Align, Answer, Column, Fact, Finding, LIMIT, Summary, TRUST, Table, Tone, by_frequency, capital, several, uncapital,
 };
 use crate::evaluate::comparison::{
-    Centre, Comparison, Count, CountComparison, Difference, FigureComparison, FigureKind, Outcome, PointComparison,
-    Verdict,
+    Centre, Comparison, Count, CountComparison, Design, Difference, FigureComparison, FigureKind, Outcome,
+    PointComparison, Verdict,
 };
 use crate::record::readable::{duration, percent, rate};
 use crate::record::{Limiter, Record};
@@ -99,7 +99,11 @@ fn trust(comparison: &Comparison, untrusted: usize, a: &Side<'_>, b: &Side<'_>) 
         _ => (Tone::Doubtful, format!("{valid} of {all} trials valid")),
     };
     let how = format!("Design: {}.", comparison.design_in_words());
-    let only = if valid < all && valid > 0 { "; figures are only of these" } else { "" };
+    let only = match comparison.design {
+        _ if valid == 0 || valid == all => "",
+        Design::InTurn => "; figures are only of pairs of valid ones",
+        Design::SeveralRuns | Design::SingleRuns => "; figures are only of these",
+    };
     let doubt = match untrusted {
         0 => String::new(),
         number => format!(" At {}, no trial of one side is valid.", several(number, "point")),

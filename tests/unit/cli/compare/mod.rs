@@ -112,6 +112,24 @@ fn a_regression_of_a_later_figure_is_in_the_sentence() {
 }
 
 #[test]
+fn of_trials_in_turn_only_pairs_of_valid_ones_have_figures() {
+    let base = tempfile::tempdir().unwrap();
+    let begun = |record: &mut Record, second: i64| {
+        record.started_at =
+            jiff::Timestamp::from_second(1_700_000_000 + 100 * i64::from(record.trial) + second).unwrap();
+    };
+    let a = run(base.path(), "a", &A, |record| begun(record, 0));
+    let b = run(base.path(), "b", &A, |record| {
+        begun(record, 50);
+        record.verdict.valid = record.trial != 2;
+    });
+    let (_, text) = compared(&a, &b, false, false);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "Valid trials: 6 of 6 of A, 5 of 6 of B; figures are only of pairs of valid ones.";
+    assert!(text.contains("trials in turn") && text.contains(told), "{text}");
+}
+
+#[test]
 fn points_without_a_figure_have_no_ratio() {
     let base = tempfile::tempdir().unwrap();
     let at_two_points = |name: &str, stalled: u32| {
