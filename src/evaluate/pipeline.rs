@@ -258,8 +258,7 @@ fn sink_record(name: &str, sink: &SinkFigures, figures: &Figures, outcome: &Outc
         not_written,
         errors: errors_by_class(&sink.errors, outcome.times.measure_start_ns),
         retries: sink.retries,
-        // The rows of a batch are acknowledged together.
-        latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
+        latency: independent(&sink.latency, sink.moments),
         row_count: RowCount::default(),
         durability: BTreeMap::new(),
         read_back: None,

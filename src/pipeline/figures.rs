@@ -61,8 +61,10 @@ pub struct SinkFigures {
     pub repeated: u64,
     /// Time from the first attempt to the acknowledgement, or until the batch was given up.
     pub time: Stage,
-    /// Acknowledged − intended.
+    /// Acknowledged − intended, of measured rows whose intended time is known.
     pub latency: Distribution,
+    /// Batches that had such rows: those of a batch are acknowledged together.
+    pub moments: u64,
     pub last_written_ns: u64,
     /// When the last attempt ended, however it did.
     pub last_tried_ns: u64,
@@ -186,6 +188,7 @@ impl SinkFigures {
         self.retries += other.retries;
         self.time.merge(&other.time);
         self.latency.merge(&other.latency);
+        self.moments += other.moments;
         self.repeated += other.repeated;
         self.last_written_ns = self.last_written_ns.max(other.last_written_ns);
         self.last_tried_ns = self.last_tried_ns.max(other.last_tried_ns);

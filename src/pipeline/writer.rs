@@ -211,11 +211,14 @@ impl Delivery {
         }
         refused.sort_unstable();
         let is_taken = |number: usize| refused.binary_search(&number).is_err();
+        let mut is_timed = false;
         for (_, row) in batch.rows.iter().enumerate().filter(|(number, row)| row.measured && is_taken(*number)) {
             if let Some(latency_ns) = row.latency_ns(now_ns) {
                 sink.latency.record(latency_ns);
+                is_timed = true;
             }
         }
+        sink.moments += u64::from(is_timed);
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Figures> {

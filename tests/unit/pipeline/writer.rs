@@ -83,3 +83,16 @@ async fn a_refused_row_has_no_latency() {
         assert_eq!((sink.latency.histogram().len(), sink.written, sink.refused()), (taken, taken, refused));
     }
 }
+
+#[test]
+fn batches_of_the_warm_up_are_no_evidence_for_a_percentile() {
+    let figures = Arc::new(Mutex::new(Figures::for_sinks(1)));
+    let delivery = Delivery { clock: Clock::start(), figures, generation: Generation::default() };
+    for measured in [false, false, true] {
+        let mut batch = Batch::from_payloads(&["{}", "{}"], &[]);
+        batch.rows.iter_mut().for_each(|row| row.measured = measured);
+        delivery.account(0, WriteOutcome { rows: 2, ..WriteOutcome::default() }, &batch, 0);
+    }
+    let sink = &delivery.lock().sinks[0];
+    assert_eq!((sink.time.per_batch.histogram().len(), sink.latency.histogram().len(), sink.moments), (3, 2, 1));
+}
