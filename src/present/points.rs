@@ -113,9 +113,10 @@ impl Point<'_> {
         keys.iter().filter_map(|key| self.values.get(key)).map(plain).collect::<Vec<_>>().join(", ")
     }
 
-    /// The figure over the trials that count.
+    /// The figure over the trials that count; `None` if one of them lacks it: a median of the others would be that of other trials.
     pub fn spread(&self, figure: &dyn Fn(&Record) -> Option<f64>) -> Option<Spread> {
-        Spread::new(self.counted().into_iter().filter_map(figure).collect())
+        let figures: Option<Vec<f64>> = self.counted().into_iter().map(figure).collect();
+        Spread::new(figures?)
     }
 
     /// The figure of every trial that ended, and its middle over those that count.
@@ -253,6 +254,18 @@ mod tests {
         let amounts = [json!(3), json!("10 KiB"), json!("20k/s"), json!("500ms"), json!("lz4"), json!(true)]
             .map(|value| amount(&value));
         assert_eq!(amounts, [Some(3.0), Some(10_240.0), Some(20_000.0), Some(0.5), None, None]);
+    }
+
+    #[test]
+    fn a_figure_that_a_trial_lacks_has_no_median() {
+        let mut trials = [sample::record(), sample::record()];
+        let p99 = |record: &Record| record.latency.response.as_ref()?.p99_ns.map(|value_ns| value_ns as f64);
+        let spread = |trials: &[Record]| by_point(&trials.iter().collect::<Vec<_>>())[0].spread(&p99);
+        assert!(spread(&trials).is_some());
+        trials[1].latency.response.as_mut().unwrap().p99_ns = None;
+        assert_eq!(spread(&trials), None);
+        trials[1].verdict.valid = false;
+        assert!(spread(&trials).is_some(), "it does not count");
     }
 
     #[test]
