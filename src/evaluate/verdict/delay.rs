@@ -1,6 +1,6 @@
 //! Findings from the tails: what the load generator itself added to latencies and outages, and whether a few events made a percentile.
 
-use super::{Evidence, Finding, against, limits, note};
+use super::{Evidence, Finding, against, groups_that_fell_behind, limits, note};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{SLEEPER, count, duration, percent};
 use crate::record::{Latency, LoadModel, Outage, Tail};
@@ -178,12 +178,14 @@ fn few_events(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let headline = evidence.record.load_model.headline().to_string();
-    let latencies = [
-        (headline.as_str(), evidence.record.headline_latency()),
-        ("end-to-end", evidence.record.latency.end_to_end.as_ref()),
-    ];
-    let found: Vec<(String, &Tail)> =
-        latencies.into_iter().filter_map(|(name, latency)| tail_of_few_events(name, latency?)).collect();
+    let of_headline =
+        evidence.record.headline_latency().and_then(|latency| tail_of_few_events(headline.as_str(), latency));
+    let end_to_end = evidence.record.latency.end_to_end.as_ref();
+    // Of a lag that grew, no high percentile is stated.
+    let of_arrivals = end_to_end
+        .and_then(|latency| tail_of_few_events("end-to-end", latency))
+        .filter(|_| groups_that_fell_behind(evidence).is_empty());
+    let found: Vec<(String, &Tail)> = of_headline.into_iter().chain(of_arrivals).collect();
     let (_, first) = found.first()?;
     let (tenths, seconds) = (first.tenths as f64, first.seconds as f64);
     let parts: Vec<&str> = found.iter().map(|(part, _)| part.as_str()).collect();

@@ -1,6 +1,6 @@
 use super::super::sound::{self, judged, notes, reasons};
 use super::*;
-use crate::record::{ReasonKind, Record};
+use crate::record::{ReasonKind, Record, Tail};
 
 /// Two groups, of which the second is so far behind at the end of each measured second.
 fn behind(series: &mut [SeriesRow], lag: impl Fn(i64) -> i64) {
@@ -42,6 +42,18 @@ fn the_group_is_named_with_its_lag_and_the_record_stays_valid() {
     let found = &verdict.notes[0];
     let text = "in group 1, messages waited 250 ms longer at the end (lag: 1,000 messages after the first second, 12,250 after the last one)";
     assert!(found.evidence.contains(text), "{}", found.evidence);
+}
+
+#[test]
+fn a_percentile_that_is_left_out_is_not_told_to_come_from_few_events() {
+    let with = |growth: i64| {
+        notes(move |record, series, _| {
+            let tail = Tail { percentile: 99.9, tenths: 1, seconds: 1, client_paused_tenths: Some(0) };
+            record.latency.end_to_end.as_mut().unwrap().tails = vec![tail];
+            behind(series, |second| 60 + growth * second);
+        })
+    };
+    assert_eq!((with(0), with(250)), (vec![FewEventsInTail], vec![LagGrew]));
 }
 
 #[test]
