@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::verified::verified;
 use super::{Fact, above_zero, duration_or_dash, known};
+use crate::measure::FailureClass;
 use crate::record::readable::{SLEEPER, bytes, count, duration, percent, rate};
 use crate::record::{
     Backlog, BacklogPhase, Condition, ConsumerAnswers, ConsumerSpread, Counts, ErrorCount, Extent, GroupDrain,
@@ -257,7 +258,11 @@ fn outage(outage: &Outage) -> String {
         (paused_ns, false) => format!("; {SLEEPER} for {} of the gap", after(paused_ns)),
         (paused_ns, true) => format!("; {SLEEPER} for {} of the gap: it may not be the broker's", after(paused_ns)),
     };
-    format!("at {}: {first}, longest gap {}, {recovered}{paused}", after(outage.begin_ns), after(outage.longest_gap_ns))
+    let begin = match outage.begin_ns {
+        0 => "before the measured phase".to_owned(),
+        begin_ns => format!("at {}", after(begin_ns)),
+    };
+    format!("{begin}: {first}, longest gap {}, {recovered}{paused}", after(outage.longest_gap_ns))
 }
 
 /// The backlog that consumers found: how it was built and drained, and what the producers saw meanwhile.
@@ -341,13 +346,48 @@ fn idle_connections(idle: &IdleConnections) -> Vec<String> {
 /// Errors by class.
 pub fn errors(errors: &[ErrorCount]) -> Vec<String> {
     let sentence = |error: &ErrorCount| {
-        format!(
-            "{} × {}: {} (first after {})",
-            count(error.count),
-            error.class,
-            error.first_message,
-            duration(error.first_at_ns as f64)
-        )
+        let first = match (error.class, error.first_at_ns) {
+            // When consumers crashed is not known.
+            (FailureClass::Crashed, _) => String::new(),
+            (_, 0) => " (first before the measured phase)".to_owned(),
+            (_, at_ns) => format!(" (first after {})", duration(at_ns as f64)),
+        };
+        format!("{} × {}: {}{first}", count(error.count), error.class, error.first_message)
     };
     errors.iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_before_the_measured_phase_is_told_so() {
+        let error = |class, first_at_ns| ErrorCount { class, count: 2, first_message: "gone".to_owned(), first_at_ns };
+        let told = errors(&[
+            error(FailureClass::Timeout, 1_500_000_000),
+            error(FailureClass::ConnectionLost, 0),
+            error(FailureClass::Crashed, 0),
+        ]);
+        assert_eq!(
+            told,
+            [
+                "2 × timeout: gone (first after 1.50 s)",
+                "2 × connection-lost: gone (first before the measured phase)",
+                "2 × crashed: gone"
+            ]
+        );
+        let found = Outage {
+            begin_ns: 0,
+            longest_gap_ns: 3_000_000_000,
+            first_acknowledgement_ns: Some(3_000_000_000),
+            recovered_ns: None,
+            expected_per_second: 1000.0,
+            client_paused_ns: 0,
+            caused_by_client: false,
+            in_window_ns: 500_000_000,
+        };
+        assert!(outage(&found).starts_with("before the measured phase: the next acknowledgement after 3.00 s"));
+        assert!(outage(&Outage { begin_ns: 1_000_000_000, ..found }).starts_with("at 1.00 s: "));
+    }
 }
