@@ -40,7 +40,7 @@ fn growths(evidence: &Evidence<'_>) -> Vec<Growth> {
     groups.dedup();
     // Of many groups, one that is not listed at the end is only known to be no further behind than those that are.
     let is_listed = |row: &SeriesRow, group| row.groups.len() < MAX_GROUPS_APART || group_row(row, group).is_some();
-    groups.retain(|group| rows.last().is_some_and(|last| is_listed(last, *group)));
+    groups.retain(|group| rows.last().copied().is_some_and(|last| is_listed(last, *group)));
     let mut grown: Vec<Growth> = groups.into_iter().filter_map(|group| growth(evidence, &rows, group)).collect();
     grown.sort_by(|one, other| other.longer_ns.total_cmp(&one.longer_ns));
     grown
