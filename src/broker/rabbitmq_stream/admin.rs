@@ -79,12 +79,16 @@ impl Admin {
         Err(failure.unwrap_or_else(|| (String::new(), ConnectError::Incompatible("there is no address".to_owned()))))
     }
 
-    /// Lets `step` use the connection, or a new one if the old one has failed. Each step takes `limit` at most.
-    async fn with_session<T>(
+    /// Sends a request, over a new connection if the old one has failed. Each step takes `limit` at most.
+    ///
+    /// # Errors
+    /// When no server responds. The inner one: the code with which a server refuses.
+    pub async fn request(
         &self,
+        request: &Request,
+        what: &'static str,
         limit: Duration,
-        step: impl AsyncFn(&mut Session) -> Result<T, ConnectError>,
-    ) -> Result<T, Failure> {
+    ) -> Result<Result<Vec<u8>, u16>, Failure> {
         let mut held = self.session.lock().await;
         let mut again = held.is_some();
         loop {
@@ -92,10 +96,14 @@ impl Admin {
                 Some(held) => held,
                 None => self.connect(limit).await?,
             };
-            match within(limit, step(&mut session)).await {
+            match within(limit, session.request(request, what)).await {
                 Ok(answer) => {
                     *held = Some((address, session));
-                    return Ok(answer);
+                    return Ok(Ok(answer));
+                }
+                Err(ConnectError::Refused(Refusal { code, .. })) => {
+                    *held = Some((address, session));
+                    return Ok(Err(code));
                 }
                 Err(error) => {
                     self.turn.fetch_add(1, Ordering::Relaxed);
@@ -107,33 +115,32 @@ impl Admin {
         }
     }
 
-    /// Sends a request, over a new connection if the old one has failed. Each step takes `limit` at most.
-    ///
-    /// # Errors
-    /// When no server responds. The inner one: the code with which a server refuses.
-    pub async fn request(
-        &self,
-        request: &Request,
-        what: &'static str,
-        limit: Duration,
-    ) -> Result<Result<Vec<u8>, u16>, Failure> {
-        let step = async |session: &mut Session| match session.request(request, what).await {
-            Err(ConnectError::Refused(Refusal { code, .. })) => Ok(Err(code)),
-            answer => answer.map(Ok),
-        };
-        self.with_session(limit, step).await
-    }
-
     /// Sends commands that have no response, over a new connection if no connection is open. They may be lost with the connection.
     ///
     /// # Errors
     /// When no server can be connected to or written to within `limit`.
     pub async fn send(&self, write: impl Fn(&mut Vec<u8>), limit: Duration) -> Result<(), Failure> {
-        let step = async |session: &mut Session| {
+        let mut held = self.session.lock().await;
+        let mut again = held.is_some();
+        loop {
+            let (address, mut session) = match held.take() {
+                Some(held) => held,
+                None => self.connect(limit).await?,
+            };
             write(&mut session.write_buffer.bytes);
-            session.flush().await
-        };
-        self.with_session(limit, step).await
+            match within(limit, session.flush()).await {
+                Ok(()) => {
+                    *held = Some((address, session));
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.turn.fetch_add(1, Ordering::Relaxed);
+                    if !(std::mem::take(&mut again) && matches!(error, ConnectError::Io(_))) {
+                        return Err((address, error));
+                    }
+                }
+            }
+        }
     }
 
     /// As [`Admin::request`], within the scenario's timeout.
