@@ -17,7 +17,7 @@ impl Consumer for Failing {
         Ok(())
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take_some(&mut self, _most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         for offset in 0..2 {
             each(Received {
                 payload: b"{}",
