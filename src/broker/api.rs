@@ -274,7 +274,8 @@ pub trait Producer: Send + 'static {
 
 /// A member of a group: one task of the engine owns it.
 pub trait Consumer: Send + 'static {
-    /// Resolves when messages can be taken. Cancel-safe: it takes none.
+    /// Resolves when messages can be taken. Cancel-safe: it takes none. The engine may drop a call several times a second, and the next one goes on
+    /// where it was: no time limit begins again with it.
     ///
     /// # Errors
     /// When receiving failed; a later call may succeed.

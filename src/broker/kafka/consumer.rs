@@ -10,7 +10,7 @@ use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::{Headers, OwnedMessage};
 use rdkafka::{Message, Offset, TopicPartitionList};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::{self, describe, failure_class, is_unknown_topic};
 use super::member::{Commits, ConsumerClient};
@@ -38,6 +38,8 @@ pub struct KafkaConsumer {
     client: ConsumerClient,
     /// Whether the queue may hold more messages.
     unread: bool,
+    /// When the queue is served again, whether a message arrives or not.
+    serve_at: Instant,
     /// A message that came with a group's event, and is to be handed over.
     kept: Option<OwnedMessage>,
     /// Why the group could not decide so far: a node of the cluster that has not heard of the topic yet.
@@ -68,6 +70,7 @@ impl KafkaConsumer {
             commits: commits.then(|| Arc::new(Commits::new(client.clone(), &subscription.topic.name))),
             client,
             unread: true,
+            serve_at: Instant::now(),
             kept: None,
             unknown: None,
             ends: BTreeMap::new(),
@@ -231,8 +234,9 @@ fn cannot_consume(subscription: &Subscription, reason: String) -> BrokerError {
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {
-            // The queue is served after a timeout as well: a group without messages has events as well.
-            let _ = timeout(SERVE, self.client.arrived.notified()).await;
+            // The queue is served after a timeout as well: a group without messages has events as well. The engine drops this call and makes it
+            // again, which does not put the timeout off.
+            let _ = timeout_at(self.serve_at, self.client.arrived.notified()).await;
         }
         self.unread = true;
         Ok(())
@@ -256,7 +260,7 @@ impl Consumer for KafkaConsumer {
                 Some(Err(error)) => error,
                 None if self.client.context().was_called() => continue,
                 None => {
-                    self.unread = false;
+                    (self.unread, self.serve_at) = (false, Instant::now() + SERVE);
                     break;
                 }
             };

@@ -83,6 +83,21 @@ async fn a_message_that_comes_with_the_groups_events_is_kept() {
     assert_eq!(payloads, [b"a", b"b", b"c"]);
 }
 
+/// The engine looks at something else meanwhile, more often than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_queue_without_messages_is_served_although_the_wait_for_it_is_dropped() {
+    let cluster = MockCluster::new(1).unwrap();
+    let mut consumer = KafkaConsumer::new(member(&cluster), &subscription());
+    let served = async {
+        // librdkafka itself may wake it at the begin.
+        for _ in 0..4 {
+            consumer.take(|_| {}).unwrap();
+            while timeout(SERVE / 10, consumer.ready()).await.is_err() {}
+        }
+    };
+    timeout(TIMEOUT, served).await.expect("it is served twice a second");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
     let cluster = MockCluster::new(1).unwrap();
