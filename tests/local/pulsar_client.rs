@@ -100,7 +100,8 @@ fn messages_without_keys_pass_over_a_closed_partition() {
         let is_closed = AtomicBool::new(false);
         let server = Scripted::start(move |request| match request {
             Request::Send { producer, first, .. } if !is_closed.swap(true, Ordering::SeqCst) => {
-                Some(vec![receipt(producer, first), close_producer(producer)])
+                // In this order, the next batch finds it closed.
+                Some(vec![close_producer(producer), receipt(producer, first)])
             }
             Request::OpenProducer { request } if is_closed.load(Ordering::SeqCst) => Some(vec![error(request, reason)]),
             _ => None,
