@@ -245,6 +245,7 @@ fn between(extent: Extent, text: impl Fn(u64) -> String) -> String {
 fn outage(outage: &Outage) -> String {
     let after = |ns: u64| duration(ns as f64);
     let first = match outage.first_acknowledgement_ns {
+        Some(0) => "the next acknowledgement too".to_owned(),
         Some(first_ns) => format!("the next acknowledgement after {}", after(first_ns)),
         None => "no acknowledgement followed".to_owned(),
     };
@@ -258,11 +259,7 @@ fn outage(outage: &Outage) -> String {
         (paused_ns, false) => format!("; {SLEEPER} for {} of the gap", after(paused_ns)),
         (paused_ns, true) => format!("; {SLEEPER} for {} of the gap: it may not be the broker's", after(paused_ns)),
     };
-    let begin = match outage.begin_ns {
-        0 => "before the measured phase".to_owned(),
-        begin_ns => format!("at {}", after(begin_ns)),
-    };
-    format!("{begin}: {first}, longest gap {}, {recovered}{paused}", after(outage.longest_gap_ns))
+    format!("{}: {first}, longest gap {}, {recovered}{paused}", outage.when(), after(outage.longest_gap_ns))
 }
 
 /// The backlog that consumers found: how it was built and drained, and what the producers saw meanwhile.
@@ -388,6 +385,8 @@ mod tests {
             in_window_ns: 500_000_000,
         };
         assert!(outage(&found).starts_with("before the measured phase: the next acknowledgement after 3.00 s"));
+        let again = Outage { first_acknowledgement_ns: Some(0), ..found };
+        assert!(outage(&again).starts_with("before the measured phase: the next acknowledgement too, longest gap"));
         assert!(outage(&Outage { begin_ns: 1_000_000_000, ..found }).starts_with("at 1.00 s: "));
     }
 }

@@ -162,10 +162,10 @@ fn outages(evidence: &Evidence<'_>, found: &mut Found) {
     };
     found.add(
         format!(
-            "{SLEEPER} for {} of the {} without an acknowledgement at {}{more}",
+            "{SLEEPER} for {} of the {} without an acknowledgement, in an outage that began {}{more}",
             duration(outage.client_paused_ns as f64),
             duration(outage.longest_gap_ns as f64),
-            duration(outage.begin_ns as f64)
+            outage.when()
         ),
         false,
     );

@@ -96,12 +96,12 @@ fn stopped(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
     if stopped_ns == 0 || (stopped_ns as f64) < limits::STOPPED_SHARE * window_ns as f64 {
         return None;
     }
-    let first_ns = outages().map(|outage| outage.begin_ns).min().unwrap_or(0);
+    let first = outages().min_by_key(|outage| outage.begin_ns)?;
     let sentence = format!(
-        "No message was acknowledged for {} of the {} that were measured, first at {}: the broker stopped, or could not be reached. The client reported no cause.",
+        "No message was acknowledged for {} of the {} that were measured. That began {}: the broker stopped, or could not be reached. The client reported no cause.",
         duration(stopped_ns as f64),
         duration(window_ns as f64),
-        duration(first_ns as f64)
+        first.when()
     );
     Some((Limiter::Broker, sentence))
 }

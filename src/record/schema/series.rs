@@ -262,7 +262,7 @@ pub struct Outage {
     /// records of older builds.
     #[serde(default)]
     pub in_window_ns: u64,
-    /// Time from `begin_ns` to the next acknowledgement, in nanoseconds; `null`: none came.
+    /// Time from `begin_ns` to the next acknowledgement, in nanoseconds; 0: that came before the measured phase as well; `null`: none came.
     pub first_acknowledgement_ns: Option<u64>,
     /// Time from `begin_ns` until the rate was held again, in nanoseconds, to 100 ms: in the second that follows, 95 % of what was expected
     /// and more was acknowledged, without another gap. `null`: not before the load ended.
@@ -277,6 +277,16 @@ pub struct Outage {
     /// Whether, without the pauses of the load generator, none of its gaps would be an outage: it is not known whether the broker had one.
     #[serde(default)]
     pub caused_by_client: bool,
+}
+
+impl Outage {
+    /// When it began: "at 2.10 s", or that it was before the measured phase.
+    pub fn when(&self) -> String {
+        match self.begin_ns {
+            0 => "before the measured phase".to_owned(),
+            begin_ns => format!("at {}", duration(begin_ns as f64)),
+        }
+    }
 }
 
 /// What held messages up, as the client saw it: one kind of condition on one kind of subject, from the first subject that had it until none

@@ -307,6 +307,9 @@ fn a_schedule_without_answers_for_a_good_part_was_not_held() {
     let stopped = found(outage(7_000_000_000));
     assert_eq!(stopped.limiter, Limiter::Broker);
     assert!(stopped.evidence.contains("No message was acknowledged for 7.00 s of the 10.0 s"), "{}", stopped.evidence);
+    assert!(stopped.evidence.contains("That began at 3.00 s: the broker stopped"), "{}", stopped.evidence);
+    let earlier = found(Outage { begin_ns: 0, ..outage(7_000_000_000) });
+    assert!(earlier.evidence.contains("That began before the measured phase: "), "{}", earlier.evidence);
     let of_client = Outage { caused_by_client: true, ..outage(7_000_000_000) };
     assert_eq!(found(of_client).limiter, Limiter::Schedule);
     let mostly_outside = Outage { in_window_ns: 900_000_000, ..outage(7_000_000_000) };
