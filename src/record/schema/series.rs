@@ -18,7 +18,7 @@ pub struct SeriesRow {
     pub point_index: usize,
     /// The trial's repetition, as in its record.
     pub trial: u32,
-    /// Full seconds between the trial's begin and the begin of this one.
+    /// Full seconds between the begin of the load and the begin of this one.
     pub second: u64,
     /// Begin of the row, in nanoseconds since the load began; left out where several shares are together, and in rows of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
