@@ -120,10 +120,6 @@ impl Consumer for TopicConsumer {
         }
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     /// An entry is handed over whole: the broker is given one acknowledgement for it.
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         // From one part only: more messages may arrive for the others meanwhile.

@@ -144,10 +144,6 @@ impl Consumer for RedisConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
         if let Line::Up(up) = &mut self.line

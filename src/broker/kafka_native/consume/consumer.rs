@@ -207,10 +207,6 @@ impl Consumer for KafkaNativeConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         // First, because what was taken before is recorded by now: the next member may take what follows.
         self.follow_group()?;

@@ -143,10 +143,6 @@ impl Consumer for ShareConsumer {
         Ok(())
     }
 
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
-    }
-
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         if self.taken.is_empty() {
             self.link.take(&mut self.taken, &mut self.untold);
@@ -214,10 +210,6 @@ impl Consumer for AnyConsumer {
             AnyConsumer::OfPartitions(consumer) => consumer.ready().await,
             AnyConsumer::OfShareGroup(consumer) => consumer.ready().await,
         }
-    }
-
-    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        self.take_some(usize::MAX, each)
     }
 
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
