@@ -3,12 +3,10 @@
 //! `ready` writes acknowledgements and reads, and `take` only decodes: the engine reads the clock in between.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::CLOSING;
@@ -18,35 +16,37 @@ use super::connect::{Client, Connector, Filter, Opened, acknowledge_at_once};
 use super::encode::{DISCONNECT, PINGREQ, append_ack};
 use super::reason::told;
 use crate::broker::{ClientError, Consumer, Details, ReceiveError, Received};
-use crate::net::backoff::Backoff;
-use crate::net::receiving::ReceivingConnection;
+use crate::net::receiving::{Line, Opener, ReceivingConnection};
 
 /// A member of a group.
 pub struct MqttConsumer {
-    connector: Arc<Connector>,
     member: Arc<Member>,
-    /// The number of the server that it is connected to, or tries next.
-    number: usize,
-    line: Line,
+    line: Line<Up>,
     answers: Answers,
     failure: Option<ReceiveError>,
 }
 
 /// What makes a member of a group, on every connection.
 pub struct Member {
+    pub connector: Arc<Connector>,
     pub client: Client,
     pub filter: Filter,
 }
 
-enum Line {
-    Up(Box<Up>),
-    /// A task connects again.
-    Down(JoinHandle<Opened>),
+impl Opener for Member {
+    type Up = Up;
+    type Error = ClientError;
+
+    async fn open(&self, number: usize) -> Result<Up, ClientError> {
+        self.connector.connect(number, &self.client, Some(&self.filter)).await.map(Up::new)
+    }
 }
 
 /// A connection.
-struct Up {
+pub struct Up {
     address: String,
+    /// Whether the server has kept the session, or `Answers::restart` was told that it has not.
+    session_present: bool,
     connection: ReceivingConnection,
     /// When it is time for a sign of life, where silence has a limit.
     beat: Option<(Interval, Duration)>,
@@ -65,31 +65,17 @@ impl MqttConsumer {
     ///
     /// # Errors
     /// When no server answers, or it refuses the subscription.
-    pub async fn connect(connector: Arc<Connector>, number: usize, member: Member) -> Result<Self, ClientError> {
-        let opened = connector.connect(number, &member.client, Some(&member.filter)).await?;
-        let (member, line) = (Arc::new(member), Line::Up(Box::new(Up::new(opened))));
-        Ok(MqttConsumer { connector, member, number, line, answers: Answers::default(), failure: None })
+    pub async fn connect(number: usize, member: Member) -> Result<Self, ClientError> {
+        let line = Line::new(number, member.open(number).await?);
+        Ok(MqttConsumer { member: Arc::new(member), line, answers: Answers::default(), failure: None })
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.failure.is_some() {
             return Poll::Ready(());
         }
-        if let Line::Down(coming) = &mut self.line {
-            match Pin::new(coming).poll(context) {
-                Poll::Ready(Ok(opened)) => {
-                    self.answers.restart(opened.session_present);
-                    self.line = Line::Up(Box::new(Up::new(opened)));
-                }
-                // It has panicked.
-                Poll::Ready(Err(_)) => {
-                    self.reconnect();
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending => {}
-            }
-        }
-        let Line::Up(up) = &mut self.line else { return Poll::Pending };
+        let Some(up) = self.line.poll(context, &self.member) else { return Poll::Pending };
+        self.answers.restart(std::mem::replace(&mut up.session_present, true));
         up.connection.write_buffer.bytes.append(&mut self.answers.bytes);
         // A member that always has messages to take is not silent either.
         let silence = up.poll_beat(context);
@@ -108,27 +94,12 @@ impl MqttConsumer {
 
     /// Reports the loss and connects again, to the next server.
     fn lose(&mut self, reason: &str) {
-        let Line::Up(up) = &self.line else { return };
+        let Some(up) = self.line.up() else { return };
         let message = format!("the connection to the MQTT server at {} was lost: {reason}", up.address);
         self.failure = Some(ClientError::lost(message).receiving());
-        self.number += 1;
-        self.reconnect();
-    }
-
-    fn reconnect(&mut self) {
         // The server sends again what it has no acknowledgement of.
         self.answers.bytes.clear();
-        let (connector, member, mut number) = (self.connector.clone(), self.member.clone(), self.number);
-        self.line = Line::Down(tokio::spawn(async move {
-            let mut backoff = Backoff::RECONNECT;
-            loop {
-                backoff.pause().await;
-                if let Ok(opened) = connector.connect(number, &member.client, Some(&member.filter)).await {
-                    return opened;
-                }
-                number += 1;
-            }
-        }));
+        self.line.reopen(&self.member);
     }
 }
 
@@ -140,8 +111,8 @@ impl Consumer for MqttConsumer {
 
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
-        let version = self.connector.options.version;
-        if let Line::Up(up) = &mut self.line
+        let version = self.member.connector.options.version;
+        if let Some(up) = self.line.up()
             && let Err(reason) = up.take(most, version, &mut taken, &mut self.answers, &mut each)
         {
             self.lose(&reason);
@@ -154,11 +125,11 @@ impl Consumer for MqttConsumer {
     }
 
     fn is_connected(&self) -> bool {
-        matches!(self.line, Line::Up(_))
+        self.line.is_up()
     }
 
     async fn close(mut self) {
-        if let Line::Up(up) = &mut self.line {
+        if let Some(up) = self.line.up() {
             let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
             write_buffer.bytes.append(&mut self.answers.bytes);
             write_buffer.bytes.extend_from_slice(&DISCONNECT);
@@ -167,22 +138,14 @@ impl Consumer for MqttConsumer {
     }
 }
 
-impl Drop for MqttConsumer {
-    fn drop(&mut self) {
-        if let Line::Down(coming) = &self.line {
-            coming.abort();
-        }
-    }
-}
-
 impl Up {
-    fn new(Opened { address, transport, read_buffer, allowed, .. }: Opened) -> Self {
+    fn new(Opened { address, transport, read_buffer, allowed, session_present, .. }: Opened) -> Self {
         let beat = allowed.keep_alive.map(|limit| {
             let mut beat = interval(limit / 2);
             beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
             (beat, limit)
         });
-        Up { address, connection: ReceivingConnection::new(transport, read_buffer), beat }
+        Up { address, session_present, connection: ReceivingConnection::new(transport, read_buffer), beat }
     }
 
     /// Sends a sign of life when it is time. Returns for how long the server has sent none, if that is too long.

@@ -290,13 +290,13 @@ impl MqttBroker {
             false => topic.clone(),
         };
         let client = Client { id, session_expiry: *session_expiry, has_will: false };
-        Member { client, filter: Filter::new(filter, is_missing) }
+        Member { connector: self.connector.clone(), client, filter: Filter::new(filter, is_missing) }
     }
 
     /// A member of a group, which receives what is sent from now on, and what the server has kept for it.
     async fn join(&self, subscription: &Subscription) -> Result<MqttConsumer, ClientError> {
         self.shares.get_or_try_init(|| self.check_shares()).await?;
-        MqttConsumer::connect(self.connector.clone(), subscription.member, self.member(subscription)).await
+        MqttConsumer::connect(subscription.member, self.member(subscription)).await
     }
 
     /// What the server tells of itself, where it does as mosquitto does.

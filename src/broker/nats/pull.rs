@@ -5,14 +5,12 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::codec::{Answer, Frame, HEADERS, decode, header_fields, number};
@@ -20,8 +18,7 @@ use super::config::Acknowledge;
 use super::connect::{Connector, Opened, parse, refusal, text};
 use crate::broker::{ClientError, Consumer, Details, FailureClass, ReceiveError, Received, TRACE_HEADER_NAME};
 use crate::limits::TRACE_HEADER_BYTES;
-use crate::net::backoff::Backoff;
-use crate::net::receiving::ReceivingConnection;
+use crate::net::receiving::{Line, Opener, ReceivingConnection};
 
 /// Longest message, its headers included: nats-server allows a `max_payload` of 64 MiB.
 const MAX_MESSAGE_BYTES: usize = (64 << 20) + (1 << 20);
@@ -37,20 +34,26 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// A member of a group.
 pub struct PullConsumer {
-    connector: Arc<Connector>,
+    inbox: Arc<Inbox>,
     requests: Requests,
-    inbox: Vec<u8>,
-    /// The number of the server that it is connected to, or tries next.
-    number: usize,
-    line: Line,
+    line: Line<Up>,
     silence: Interval,
     failure: Option<ReceiveError>,
 }
 
-enum Line {
-    Up(Box<Up>),
-    /// A task connects again.
-    Down(JoinHandle<Opened>),
+/// Where a member's messages come to, on every connection.
+struct Inbox {
+    connector: Arc<Connector>,
+    subject: Vec<u8>,
+}
+
+impl Opener for Inbox {
+    type Up = Up;
+    type Error = ClientError;
+
+    async fn open(&self, number: usize) -> Result<Up, ClientError> {
+        self.connector.connect(number, &self.subject, MAX_MESSAGE_BYTES).await.map(Up::new)
+    }
 }
 
 /// A connection.
@@ -85,34 +88,22 @@ impl PullConsumer {
         (stream, durable): (&str, String),
         (policy, batch): (Acknowledge, u32),
     ) -> Result<Self, ClientError> {
-        let inbox = format!("_INBOX.{:032x}.", rand::random::<u128>()).into_bytes();
-        let opened = connector.connect(number, &inbox, MAX_MESSAGE_BYTES).await?;
+        let inbox = Inbox { connector, subject: format!("_INBOX.{:032x}.", rand::random::<u128>()).into_bytes() };
+        let line = Line::new(number, inbox.open(number).await?);
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}");
         let requests =
             Requests { subject, durable, policy, batch: batch.into(), pending: 0, acknowledgements: Vec::new() };
         let mut silence = interval(HEARTBEAT);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let line = Line::Up(Box::new(Up::new(opened)));
-        Ok(PullConsumer { connector, requests, inbox, number, line, silence, failure: None })
+        Ok(PullConsumer { inbox: Arc::new(inbox), requests, line, silence, failure: None })
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.failure.is_some() {
             return Poll::Ready(());
         }
-        if let Line::Down(coming) = &mut self.line {
-            match Pin::new(coming).poll(context) {
-                Poll::Ready(Ok(opened)) => self.line = Line::Up(Box::new(Up::new(opened))),
-                // It has panicked.
-                Poll::Ready(Err(_)) => {
-                    self.reconnect();
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending => {}
-            }
-        }
-        let Line::Up(up) = &mut self.line else { return Poll::Pending };
-        self.requests.write(&self.inbox, &mut up.connection.write_buffer.bytes);
+        let Some(up) = self.line.poll(context, &self.inbox) else { return Poll::Pending };
+        self.requests.write(&self.inbox.subject, &mut up.connection.write_buffer.bytes);
         if up.connection.poll(context) {
             return Poll::Ready(());
         }
@@ -128,28 +119,13 @@ impl PullConsumer {
 
     /// Reports the loss and connects again, to the next server.
     fn lose(&mut self, reason: ClientError) {
-        let Line::Up(up) = &self.line else { return };
+        let Some(up) = self.line.up() else { return };
         let message = format!("the connection to nats-server at {} was lost: {}", up.address, reason.message);
         self.failure = Some(ReceiveError { class: reason.class, message });
-        self.number += 1;
-        self.reconnect();
-    }
-
-    fn reconnect(&mut self) {
         self.requests.pending = 0;
         // What is not acknowledged is delivered again.
         self.requests.acknowledgements.clear();
-        let (connector, inbox, mut number) = (self.connector.clone(), self.inbox.clone(), self.number);
-        self.line = Line::Down(tokio::spawn(async move {
-            let mut backoff = Backoff::RECONNECT;
-            loop {
-                backoff.pause().await;
-                if let Ok(opened) = connector.connect(number, &inbox, MAX_MESSAGE_BYTES).await {
-                    return opened;
-                }
-                number += 1;
-            }
-        }));
+        self.line.reopen(&self.inbox);
     }
 }
 
@@ -161,8 +137,8 @@ impl Consumer for PullConsumer {
 
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
-        if let Line::Up(up) = &mut self.line
-            && let Err(reason) = up.take(most, &mut taken, &mut self.requests, &self.connector, &mut each)
+        if let Some(up) = self.line.up()
+            && let Err(reason) = up.take(most, &mut taken, &mut self.requests, &self.inbox.connector, &mut each)
         {
             match reason {
                 Ended::Request(error) => self.failure = Some(error.receiving()),
@@ -177,23 +153,15 @@ impl Consumer for PullConsumer {
     }
 
     fn is_connected(&self) -> bool {
-        matches!(self.line, Line::Up(_))
+        self.line.is_up()
     }
 
     async fn close(mut self) {
-        if let Line::Up(up) = &mut self.line {
+        if let Some(up) = self.line.up() {
             let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
             write_buffer.bytes.append(&mut self.requests.acknowledgements);
             // The server delivers again what it does not hear of.
             let _ = timeout(CLOSING, write_buffer.flush_all(transport)).await;
-        }
-    }
-}
-
-impl Drop for PullConsumer {
-    fn drop(&mut self) {
-        if let Line::Down(coming) = &self.line {
-            coming.abort();
         }
     }
 }

@@ -6,20 +6,18 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::admin::Appeared;
 use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
-use super::connect::{Connector, Role, Session, class_of, is_about_a_delivery, text};
+use super::connect::{ConnectError, Connector, Role, Session, class_of, is_about_a_delivery, text};
 use crate::broker::fraction::FractionSampler;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
-use crate::net::backoff::Backoff;
-use crate::net::receiving::ReceivingConnection;
+use crate::measure::Subject;
+use crate::net::receiving::{Line, Opener, ReceivingConnection};
 
 /// A member of a channel.
 pub struct NsqConsumer {
@@ -44,14 +42,37 @@ struct Answers {
 
 /// A connection to one nsqd.
 struct Source {
-    address: String,
-    line: Line,
+    node: Arc<Node>,
+    line: Line<ReceivingConnection>,
 }
 
-enum Line {
-    Up(ReceivingConnection),
-    /// A task connects again.
-    Down(JoinHandle<Session>),
+/// An nsqd.
+struct Node {
+    address: String,
+    connector: Arc<Connector>,
+    role: Role,
+    held_up: Subject,
+}
+
+impl Node {
+    fn new(address: String, connector: &Arc<Connector>, role: &Role) -> Arc<Self> {
+        let held_up = connector.node(&address);
+        Arc::new(Node { address, connector: connector.clone(), role: role.clone(), held_up })
+    }
+}
+
+impl Opener for Node {
+    type Up = ReceivingConnection;
+    type Error = ConnectError;
+
+    async fn open(&self, _: usize) -> Result<ReceivingConnection, ConnectError> {
+        let connected = self.connector.connect(&self.address, &self.role).await;
+        match &connected {
+            Ok(_) => self.held_up.end(),
+            Err(error) => self.held_up.begin(error.condition(), &error.to_string()),
+        }
+        connected.map(connection)
+    }
 }
 
 /// Why a connection cannot be read on.
@@ -80,7 +101,10 @@ impl NsqConsumer {
     ) -> Self {
         let mut silence = interval(connector.options().heartbeat);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let source = |(address, session)| Source { address, line: Line::Up(connection(session)) };
+        let source = |(address, session)| Source {
+            node: Node::new(address, &connector, &role),
+            line: Line::new(0, connection(session)),
+        };
         let sources = sessions.into_iter().map(source).collect();
         let options = connector.options();
         let answers =
@@ -93,23 +117,12 @@ impl NsqConsumer {
             return Poll::Ready(());
         }
         while let Some(address) = self.appeared.as_mut().and_then(|appeared| appeared.poll(context)) {
-            let line = connecting(&address, &self.connector, &self.role);
-            self.sources.push(Source { address, line });
+            let node = Node::new(address, &self.connector, &self.role);
+            self.sources.push(Source { line: Line::opening(0, &node), node });
         }
         let mut ready = false;
         for source in &mut self.sources {
-            if let Line::Down(coming) = &mut source.line {
-                match Pin::new(coming).poll(context) {
-                    Poll::Ready(Ok(session)) => source.line = Line::Up(connection(session)),
-                    // It has panicked.
-                    Poll::Ready(Err(_)) => {
-                        source.reconnect(&self.connector, &self.role);
-                        context.waker().wake_by_ref();
-                    }
-                    Poll::Pending => {}
-                }
-            }
-            if let Line::Up(up) = &mut source.line {
+            if let Some(up) = source.line.poll(context, &source.node) {
                 ready |= up.poll(context);
             }
         }
@@ -126,7 +139,7 @@ impl NsqConsumer {
     fn check_silence(&mut self) {
         let most = 2 * self.connector.options().heartbeat;
         for index in 0..self.sources.len() {
-            let Line::Up(up) = &self.sources[index].line else { continue };
+            let Some(up) = self.sources[index].line.up() else { continue };
             let quiet = up.silence();
             if quiet > most {
                 let broken = ConnectionError {
@@ -141,32 +154,10 @@ impl NsqConsumer {
     /// Reports the loss and connects again.
     fn lose(&mut self, index: usize, ConnectionError { class, message }: ConnectionError) {
         let source = &mut self.sources[index];
-        let message = format!("the connection to nsqd at {} was lost: {message}", source.address);
+        let message = format!("the connection to nsqd at {} was lost: {message}", source.node.address);
         self.errors.push_back(ReceiveError { class, message });
-        source.reconnect(&self.connector, &self.role);
+        source.line.reopen(&source.node);
     }
-}
-
-impl Source {
-    fn reconnect(&mut self, connector: &Arc<Connector>, role: &Role) {
-        self.line = connecting(&self.address, connector, role);
-    }
-}
-
-/// Connects in a task of its own, until that succeeds.
-fn connecting(address: &str, connector: &Arc<Connector>, role: &Role) -> Line {
-    let (connector, role, address) = (connector.clone(), role.clone(), address.to_owned());
-    Line::Down(tokio::spawn(async move {
-        let mut backoff = Backoff::RECONNECT;
-        let held_up = connector.node(&address);
-        loop {
-            backoff.pause().await;
-            match connector.connect(&address, &role).await {
-                Ok(session) => return session,
-                Err(error) => held_up.begin(error.condition(), &error.to_string()),
-            }
-        }
-    }))
 }
 
 impl Consumer for NsqConsumer {
@@ -185,7 +176,7 @@ impl Consumer for NsqConsumer {
                 break;
             }
             let index = (first + step) % count;
-            let Line::Up(up) = &mut self.sources[index].line else { continue };
+            let Some(up) = self.sources[index].line.up() else { continue };
             if let Err(broken) = take(up, most, &mut taken, &mut self.answers, &mut each) {
                 self.lose(index, broken);
             }
@@ -197,7 +188,7 @@ impl Consumer for NsqConsumer {
     }
 
     fn is_connected(&self) -> bool {
-        self.sources.iter().all(|source| matches!(source.line, Line::Up(_)))
+        self.sources.iter().all(|source| source.line.is_up())
     }
 }
 
@@ -286,14 +277,11 @@ impl Answers {
 impl Drop for NsqConsumer {
     fn drop(&mut self) {
         for source in &mut self.sources {
-            match &mut source.line {
+            if let Some(up) = source.line.up() {
                 // nsqd gives what is in flight here to another member, or keeps it.
-                Line::Up(up) => {
-                    command::close(&mut up.write_buffer.bytes);
-                    // The connection ends now: a failed write changes nothing.
-                    let _ = up.write_buffer.flush(&up.transport);
-                }
-                Line::Down(coming) => coming.abort(),
+                command::close(&mut up.write_buffer.bytes);
+                // The connection ends now: a failed write changes nothing.
+                let _ = up.write_buffer.flush(&up.transport);
             }
         }
     }

@@ -4,12 +4,10 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::codec::{Malformed, Token, decode, value};
@@ -18,27 +16,47 @@ use super::connect::{ConnectError, Connector, Opened};
 use super::reply::{Entry, Expected, Head, Messages, Reading, Replies, head, offset, published, unexpected};
 use super::source::{BLOCK, Source};
 use crate::broker::{ClientError, Consumer, NoDetails, ReceiveError, Received, TRACE_HEADER_NAME};
-use crate::net::backoff::Backoff;
-use crate::net::receiving::ReceivingConnection;
+use crate::net::receiving::{Line, Opener, ReceivingConnection};
 
 /// How long the last acknowledgements may take.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// A member of a group.
 pub struct RedisConsumer {
-    connector: Arc<Connector>,
-    /// The number of the server that it is connected to, or tries next.
-    number: usize,
+    listener: Arc<Listener>,
     source: Source,
-    line: Line,
+    line: Line<Up>,
     silence: Interval,
     failure: Option<ReceiveError>,
 }
 
-enum Line {
-    Up(Box<Up>),
-    /// A task connects again.
-    Down(JoinHandle<Opened>),
+/// Opens connections that listen already, if they are to.
+struct Listener {
+    connector: Arc<Connector>,
+    /// The commands that make one listen.
+    subscribe: Vec<u8>,
+}
+
+impl Listener {
+    async fn connect(&self, number: usize) -> Result<Opened, ClientError> {
+        let mut opened = self.connector.connect(number).await?;
+        if !self.subscribe.is_empty() {
+            opened.ask_encoded(&self.subscribe).await.map_err(|error| match error {
+                ConnectError::Refused(refusal) => refusal,
+                other => ClientError::lost(other.to_string()),
+            })?;
+        }
+        Ok(opened)
+    }
+}
+
+impl Opener for Listener {
+    type Up = Up;
+    type Error = ClientError;
+
+    async fn open(&self, number: usize) -> Result<Up, ClientError> {
+        self.connect(number).await.map(|opened| Up::new(opened, Replies::after_loss()))
+    }
 }
 
 /// A connection, and the reply that is read from it.
@@ -54,29 +72,18 @@ impl RedisConsumer {
     /// # Errors
     /// When no server answers, or it refuses to let the client listen.
     pub async fn connect(connector: Arc<Connector>, number: usize, source: Source) -> Result<Self, ClientError> {
-        let opened = open(&connector, number, &source.subscribe).await?;
+        let listener = Listener { connector, subscribe: source.subscribe.clone() };
+        let line = Line::new(number, Up::new(listener.connect(number).await?, Replies::default()));
         let mut silence = interval(BLOCK);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let line = Line::Up(Box::new(Up::new(opened, Replies::default())));
-        Ok(RedisConsumer { connector, number, source, line, silence, failure: None })
+        Ok(RedisConsumer { listener: Arc::new(listener), source, line, silence, failure: None })
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.failure.is_some() {
             return Poll::Ready(());
         }
-        if let Line::Down(coming) = &mut self.line {
-            match Pin::new(coming).poll(context) {
-                Poll::Ready(Ok(opened)) => self.line = Line::Up(Box::new(Up::new(opened, Replies::after_loss()))),
-                // It has panicked.
-                Poll::Ready(Err(_)) => {
-                    self.reconnect();
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending => {}
-            }
-        }
-        let Line::Up(up) = &mut self.line else { return Poll::Pending };
+        let Some(up) = self.line.poll(context, &self.listener) else { return Poll::Pending };
         self.source.write(context, &mut up.replies, &mut up.connection.write_buffer.bytes);
         if up.connection.poll(context) {
             return Poll::Ready(());
@@ -97,45 +104,18 @@ impl RedisConsumer {
 
     /// Reports the loss and connects again, to the next server.
     fn lose(&mut self, reason: &ClientError) {
-        let Line::Up(up) = &self.line else { return };
+        let Some(up) = self.line.up() else { return };
         let mut message = format!("the connection to Redis at {} was lost: {}", up.address, reason.message);
         if self.source.mode == Mode::Pubsub {
             message += " (a server also ends it when a subscriber reads more slowly than `client-output-buffer-limit` allows; what was published \
                 meanwhile is not received)";
         }
         self.failure = Some(ReceiveError { class: reason.class, message });
-        self.number += 1;
-        self.reconnect();
-    }
-
-    fn reconnect(&mut self) {
         // What is not acknowledged stays with this member, which reads it again, or is claimed by another one.
         self.source.taken.clear();
         self.source.taken_count = 0;
-        let (connector, subscribe, mut number) = (self.connector.clone(), self.source.subscribe.clone(), self.number);
-        self.line = Line::Down(tokio::spawn(async move {
-            let mut backoff = Backoff::RECONNECT;
-            loop {
-                backoff.pause().await;
-                if let Ok(opened) = open(&connector, number, &subscribe).await {
-                    return opened;
-                }
-                number += 1;
-            }
-        }));
+        self.line.reopen(&self.listener);
     }
-}
-
-/// A connection that listens already, if it is to.
-async fn open(connector: &Connector, number: usize, subscribe: &[u8]) -> Result<Opened, ClientError> {
-    let mut opened = connector.connect(number).await?;
-    if !subscribe.is_empty() {
-        opened.ask_encoded(subscribe).await.map_err(|error| match error {
-            ConnectError::Refused(refusal) => refusal,
-            other => ClientError::lost(other.to_string()),
-        })?;
-    }
-    Ok(opened)
 }
 
 impl Consumer for RedisConsumer {
@@ -146,7 +126,7 @@ impl Consumer for RedisConsumer {
 
     fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
-        if let Line::Up(up) = &mut self.line
+        if let Some(up) = self.line.up()
             && let Err(reason) = up.take(most, &mut taken, &mut self.source, &mut each)
         {
             match reason {
@@ -162,22 +142,14 @@ impl Consumer for RedisConsumer {
     }
 
     fn is_connected(&self) -> bool {
-        matches!(self.line, Line::Up(_))
+        self.line.is_up()
     }
 
     async fn close(mut self) {
-        if let Line::Up(up) = &mut self.line {
+        if let Some(up) = self.line.up() {
             let ReceivingConnection { transport, write_buffer, .. } = &mut up.connection;
             self.source.write_acknowledgements(&mut up.replies, &mut write_buffer.bytes);
             let _ = timeout(CLOSING, write_buffer.flush_all(transport)).await;
-        }
-    }
-}
-
-impl Drop for RedisConsumer {
-    fn drop(&mut self) {
-        if let Line::Down(coming) = &self.line {
-            coming.abort();
         }
     }
 }
