@@ -250,7 +250,7 @@ impl Partition {
         let has_moved = state.sent_to.as_ref().is_some_and(|former| !state.is_led_by(former));
         let is_alone = is_again || is_first || has_moved || state.is_broken;
         let next = if state.is_broken { state.first_in_doubt() } else { Some(0) };
-        let next = next.filter(|_| !is_unknown && !(is_alone && state.in_flight > 0));
+        let next = next.filter(|_| !(is_unknown || is_alone && state.in_flight > 0));
         let is_due = |open: &mut ProducerBatch| open.has_lingered(limits.linger, now);
         let batch = next.and_then(|next| state.closed.remove(next).or_else(|| state.open.take_if(is_due)));
         let Some(mut batch) = batch else { return state.rest() };
