@@ -7,7 +7,6 @@ use rdkafka::error::KafkaError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::properties::is_true;
 use crate::broker::BrokerOptions;
 use crate::broker::compression::Compression;
 use crate::broker::kafka_options::{Assignment, RequiredAcks, TransactionOptions};
@@ -127,6 +126,11 @@ pub fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
         ("batch.size", options.batch_bytes.map(|bytes| bytes.to_string())),
     ];
     set.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// Whether librdkafka takes the value of a property for true (`_RK_C_BOOL` in `rdkafka_conf.c`). It refuses what is neither true nor false.
+pub fn is_true(value: &str) -> bool {
+    ["true", "t", "1"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 /// The `acks` that librdkafka works with: the last that was set under one of its names. Its default is `all`.

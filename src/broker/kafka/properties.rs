@@ -2,7 +2,7 @@
 
 use std::env;
 
-use super::config::{KafkaOptions, acks, isolation, producer};
+use super::config::{KafkaOptions, acks, is_true, isolation, producer};
 use crate::broker::kafka_cluster::{self, USUAL_BATCH_BYTES};
 use crate::broker::kafka_options::{Assignment, DIVIDED, TransactionOptions, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
@@ -276,11 +276,6 @@ pub fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> 
 fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>) -> String {
     let mut named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(|name| variable(name).ok());
     named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())
-}
-
-/// Whether librdkafka takes the value of a property for true (`_RK_C_BOOL` in `rdkafka_conf.c`). It refuses what is neither true nor false.
-pub fn is_true(value: &str) -> bool {
-    ["true", "t", "1"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 /// Whether a batch that is sent again may come behind one that was in flight with it: by default, librdkafka does not number them, and has

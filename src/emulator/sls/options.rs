@@ -11,10 +11,15 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::stores::{MAX_SHARDS, MAX_SHARDS_OF_ALL};
 use crate::broker::fraction::fraction;
 use crate::scenario::tables::{self, ByteSize, DurationText, size};
 use crate::scenario::units::{Rate, parse_rate};
+
+/// Most shards of one store.
+pub const MAX_SHARDS: u32 = 256;
+
+/// Most shards of all stores: each costs memory even without logs.
+pub const MAX_SHARDS_OF_ALL: usize = 16_384;
 
 /// Most threads of the endpoint.
 const MAX_THREADS: usize = 1024;

@@ -13,9 +13,9 @@ use hyper::{Request, Response};
 use percent_encoding::percent_decode_str;
 
 use super::decode::{MAX_RAW_BYTES, Refusal, examine, unfold};
-use super::options::{EmulatorOptions, FaultKind, Faults, Key};
+use super::options::{EmulatorOptions, FaultKind, Faults, Key, MAX_SHARDS};
 use super::signature::{Asked, SignatureCheck};
-use super::stores::{Account, MAX_SHARDS, NotMade, Store, Stores, Written};
+use super::stores::{Account, NotMade, Store, Stores, Written};
 
 /// How long a request without a response is held.
 const SILENCE: Duration = Duration::from_secs(120);

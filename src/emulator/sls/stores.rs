@@ -7,14 +7,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use super::options::{Basis, EmulatorOptions, FaultKind};
+use super::options::{Basis, EmulatorOptions, FaultKind, MAX_SHARDS, MAX_SHARDS_OF_ALL};
 
-/// Most shards of one store, and most stores.
-pub const MAX_SHARDS: u32 = 256;
+/// Most stores.
 const MAX_STORES: usize = 10_000;
-
-/// Most shards of all stores: each costs memory even without logs.
-pub const MAX_SHARDS_OF_ALL: usize = 16_384;
 
 /// Letters of a store's name.
 const MAX_NAME_LETTERS: usize = 63;

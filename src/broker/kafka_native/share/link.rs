@@ -24,7 +24,7 @@ use super::answers::{Answer, Answers, GroupAnswers, Stretch, append};
 use super::member::ShareIdentity;
 use super::options::{Acknowledge, ShareGroupOptions};
 use super::requests::{Exchange, ShareSession};
-use super::step::Step;
+use super::step::{NodeState, Step};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::measure::ConditionKind;
 use crate::measure::host::tasks::watched;
@@ -54,12 +54,12 @@ pub struct ShareLink {
 }
 
 #[derive(Default)]
-pub(super) struct LinkState {
+struct LinkState {
     /// By the nodes' ids. A task serves each.
-    pub(super) nodes: BTreeMap<i32, NodeState>,
+    nodes: BTreeMap<i32, NodeState>,
     /// Partitions whose leader is not known, or whose last fetch has failed.
     displaced: BTreeSet<u32>,
-    pub(super) topic: Uuid,
+    topic: Uuid,
     /// How many tasks were begun.
     sessions: u64,
     arrived: VecDeque<Delivered>,
@@ -67,15 +67,7 @@ pub(super) struct LinkState {
     errors: Vec<ReceiveError>,
     /// Whether a node has answered a fetch.
     has_begun: bool,
-    pub(super) is_closing: bool,
-}
-
-pub(super) struct NodeState {
-    session: u64,
-    pub(super) partitions: BTreeSet<u32>,
-    pub(super) answers: Answers,
-    /// Deliveries that the consumer has not answered.
-    pub(super) held: usize,
+    is_closing: bool,
 }
 
 /// Where a delivery came from: answers go there.
@@ -282,7 +274,11 @@ impl ShareLink {
         loop {
             // Created before the look, so that a change in between is not missed.
             let changed = self.changed.notified();
-            let step = self.state.lock().step(node, self.options.acknowledge == Acknowledge::Explicit);
+            let step = {
+                let LinkState { nodes, topic, is_closing, .. } = &mut *self.state.lock();
+                let is_explicit = self.options.acknowledge == Acknowledge::Explicit;
+                Step::next(*topic, nodes.get_mut(&node), *is_closing, is_explicit)
+            };
             if let Some(step) = step {
                 return step;
             }

@@ -5,7 +5,16 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::answers::{Answer, Answers};
-use super::link::{LinkState, NodeState};
+
+/// The member's session with a node.
+pub(super) struct NodeState {
+    /// The number of its task.
+    pub(super) session: u64,
+    pub(super) partitions: BTreeSet<u32>,
+    pub(super) answers: Answers,
+    /// Deliveries that the consumer has not answered.
+    pub(super) held: usize,
+}
 
 /// A request to a node.
 pub(super) enum Step {
@@ -15,6 +24,25 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// What there is to do at a node now, of whose session nothing is left if `node` is `None`. `is_explicit`: answers have requests of their own.
+    pub(super) fn next(topic: Uuid, node: Option<&mut NodeState>, is_closing: bool, is_explicit: bool) -> Option<Self> {
+        let Some(NodeState { partitions, answers, held, .. }) = node else {
+            return Some(Step::End(topic, Answers::new()));
+        };
+        let is_answered = *held == 0;
+        // What is renewed is accepted afterwards.
+        let has_renewals = || answers.values().flatten().any(|stretch| stretch.answer == Answer::Renew);
+        if (is_closing || partitions.is_empty() && is_answered) && !has_renewals() {
+            return Some(Step::End(topic, std::mem::take(answers)));
+        }
+        // A fetch would have the node deliver of what it answers.
+        let has_strays = || answers.keys().any(|partition| !partitions.contains(partition));
+        if !answers.is_empty() && (is_explicit || is_answered && has_strays()) {
+            return Some(Step::Acknowledge(topic, std::mem::take(answers)));
+        }
+        is_answered.then(|| Step::Fetch(topic, partitions.clone(), std::mem::take(answers)))
+    }
+
     /// Only the answers, and the end of the session.
     pub(super) fn into_last(self) -> Self {
         match self {
@@ -22,27 +50,5 @@ impl Step {
                 Step::End(topic, answers)
             }
         }
-    }
-}
-
-impl LinkState {
-    /// What there is to do at a node now. `is_explicit`: answers have requests of their own.
-    pub(super) fn step(&mut self, node: i32, is_explicit: bool) -> Option<Step> {
-        let LinkState { nodes, topic, is_closing, .. } = self;
-        let Some(NodeState { partitions, answers, held, .. }) = nodes.get_mut(&node) else {
-            return Some(Step::End(*topic, Answers::new()));
-        };
-        let is_answered = *held == 0;
-        // What is renewed is accepted afterwards.
-        let has_renewals = || answers.values().flatten().any(|stretch| stretch.answer == Answer::Renew);
-        if (*is_closing || partitions.is_empty() && is_answered) && !has_renewals() {
-            return Some(Step::End(*topic, std::mem::take(answers)));
-        }
-        // A fetch would have the node deliver of what it answers.
-        let has_strays = || answers.keys().any(|partition| !partitions.contains(partition));
-        if !answers.is_empty() && (is_explicit || is_answered && has_strays()) {
-            return Some(Step::Acknowledge(*topic, std::mem::take(answers)));
-        }
-        is_answered.then(|| Step::Fetch(*topic, partitions.clone(), std::mem::take(answers)))
     }
 }

@@ -22,8 +22,8 @@ use redis::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::place::{KeySample, Sent};
-use self::reply::lost;
+use self::place::KeySample;
+use self::reply::{Sent, lost};
 use super::{
     CA_WITHOUT_TLS, CONNECT, Database, Opening, ReadBack, RefusedRow, RowCount, Sink, SinkError, WriteOutcome,
     a_minute, yes,

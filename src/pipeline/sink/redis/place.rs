@@ -12,7 +12,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value, cmd};
 
 use super::super::{ReadBack, RowCount, SinkError};
-use super::reply::{self, lost};
+use super::reply::{self, Sent, lost};
 use super::{Command, Options};
 
 /// Keys that one SCAN looks at.
@@ -170,9 +170,6 @@ pub(super) async fn durability(connection: &mut MultiplexedConnection) -> BTreeM
 
 /// At most this many keys of each connection are read back.
 const MAX: usize = 64;
-
-/// A row that was sent: its number in the batch, and the hash of its key.
-pub type Sent = (usize, u64);
 
 /// The same for every connection.
 pub fn hash(key: &str) -> u64 {

@@ -3,8 +3,10 @@
 use redis::{ErrorKind, RedisError, Value};
 
 use super::super::{RefusedRow, SinkError, WriteOutcome};
-use super::place::Sent;
 use crate::measure::FailureClass;
+
+/// A row that was sent: its number in the batch, and the hash of its key.
+pub type Sent = (usize, u64);
 
 /// The errors with which Redis refuses all commands for a while.
 const AWAY: [&str; 5] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
