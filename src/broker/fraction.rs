@@ -1,9 +1,6 @@
-//! A fraction of messages that something is done with, as a scenario gives it: exact, evenly spread, and the same in every run.
+//! A fraction of messages that something is done with: exact, evenly spread, and the same in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
 
 /// Whether the item of this number, from 0, is among the fraction. Of the first `n` items, exactly `floor(n × fraction)` are.
 #[inline]
@@ -29,19 +26,6 @@ impl FractionSampler {
     #[inline]
     pub fn takes_next(&self) -> bool {
         self.fraction > 0.0 && is_sampled(self.next.fetch_add(1, Ordering::Relaxed), self.fraction)
-    }
-}
-
-/// A number from 0 to 1, for `deserialize_with`.
-///
-/// # Errors
-/// When it is another one.
-pub fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let fraction = f64::deserialize(deserializer)?;
-    if (0.0..=1.0).contains(&fraction) {
-        Ok(fraction)
-    } else {
-        Err(D::Error::custom(format!("{fraction} is not a fraction: it must lie between 0 and 1")))
     }
 }
 

@@ -6,9 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::fraction::{fraction, is_sampled};
+use super::fraction::is_sampled;
 use super::{Progress, Setup, Subscription};
-use crate::scenario::tables::{DurationText, duration};
+use crate::scenario::tables::{DurationText, duration, fraction};
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
 const MAX_INTERVAL: Duration = Duration::from_secs(30);

@@ -6,9 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::broker::BrokerOptions;
-use crate::broker::fraction::fraction;
 use crate::scenario::Secret;
-use crate::scenario::tables::{ByteSize, DurationText, duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, fraction, size};
 
 /// How nsqd is used. An omitted key leaves nsqd's own setting, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::broker::BrokerOptions;
-use crate::broker::fraction::{FractionSampler, fraction};
-use crate::scenario::tables::DurationText;
+use crate::broker::fraction::FractionSampler;
+use crate::scenario::tables::{DurationText, fraction};
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]

@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::compression::Compression;
 use crate::broker::BrokerOptions;
-use crate::broker::fraction::fraction;
 use crate::net::token::{
     ClientCredentials, Grant, IssuerUrl, TOKEN_COMMAND, TokenSource, problem_of_command, problem_of_url,
 };
 use crate::scenario::Secret;
-use crate::scenario::tables::{ByteSize, DurationText, duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, fraction, size};
 
 /// How messages are sent and received, and as whom.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

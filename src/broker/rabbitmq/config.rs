@@ -7,9 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::codec::Value;
-use crate::broker::fraction::fraction;
 use crate::broker::{BrokerOptions, RemovalCause, RemovalRule};
-use crate::scenario::tables::{ByteSize, DurationText, duration, size};
+use crate::scenario::tables::{ByteSize, DurationText, duration, fraction, size};
 
 /// How queues are made and used. An omitted key leaves the server's own setting, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::broker::fraction::fraction;
-use crate::scenario::tables::{self, ByteSize, DurationText, size};
+use crate::scenario::tables::{self, ByteSize, DurationText, fraction, size};
 use crate::scenario::units::{Rate, parse_rate};
 
 /// Most shards of one store.

@@ -42,7 +42,7 @@ pub use self::idle_connections::*;
 pub use self::load::*;
 pub use self::payload::*;
 pub use self::pipeline::*;
-pub use self::quantities::{ByteSize, Count, DurationText, Properties, Rate, RateOrRest, duration, size};
+pub use self::quantities::{ByteSize, Count, DurationText, Properties, Rate, RateOrRest, duration, fraction, size};
 pub(super) use self::quantities::{FORMATS, Format};
 pub use self::run::*;
 pub use self::share::*;

@@ -390,3 +390,16 @@ impl JsonSchema for Secret {
         })
     }
 }
+
+/// A number from 0 to 1, for `deserialize_with`.
+///
+/// # Errors
+/// When it is another one.
+pub fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let fraction = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&fraction) {
+        Ok(fraction)
+    } else {
+        Err(D::Error::custom(format!("{fraction} is not a fraction: it must lie between 0 and 1")))
+    }
+}

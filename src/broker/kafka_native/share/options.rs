@@ -6,8 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::broker::fraction::fraction;
-use crate::scenario::tables::{DurationText, duration};
+use crate::scenario::tables::{DurationText, duration, fraction};
 
 /// `max.poll.records` of Kafka's own client.
 const USUAL_RECORDS: NonZeroU16 = NonZeroU16::new(500).expect("it is not 0");
