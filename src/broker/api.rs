@@ -199,7 +199,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// Whether members of a group take the messages of one partition in turn, so that one may have received a later message while those before
     /// it are on their way to another. Then neither a later message nor the end of the partition shows that the group was offered all before it.
-    /// Not where [`Broker::will_redeliver`] tells of every message that a member was given and is not done with.
+    /// `false` where [`Broker::will_redeliver`] tells of every message that a member was given and is not done with.
     fn takes_turns(&self) -> bool {
         false
     }

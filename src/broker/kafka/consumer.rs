@@ -234,7 +234,7 @@ fn cannot_consume(subscription: &Subscription, reason: String) -> BrokerError {
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {
-            // The queue is served after a timeout as well: a group without messages has events as well. The engine drops this call and makes it
+            // The queue is also served after a timeout: a group without messages has events, too. The engine drops this call and makes it
             // again, which does not put the timeout off.
             let _ = timeout_at(self.serve_at, self.client.arrived.notified()).await;
         }

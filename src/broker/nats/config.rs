@@ -157,7 +157,7 @@ impl NatsOptions {
         keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
     }
 
-    /// The first key that has no effect, and beside what.
+    /// The first key that has no effect, and the setting that takes it away.
     fn key_without_effect(&self) -> Option<(&'static str, &'static str)> {
         let default = NatsOptions::default();
         let pulls = self.mode == Mode::Jetstream && self.consumer == ConsumerType::Pull;

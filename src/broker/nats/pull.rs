@@ -41,7 +41,7 @@ pub struct PullConsumer {
     failure: Option<ReceiveError>,
 }
 
-/// Where a member's messages come to, on every connection.
+/// Where a member's messages arrive, on every connection.
 struct Inbox {
     connector: Arc<Connector>,
     subject: Vec<u8>,

@@ -66,7 +66,7 @@ impl Build {
                 }
                 end += 1;
             }
-            // Only as it will be sent can an entry be judged: compressed, and with its metadata.
+            // An entry is judged as it will be sent: compressed, and with its metadata.
             let before = self.frames.len();
             let (mut size, mut entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
             while size > lane.max_message && end - begin > 1 {

@@ -156,7 +156,7 @@ impl PartitionProducer {
                 return Ok(waited);
             }
             match &mut self.state {
-                // Looked at again.
+                // It was opened meanwhile: room() is called again.
                 State::Open(_) => {}
                 State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
                     Some(opened) => self.end_opening(opened),

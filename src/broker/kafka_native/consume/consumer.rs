@@ -20,7 +20,7 @@ pub struct KafkaNativeConsumer {
     member: Option<Member>,
     /// Partitions that it reads; `None`: it has no partitions, because the group has not decided or has requested them back.
     reading: Option<Reading>,
-    /// Reports about partitions that it reads no longer.
+    /// Reports about partitions that it does not read any more.
     untold: Vec<ReceiveError>,
     /// Records of a compressed batch. Empty between calls, kept for its memory.
     unpacked: Vec<u8>,
@@ -114,7 +114,7 @@ impl KafkaNativeConsumer {
         self.read(partitions, known);
     }
 
-    /// Where it was. What it was not told yet, it is told next.
+    /// Returns the positions of what was read. Reports that the consumer was not told are kept for it.
     fn stop_reading(&mut self) -> Positions {
         let Some(reading) = self.reading.take() else { return Positions::new() };
         self.untold.extend(reading.buffer.take_reports());

@@ -148,8 +148,8 @@ impl AssignmentMailbox {
         self.changed.notify_one();
     }
 
-    /// Waits for an answer of the group's coordinator. That there is none for longer than `patience` is told in these words, until there is one,
-    /// unless it is told what else holds the group up.
+    /// Waits for an answer of the group's coordinator. After `patience`, the condition `unanswered` begins with these words and lasts until the
+    /// answer, unless another condition holds the group up.
     pub async fn awaited<T>(
         &self,
         patience: Duration,

@@ -24,7 +24,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What there is to do at a node now, of whose session nothing is left if `node` is `None`. `is_explicit`: answers have requests of their own.
+    /// What to do at a node now; `node` is `None` when the member has no session with it any more. `is_explicit`: answers have requests of their own.
     pub(super) fn next(topic: Uuid, node: Option<&mut NodeState>, is_closing: bool, is_explicit: bool) -> Option<Self> {
         let Some(NodeState { partitions, answers, held, .. }) = node else {
             return Some(Step::End(topic, Answers::new()));
