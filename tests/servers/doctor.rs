@@ -25,10 +25,12 @@ fn doctor(url: &str, more: &[&str]) -> Finished {
     examined(url, &[&["--rate", "1k/s", "--verify"], more].concat())
 }
 
-fn is_ready(url: &str, more: &[&str], says: &[&str]) {
+fn is_ready(url: &str, more: &[&str], says: &[&str]) -> Finished {
     let ended = doctor(url, more).expect(0);
     ended.says(READY);
     ended.says(says);
+    assert_eq!(ended.stdout.split("cannot be removed").nth(1), None, "{}", ended.stdout);
+    ended
 }
 
 /// As in `Kafka 4.1 (metadata.version 27), cluster dWcx of 1 broker(s)`.
@@ -179,11 +181,14 @@ fn rights_that_are_advised_for_pulsar_are_enough() {
 #[test]
 #[cfg(feature = "nsq")]
 fn nsq_names_its_version_and_leaves_no_topic() {
-    is_ready(&format!("nsq://{}", nsq::addresses().join(",")), &[], &["nsqd 1."]);
-    for http in nsq::http_addresses() {
-        let left = nsq::topics(&http).into_iter().filter(|topic| topic.starts_with("brokermark-doctor"));
-        assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
-    }
+    let topics = || -> Vec<String> {
+        let all = nsq::http_addresses().into_iter().flat_map(|http| nsq::topics(&http));
+        all.filter(|topic| topic.starts_with("brokermark-doctor")).collect()
+    };
+    let before = topics();
+    let ended = is_ready(&format!("nsq://{}", nsq::addresses().join(",")), &[], &["nsqd 1."]);
+    let left: Vec<String> = topics().into_iter().filter(|topic| !before.contains(topic)).collect();
+    assert_eq!(left, [""; 0], "{left:?}: {}", ended.stdout);
 }
 
 #[test]

@@ -152,7 +152,9 @@ fn real_returned_server_loses_nothing_acknowledged(client: &str) {
     assert_eq!(sums(&record).duplicated, 0, "a member that joins anew reads nothing twice");
     assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
     // The server is asked, not our consumer: librdkafka's may take longer than the drain to find its partitions again.
-    assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);
+    let (stored, found) = (kafka::messages(&server.address(), "returns"), sums(&record));
+    let shown = format!("{stored} stored, {:?} {found:?} {:?}", record.counts, record.conditions);
+    assert_eq!(stored, record.counts.acknowledged, "{shown}");
     // The outage is in the response time: it counts from when a message was due.
     assert!(record.latency.response.as_ref().unwrap().max_ns > 1_000_000_000);
 }
