@@ -94,6 +94,8 @@ fn topics(scenario: &Scenario, examined: &Examined) -> Finding {
             format!("{all} exist already, and the run adds to their data"),
             format!("--set topology.name=A-NEW-NAME; {}", users()),
         ),
+        // Why they were not removed is a finding of its own.
+        (false, _) if examined.removal_error.is_some() => good("topics", format!("{all} can be made")),
         (false, _) => good("topics", format!("{all} can be made, and were removed again")),
     }
 }
@@ -260,5 +262,41 @@ fn sink_remedy(refusal: &SinkRefusal) -> &'static str {
              --set 'pipeline.sinks[0].password={ env = \"SINK_PASSWORD\" }'"
         }
         _ => "correct [[pipeline.sinks]]; to begin without it: --set pipeline.wait_for_sinks=true",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::broker::{BrokerInfo, Topic};
+    use crate::scenario::parse_for;
+
+    #[test]
+    fn topics_that_were_not_removed_are_told_and_not_called_removed() {
+        let text = "broker.kind = \"null\"\nrun.messages = 1\n";
+        let mut plan = parse_for(engine::kinds(), text, "a.toml", &[], Path::new("")).unwrap();
+        let scenario = plan.trials.remove(0).scenario;
+        let mut examined = Examined {
+            identity: BrokerInfo { client: "a client".to_owned(), broker: None, embedded: false },
+            topics: vec![Topic { name: "orders".to_owned(), partitions: 1, replication: 1 }],
+            created: 1,
+            durability: Durability::default(),
+            contradiction: None,
+            opened: Vec::new(),
+            removal_error: None,
+        };
+        let told = |examined: &Examined| {
+            let found = examined_findings(&scenario, examined);
+            found.into_iter().map(|finding| finding.found).collect::<Vec<_>>().join("\n")
+        };
+        let removed = told(&examined);
+        assert!(removed.contains("1 topic(s) of 1 partition(s) can be made, and were removed again"), "{removed}");
+        examined.removal_error = Some("connection reset".to_owned());
+        let left = told(&examined);
+        assert!(left.contains("1 topic(s) of 1 partition(s) can be made\n"), "{left}");
+        assert!(left.contains("what was made cannot be removed: connection reset"), "{left}");
+        assert!(!left.contains("removed again"), "{left}");
     }
 }
