@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one by `scripts/brokers`, with further `settings` for it.
+    /// Starts one by `scripts/brokers`, with further `settings` for it, and without data.
     pub fn start(kind: &'static str, instance: &str, port: u16, settings: &[(&str, &str)]) -> Self {
         let mut environment = vec![
             ("BROKERMARK_INSTANCE".to_owned(), format!("test-{instance}")),
@@ -44,6 +44,8 @@ impl Server {
         variable(&format!("BROKERMARK_{}", kind.to_uppercase()));
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let server = Server { kind, port, environment };
+        // A run of the tests that was killed leaves its servers and their topics, which `up` would take for this one.
+        server.control("down");
         server.control("up");
         server
     }
