@@ -3,8 +3,10 @@
 use super::setup::ran;
 use super::trial::begun;
 use super::verdict::limiter_name;
-use super::{Align, Answer, Column, Fact, LIMIT, Summary, TRUST, Table, Tone, capital, duration_or_dash, known};
-use crate::record::readable::{count, duration, rate};
+use super::{
+    Align, Answer, Column, Fact, LIMIT, Summary, TRUST, Table, Tone, capital, duration_or_dash, known, several,
+};
+use crate::record::readable::{duration, rate};
 use crate::record::{Limiter, ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
 
 /// One probe of so many that the client limited is more than an accident.
@@ -235,6 +237,6 @@ pub fn facts(search: &SearchRecord) -> Vec<Fact> {
             rate(high)
         )
     });
-    let took = format!("{} probes in {}", count(search.probes.len() as u64), duration(search.took_ns as f64));
+    let took = format!("{} in {}", several(search.probes.len(), "probe"), duration(search.took_ns as f64));
     known([Fact::new("capacity", capacity.unwrap_or_default()), Fact::new("search", took)])
 }

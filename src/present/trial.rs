@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::setup::ran;
 use super::verdict::{cause, is_demonstration, limit, trust};
 use super::verified::SHOWN_CATCH_UP_NS;
-use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, stated, uncapital};
+use super::{Align, Column, Summary, Table, Tone, above_zero, or_dash, point, several, stated, uncapital};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{
     GroupVerification, Headline, Latencies, Latency, LoadModel, Pipeline, ReasonKind, Record, SchedulePart, Status,
@@ -159,11 +159,10 @@ fn tail(record: &Record) -> Option<String> {
 fn missing(record: &Record) -> String {
     let (counts, aborted) = (&record.counts, record.aborted_on_purpose());
     let failed = counts.failed.saturating_sub(aborted);
-    let outcomes = [
-        (counts.unsent, "messages never sent"),
-        (failed.saturating_add(counts.unresolved), "messages not acknowledged"),
-    ];
-    let mut found = above_zero(&outcomes);
+    let outcomes = [(counts.unsent, "never sent"), (failed.saturating_add(counts.unresolved), "not acknowledged")];
+    let above = outcomes.into_iter().filter(|(number, _)| *number > 0);
+    let mut found: Vec<String> =
+        above.map(|(number, outcome)| format!("{} {outcome}", several(number as usize, "message"))).collect();
     let nothing = match &record.verification {
         Some(verified) => {
             // Of a share, that is all which its producers sent.
@@ -354,7 +353,7 @@ mod tests {
         transactional.verification = None;
         says(&transactional, "; every message acknowledged but those of aborted transactions.");
         transactional.counts.failed = 4;
-        says(&transactional, "; 1 messages not acknowledged.");
+        says(&transactional, "; 1 message not acknowledged.");
         record.verification.as_mut().unwrap().saturated = true;
         says(&record, "; no loss found, though not every message was verified.");
         record.verification.as_mut().unwrap().undecided = 7;

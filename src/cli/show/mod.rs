@@ -368,7 +368,10 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
 fn nothing_but(series: &[SeriesRow]) -> String {
     let seconds = match series.len() {
         0 => String::new(),
-        rows => format!(" Of one that has begun, the series has {rows} rows, about one a second."),
+        rows => {
+            let rows = crate::present::several(rows, "row");
+            format!(" Of one that has begun, the series has {rows}, about one a second.")
+        }
     };
     format!("No trial has finished yet, so no record exists.{seconds}")
 }

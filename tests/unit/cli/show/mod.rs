@@ -457,3 +457,9 @@ fn words_are_explained_where_they_appear() {
         assert!(explained.contains(word), "{word}: {explained}");
     }
 }
+
+#[test]
+fn a_series_of_one_second_has_one_row() {
+    let text = nothing_but(&sample::series()[..1]);
+    assert!(text.contains("the series has 1 row, about"), "{text}");
+}

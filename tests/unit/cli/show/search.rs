@@ -50,6 +50,15 @@ fn search_has_its_answer_and_its_probes() {
     insta::assert_snapshot!(search_text(&record(SearchEnd::Found), &[], view));
 }
 
+#[test]
+fn a_search_that_ended_after_its_first_probe_has_one() {
+    let mut search = record(SearchEnd::Interrupted);
+    search.probes.truncate(1);
+    let view = View { width: 110, colour: false, charts: false, details: false };
+    let text = search_text(&search, &[], view);
+    assert!(text.contains("1 probe in 5m 01s"), "{text}");
+}
+
 /// The line between early and late probes need not be in their middle.
 #[test]
 fn a_capacity_that_changed_is_told_by_early_and_late_probes() {
