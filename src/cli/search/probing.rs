@@ -11,7 +11,7 @@ use super::{Planned, SearchArguments};
 use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
-use crate::engine::{Interruption, run_scenario};
+use crate::engine::{Interruption, kinds, run_scenario};
 use crate::evaluate::{ProbeJudgement, judge_probe};
 use crate::notices::notice;
 use crate::present::search::progress_line;
@@ -19,7 +19,7 @@ use crate::record::{
     DirectoryError, InputFile, ProbeRecord, ProbeResult, Record, RunDirectory, SEARCH_SCHEMA, SearchAnswer, SearchEnd,
     SearchRecord, Status, current_series, probe, read_series,
 };
-use crate::scenario::{Load, Plan, Scenario, Schedule, Stop, Trial};
+use crate::scenario::{Contradiction, Load, Plan, Scenario, Schedule, Stop, Trial};
 use crate::secrets::masked_command_line;
 use crate::statistics::search::{Answer, Budget, End, Length, Probe, ProbeOutcome, Range, Search, Step};
 
@@ -52,12 +52,22 @@ pub(super) fn warm_up(scenario: &Scenario, window: Duration) -> Duration {
 /// The scenario of a probe.
 pub(super) fn probe_scenario(scenario: &Scenario, schedule: Schedule, warm_up: Duration, window: Duration) -> Scenario {
     let drain = window.max(MIN_DRAIN);
-    let mut scenario = scenario.clone();
-    scenario.load = Load::Open(schedule);
-    (scenario.run.warm_up, scenario.run.stop) = (warm_up, stop(window));
-    scenario.run.drain_deadline = scenario.run.drain_deadline.min(drain);
-    scenario.run.catch_up_deadline = scenario.run.catch_up_deadline.min(drain);
-    scenario
+    let mut probe = scenario.clone();
+    probe.load = Load::Open(schedule);
+    (probe.run.warm_up, probe.run.stop) = (warm_up, stop(window));
+    probe.run.drain_deadline = probe.run.drain_deadline.min(drain);
+    probe.run.catch_up_deadline = probe.run.catch_up_deadline.min(drain);
+    // Messages that the broker delivers after a delay need the scenario's own deadlines, which are long enough for it.
+    if contradiction(&probe) != contradiction(scenario) {
+        probe.run.drain_deadline = scenario.run.drain_deadline;
+        probe.run.catch_up_deadline = scenario.run.catch_up_deadline;
+    }
+    probe
+}
+
+fn contradiction(scenario: &Scenario) -> Option<Contradiction> {
+    let settings = scenario.topology.config.iter().cloned().collect();
+    kinds().broker(&scenario.broker.kind).and_then(|kind| (kind.contradicts)(scenario, &settings))
 }
 
 fn stop(window: Duration) -> Stop {
@@ -356,5 +366,31 @@ fn search_answer(answer: Answer) -> SearchAnswer {
         early_capacity_per_second: change.map(|change| change.early),
         late_capacity_per_second: change.map(|change| change.late),
         doubts: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "nsq")]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::parse_for;
+
+    #[test]
+    fn a_probe_waits_for_messages_that_are_delivered_late() {
+        let drain_of = |defer: &str| {
+            let text = format!(
+                "broker = {{ kind = \"nsq\", address = \"h:1\", nsq = {{ defer = \"{defer}\" }} }}\nload.rate = \"1k/s\"\n\
+                 consumers = {{}}\nrun = {{ messages = 1, drain_deadline = \"12s\" }}"
+            );
+            let plan = parse_for(kinds(), &text, "a.toml", &[], Path::new("")).unwrap();
+            let scenario = &plan.trials[0].scenario;
+            let Load::Open(schedule) = &scenario.load else { panic!("{:?}", scenario.load) };
+            let second = Duration::from_secs(1);
+            probe_scenario(scenario, schedule.clone(), second, second).run.drain_deadline
+        };
+        assert_eq!(drain_of("1s"), MIN_DRAIN);
+        assert_eq!(drain_of("8s"), Duration::from_secs(12));
     }
 }
