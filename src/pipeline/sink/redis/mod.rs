@@ -55,7 +55,7 @@ struct Options {
     command: Command,
     /// The JSON field that is the key, or, for `hset`, the field of the hash. `xadd` needs none.
     key: Option<String>,
-    /// Stands before the key.
+    /// Stands before the key. Not with `xadd`.
     #[serde(default)]
     prefix: String,
     /// The hash that `hset` fills, the stream that `xadd` appends to.
@@ -111,6 +111,12 @@ impl Options {
         }
         if options.name.is_none() && options.command != Command::Set {
             return Err(Error::custom("this command needs the `name` of its hash or stream"));
+        }
+        if options.name.is_some() && options.command == Command::Set {
+            return Err(Error::custom("`name` has no effect with `command = \"set\"`: remove it"));
+        }
+        if !options.prefix.is_empty() && options.command == Command::Xadd {
+            return Err(Error::custom("`prefix` has no effect with `command = \"xadd\"`: remove it"));
         }
         // A URL is refused because it may hold a password, which a record would show.
         if address::split(&options.address).is_none_or(|(host, _)| host.contains(['@', '/'])) {

@@ -82,6 +82,9 @@ fn temporary_refusal_differs_from_a_refused_row() {
 fn what_is_missing_is_said() {
     assert!(connection("address = 'h:1'").err().unwrap().contains("key"));
     assert!(connection("address = 'h:1'\nkey = 'a'\ncommand = 'hset'").err().unwrap().contains("name"));
+    assert!(connection("address = 'h:1'\nkey = 'a'\nname = 'n'").err().unwrap().contains("`name` has no effect"));
+    let prefix = "address = 'h:1'\ncommand = 'xadd'\nname = 'n'\nprefix = 'p'";
+    assert!(connection(prefix).err().unwrap().contains("`prefix` has no effect"));
     assert!(connection("address = 'h'\nkey = 'a'").err().unwrap().contains("port"));
     assert!(connection("address = 'redis://:pw@h:1'\nkey = 'a'").err().unwrap().contains("host:port"));
     assert!(connection("address = 'h:1'\nkey = 'a'\nca = 'ca.pem'").err().unwrap().contains("tls = true"));
