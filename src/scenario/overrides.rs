@@ -320,14 +320,18 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Removes `a.b.c`, however its dots were written.
+/// Removes `a.b.c`, however its dots were written, with the tables around it that are empty then.
 fn remove_dotted(table: &mut dyn TableLike, name: &str) {
     if table.remove(name).is_some() {
         return;
     }
     for (position, _) in name.match_indices('.') {
-        if let Some(inner) = table.get_mut(&name[..position]).and_then(Item::as_table_like_mut) {
+        let outer = &name[..position];
+        if let Some(inner) = table.get_mut(outer).and_then(Item::as_table_like_mut) {
             remove_dotted(inner, &name[position + 1..]);
+            if inner.is_empty() {
+                table.remove(outer);
+            }
         }
     }
 }

@@ -593,6 +593,13 @@ fn a_property_is_one_key_with_quotes_and_without() {
     let twice = format!("{RICH}[broker.properties]\n\"linger.ms\" = 5\nlinger.ms = 10\n[run]\nmessages = 1\n");
     let refused = plan_with(&twice, &[]).unwrap_err().to_string();
     assert!(refused.contains("`broker.properties.\"linger.ms\"` is written twice"), "{refused}");
+    let empty = format!("{RICH}[broker.properties]\nlinger = {{}}\n[run]\nmessages = 1\n");
+    let refused = plan_with(&empty, &[]).unwrap_err().to_string();
+    assert!(refused.contains("`broker.properties.linger` should be one value"), "{refused}");
+    // What an override leaves empty is not the user's.
+    let table = format!("{RICH}[broker.properties.linger]\nms = 5\n[run]\nmessages = 1\n");
+    let overridden = plan_with(&table, &["broker.properties.linger.ms=7"]).unwrap();
+    assert_eq!(overridden.trials[0].scenario.broker.properties, [("linger.ms".to_owned(), "7".to_owned())]);
 }
 
 #[test]

@@ -346,7 +346,10 @@ fn collect(prefix: &str, table: Table, flat: &mut Table, doubled: &mut Option<St
     for (key, value) in table {
         let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {
-            Value::Table(inner) if !is_secret_source(&inner) => collect(&name, inner, flat, doubled),
+            // An empty table stays, and is refused as a value.
+            Value::Table(inner) if !inner.is_empty() && !is_secret_source(&inner) => {
+                collect(&name, inner, flat, doubled);
+            }
             value => {
                 if flat.insert(name.clone(), value).is_some() {
                     *doubled = Some(name);
