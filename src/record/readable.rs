@@ -101,6 +101,11 @@ fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
         _ if value >= 9.995 => format!("{value:.1}"),
+        // One message in five minutes is not none.
+        _ if value > 1e-9 && value < 0.009_5 => {
+            let digits = (1 - value.log10().floor() as i32) as usize;
+            format!("{value:.digits$}")
+        }
         _ => format!("{value:.2}"),
     }
 }
@@ -154,6 +159,7 @@ mod tests {
     fn counts_rates_bytes_and_shares() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.5, 12.34, 99.96, 1_571_234.4].map(rate), ["0.50", "12.3", "100", "1,571,234"]);
+        assert_eq!([0.0, 0.001, 0.003_33, 0.01].map(rate), ["0.00", "0.0010", "0.0033", "0.01"]);
         assert_eq!([0.0, 1023.0, 1024.0, 1.5e9].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.4 GiB"]);
         assert_eq!(
             [0.0, 0.5, 0.0123, 0.000_12, 1e-9].map(percent),
