@@ -1,5 +1,6 @@
 //! The time axis of a trial: its seconds, what happened in them, and a chart of lines over it.
 
+use crate::measure::FailureClass;
 use crate::present::thin::{Fold, Point, folded};
 use crate::present::{Table, or_dash};
 use crate::record::readable::{SLEEPER, count, duration};
@@ -95,7 +96,9 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
         text: format!("first of {} {what}: {}", count(error.count), error.first_message),
     };
     let failed = timeline.record.errors.iter().map(|found| error("messages that failed", found));
-    let received = timeline.record.receive_errors.iter().map(|found| error("errors while receiving", found));
+    // When consumers crashed is not known.
+    let received = timeline.record.receive_errors.iter().filter(|found| found.class != FailureClass::Crashed);
+    let received = received.map(|found| error("errors while receiving", found));
     let conditions = timeline.record.conditions.iter().map(|found| Event {
         at: found.begin_ns as f64 / 1e9,
         until: Some(found.end_ns.map_or(timeline.until, |end| end as f64 / 1e9)),
@@ -195,4 +198,22 @@ fn values(chart: &TimeChart, unit: Unit) -> Values {
     let series =
         series.map(|(line, column)| (line.name.clone(), column.iter().map(|point| point.1).collect())).collect();
     Values { axis: "time", until: chart.until, unit: unit.code(), at, series }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn consumers_that_crashed_are_at_no_moment() {
+        let (mut record, series) = (sample::record(), sample::series());
+        let error =
+            |class, message: &str| ErrorCount { class, count: 1, first_message: message.to_owned(), first_at_ns: 0 };
+        record.receive_errors = vec![error(FailureClass::Crashed, "index"), error(FailureClass::Refused, "denied")];
+        let told: Vec<String> =
+            events(&Timeline::new(&record, &series).unwrap()).into_iter().map(|event| event.text).collect();
+        assert!(told.iter().any(|text| text.contains("denied")), "{told:?}");
+        assert!(!told.iter().any(|text| text.contains("index")), "{told:?}");
+    }
 }
