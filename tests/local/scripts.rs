@@ -1,6 +1,8 @@
 //! Scripts beside the program: what they say where they cannot do what they are asked.
 #![cfg(target_os = "linux")]
 
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -62,4 +64,51 @@ for results in ({"received": 9, "samples": []}, {"received": 0, "samples": [0.0]
     let output = Command::new("python3").args(["-c", program]).arg(scripts().join("peers.d")).output().unwrap();
     let line = "mqttv5 bench has no rate after 3 s: give it more messages (--messages). It printed:\n";
     assert_eq!(said(&output), line.repeat(2));
+}
+
+/// A copy of `scripts/brokers` that knows one server, `small`: a process that sleeps. `definition` replaces parts of its file.
+struct Brokers {
+    folder: tempfile::TempDir,
+}
+
+impl Brokers {
+    fn of(definition: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for script in ["brokers", "packages"] {
+            fs::copy(scripts().join(script), folder.path().join(script)).unwrap();
+        }
+        let small = "version() { echo 1; }\ndefault_port() { echo 1; }\nports() { :; }\ninstall() { :; }\nprepare() { :; }\n\
+                     launch() { SERVER_COMMAND=(sleep 60); }\nready() { :; }\nenvironment() { :; }\n";
+        fs::create_dir(folder.path().join("brokers.d")).unwrap();
+        fs::write(folder.path().join("brokers.d/small"), format!("{small}{definition}")).unwrap();
+        Brokers { folder }
+    }
+
+    /// In a process group of its own, which `kill 0` of the file is about.
+    fn run(&self, command: &str) -> Output {
+        let folder = self.folder.path();
+        let mut script = Command::new("bash");
+        script.arg(folder.join("brokers")).args([command, "small"]).process_group(0);
+        script.envs(["XDG_RUNTIME_DIR", "BROKERMARK_DATA", "BROKERMARK_CACHE"].map(|name| (name, folder)));
+        script.env_remove("BROKERMARK_INSTANCE").output().unwrap()
+    }
+}
+
+/// The folder is not taken for a whole one: the server would never start on it.
+#[test]
+fn brokers_prepares_a_folder_again_whose_preparation_was_interrupted() {
+    let brokers = Brokers::of(
+        "prepare() { touch \"$data/half\"; [[ -e $here/goes_on ]] || kill -KILL 0; rm \"$data/half\"; }\n\
+         launch() { SERVER_COMMAND=(bash -c '[[ ! -e $1/half ]] && exec sleep 60' small \"$data\"); }\n\
+         ready() { [[ ! -e $data/half ]]; }\n",
+    );
+    let interrupted = brokers.run("up");
+    assert_eq!(interrupted.status.signal(), Some(9), "{}", said(&interrupted));
+    fs::write(brokers.folder.path().join("goes_on"), "").unwrap();
+    let up = brokers.run("up");
+    let names = fs::read_dir(brokers.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let folders = names.filter(|name| name.to_string_lossy().starts_with("brokermark-small-")).count();
+    let down = brokers.run("down");
+    assert!(up.status.success() && down.status.success(), "{}{}", said(&up), said(&down));
+    assert_eq!(folders, 1, "the half-made one is gone");
 }
