@@ -112,3 +112,15 @@ fn brokers_prepares_a_folder_again_whose_preparation_was_interrupted() {
     assert!(up.status.success() && down.status.success(), "{}{}", said(&up), said(&down));
     assert_eq!(folders, 1, "the half-made one is gone");
 }
+
+/// Another instance may have a network of that name.
+#[test]
+fn brokers_releases_nothing_of_a_server_that_was_never_up() {
+    let brokers = Brokers::of("release() { touch \"$here/released\"; }\n");
+    let released = brokers.folder.path().join("released");
+    let down = brokers.run("down");
+    assert!(down.status.success() && !released.exists(), "{}", said(&down));
+    let (up, down) = (brokers.run("up"), brokers.run("down"));
+    assert!(up.status.success() && down.status.success(), "{}{}", said(&up), said(&down));
+    assert!(released.exists());
+}
