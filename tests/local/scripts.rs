@@ -124,3 +124,12 @@ fn brokers_releases_nothing_of_a_server_that_was_never_up() {
     assert!(up.status.success() && down.status.success(), "{}{}", said(&up), said(&down));
     assert!(released.exists());
 }
+
+#[test]
+fn brokers_does_not_take_another_server_on_the_port_for_its_own() {
+    // What answers there goes on doing so when this one has ended.
+    let brokers = Brokers::of("launch() { SERVER_COMMAND=(true); }\nready() { while running; do sleep 0.1; done; }\n");
+    let up = brokers.run("up");
+    assert_eq!(up.status.code(), Some(1), "{}", said(&up));
+    assert!(said(&up).contains("does not answer"), "{}", said(&up));
+}
