@@ -133,3 +133,25 @@ fn brokers_does_not_take_another_server_on_the_port_for_its_own() {
     assert_eq!(up.status.code(), Some(1), "{}", said(&up));
     assert!(said(&up).contains("does not answer"), "{}", said(&up));
 }
+
+/// It would start in the network of the other one, and take it down at its end.
+#[test]
+fn brokers_starts_no_node_in_the_network_of_another_instance() {
+    let script = r#"
+source "$1"
+die() { echo "$*"; exit 1; }
+id() { echo 0; }
+require() { :; }
+ip() { [[ $* != "netns pids brokermark-192-1" ]] || echo "$others"; }
+kind=kafka-cluster server=kafka-cluster-1 data= node=1 port=19192 port_variable=BROKERMARK_KAFKA_CLUSTER_PORT
+locate
+others='' require_network && echo free
+others=4711
+require_network
+"#;
+    let output = Command::new("bash").args(["-c", script, "bash"]).arg(scripts().join("cluster")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.starts_with("free\nkafka-cluster-1: in its network, 198.18.192.0/24"), "{text}");
+    assert!(text.contains("BROKERMARK_KAFKA_CLUSTER_PORT="), "{text}");
+}
