@@ -155,3 +155,23 @@ require_network
     assert!(text.starts_with("free\nkafka-cluster-1: in its network, 198.18.192.0/24"), "{text}");
     assert!(text.contains("BROKERMARK_KAFKA_CLUSTER_PORT="), "{text}");
 }
+
+/// Where two checkouts begin at once, the second one waits.
+#[test]
+fn packages_are_installed_by_one_call_at_a_time() {
+    let script = r#"
+source "$1"
+cache=$2
+id() { echo 0; }
+# As the real one does where another one reads the lists.
+apt-get() { mkdir "$cache/busy" 2>/dev/null || { touch "$cache/refused"; return 100; }; sleep 0.1; rmdir "$cache/busy"; }
+for package in a b c; do install_packages "$package" & done
+wait
+[[ ! -e $cache/refused ]]
+"#;
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash"]).arg(scripts().join("packages")).arg(cache.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
