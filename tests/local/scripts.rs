@@ -175,3 +175,24 @@ wait
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
 }
+
+/// Its data would be in the installation, and stay there.
+#[test]
+fn rabbitmq_does_not_start_without_its_own_data_folder() {
+    let script = r#"
+source "$1"
+cache=$2 data=$2 port=1
+printf '#!/bin/sh\nexit 1\n' >"$2/mount"
+printf '#!/bin/sh\necho started\n' >"$2/chroot"
+chmod +x "$2/mount" "$2/chroot"
+run_rabbitmq
+[[ ${SERVER_COMMAND[6]} == bash ]] || exit 3
+PATH=$2:$PATH
+"${SERVER_COMMAND[@]:6}"
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash"]).arg(scripts().join("brokers.d/rabbitmq")).arg(folder.path());
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), ""));
+}
