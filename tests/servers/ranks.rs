@@ -2,7 +2,7 @@
 
 #![cfg(feature = "mpi")]
 
-use crate::harness::ranks::{mpirun, mpirun_with_clock_offset, mpirun_with_small_files};
+use crate::harness::ranks::{mpirun, mpirun_with_clock_offset, mpirun_with_exit_code, mpirun_with_small_files};
 use crate::harness::{Bench, PATIENCE, Running, assert_delivered, execute, finding};
 use brokermark::record::{ReasonKind, Record};
 
@@ -88,6 +88,33 @@ fn nsq_messages_are_verified_with_a_full_disk_of_a_rank() {
     let record = ended.record();
     assert_delivered(&record, 4_000, 1);
     assert_eq!(record.shares.len(), 2);
+}
+
+/// The record of all ranks cannot be brought to disk: a folder has the place of one of its files.
+#[test]
+#[cfg(feature = "nsq")]
+fn nsq_topics_are_removed_where_rank_0_cannot_keep_its_record() {
+    let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
+    let name = format!("unkept{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "name = \"{name}\"
+        broker = {{ kind = \"nsq\", addresses = {addresses:?}, nsq.http_addresses = {http:?} }}
+        topology.topics = 3
+        producers.count = 6
+        load.rate = \"600/s\"
+        run = {{ warm_up = \"0s\", duration = \"5s\" }}",
+    ));
+    let mut running = Running::start(&mut mpirun_with_exit_code(&bench, 2));
+    running.await_stderr("measuring");
+    std::fs::create_dir(bench.run_directory().join("shares.jsonl")).unwrap();
+    let ended = running.finish(PATIENCE).expect(1);
+    ended.complains_of(&["shares.jsonl"]);
+    assert_eq!(ended.record().shares.len(), 2);
+    for http in http {
+        let left: Vec<String> =
+            crate::harness::nsq::topics(&http).into_iter().filter(|topic| topic.contains(&name)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 /// The scenarios as they are published, for a second.

@@ -66,10 +66,12 @@ async fn trials(
         let is_missing = gathered.is_missing() || was_unwritten;
         let Whole { record, series, interval_log, shares } = record(session, position, gathered);
         let written = session.directory.append_merged(&record, &series, &interval_log, &shares);
-        let ended = session.ended(record, written, position, out)?;
+        let ended = session.ended(record, written, position, out);
+        // Also where the disk does not take the record.
         if has_topics {
             remove(&session.plan.trials[position].scenario, run_id).await;
         }
+        let ended = ended?;
         exit = worse(exit, if is_missing && !interruption.is_requested() { Exit::Failure } else { ended });
         if hub.reachable().count() < hub.size() {
             notice!("error: a rank was lost, so no further trial can be run");
