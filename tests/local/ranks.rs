@@ -277,7 +277,7 @@ fn rank_killed_in_preparation_is_named_and_ends_all() {
 fn progress_has_the_latencies_of_all_ranks() {
     let bench = endless("0s");
     let mut running = Running::start(&mut mpirun(&bench, 2));
-    running.await_stderr("p99");
+    running.await_stderr("response p50");
     signal(&bench, 0, libc::SIGINT);
     running.finish(PATIENCE);
 }

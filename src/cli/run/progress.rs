@@ -183,14 +183,19 @@ impl Progress {
     }
 
     pub fn second(&mut self, second: &Second, outcomes: &Interval) {
+        if let Display::Screen(screen) = &mut self.display {
+            screen.second(second, outcomes);
+        }
+        self.joint_second(second, screen::headline(outcomes));
+    }
+
+    /// A second of several processes, with the name of its latencies.
+    pub fn joint_second(&mut self, second: &Second, headline: &str) {
         self.failed += second.failed;
         self.behind = behind(second);
         if second.phase == Phase::Measure {
             self.measured.messages += second.acknowledged;
             self.measured.payload_bytes += second.payload_bytes;
-        }
-        if let Display::Screen(screen) = &mut self.display {
-            screen.second(second, outcomes);
         }
         let due = match &self.display {
             Display::Quiet | Display::Screen(_) => false,
@@ -200,7 +205,7 @@ impl Progress {
         if !due {
             return;
         }
-        self.print(self.line(second, outcomes));
+        self.print(self.line(second, headline));
     }
 
     fn print(&mut self, line: String) {
@@ -248,7 +253,7 @@ impl Progress {
         }
     }
 
-    fn line(&self, second: &Second, outcomes: &Interval) -> String {
+    fn line(&self, second: &Second, headline: &str) -> String {
         let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
         let mut parts = vec![format!("{}{}", self.position, self.elapsed())];
         // When consumers are waited for, every message has its outcome.
@@ -257,7 +262,7 @@ impl Progress {
             parts.push(format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)));
             if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
                 let [p50, p99] = [p50, p99].map(|value_ns| readable::duration(value_ns as f64));
-                parts.push(format!("{} p50 {p50} p99 {p99}", screen::headline(outcomes)));
+                parts.push(format!("{headline} p50 {p50} p99 {p99}"));
             }
             parts.push(format!("{} in flight", readable::count(second.in_flight)));
         }

@@ -9,11 +9,10 @@ use super::Exit;
 use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
-use crate::measure::Interval;
 use crate::notices::notice;
 use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
 use crate::record::{DirectoryError, LostRank, Record, SeriesRow, Status};
-use crate::scenario::Scenario;
+use crate::scenario::{Load, Scenario};
 
 /// From the moment in which all ranks are ready to the load: the order must reach the farthest, whose tasks start then.
 const START_LEAD: Duration = Duration::from_secs(1);
@@ -153,7 +152,8 @@ impl Trial {
             hub.tell(rank, FromRoot::Prepare(Order { position, run_id: run_id.to_owned(), directory, clock }));
         }
         let gathered = Gathered::default();
-        let progress = WholeProgress::new(session.progress(position), size);
+        let progress =
+            WholeProgress::new(session.progress(position), &session.plan.trials[position].scenario.load, size);
         let (ready, ended) = (vec![false; size], vec![false; size]);
         Trial { ready, ended, shifts, progress, gathered, told: 0, has_begun: false }
     }
@@ -273,14 +273,26 @@ struct WholeProgress {
     progress: Progress,
     phase: Phase,
     sum: JointSecond,
+    /// The name of its latencies.
+    headline: &'static str,
     /// The ranks that are in `sum`.
     told: Vec<bool>,
 }
 
 impl WholeProgress {
-    fn new(mut progress: Progress, size: usize) -> Self {
+    fn new(mut progress: Progress, load: &Load, size: usize) -> Self {
         progress.phase(Phase::Prepare);
-        WholeProgress { progress, phase: Phase::Prepare, sum: JointSecond::default(), told: vec![false; size] }
+        let headline = match load {
+            Load::Closed => "service",
+            Load::Open(_) => "response",
+        };
+        WholeProgress {
+            progress,
+            phase: Phase::Prepare,
+            sum: JointSecond::default(),
+            headline,
+            told: vec![false; size],
+        }
     }
 
     /// Adds a rank's second. The sum is shown when every rank that has not ended is in it, or one would be twice.
@@ -302,7 +314,7 @@ impl WholeProgress {
             self.phase = sum.phase;
             self.progress.phase(self.phase);
         }
-        self.progress.second(&sum, &Interval::default());
+        self.progress.joint_second(&sum, self.headline);
     }
 
     fn notice(&self, line: &str) {
