@@ -38,7 +38,8 @@ fn kept(directory: &Path) -> Vec<Record> {
 #[test]
 fn four_ranks_are_one_record_with_exact_quantiles() {
     let bench = Bench::new(NULL);
-    let record = finish(&mut mpirun(&bench, 4)).expect(0).record();
+    let record = finish(mpirun(&bench, 4).arg("--report")).expect(0).record();
+    assert!(bench.run_directory().join("report.html").is_file());
     assert_acknowledged(&record, 2_003);
     assert_eq!(record.thresholds.iter().map(|threshold| threshold.held).collect::<Vec<_>>(), [true, true]);
     let shares = kept(&bench.run_directory());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::progress::Progress;
 use super::super::{Session, identity, interrupt, rest, worse};
 use super::Exit;
+use crate::cli::report;
 use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
@@ -32,7 +33,10 @@ pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -
     if !session.arguments.quiet {
         session.conclude(out);
     }
-    exit
+    match session.arguments.report {
+        true => worse(exit, report::write_page(&[session.directory.path().to_owned()], None)),
+        false => exit,
+    }
 }
 
 async fn trials(
