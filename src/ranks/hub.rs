@@ -319,8 +319,10 @@ pub struct JointSecond {
 impl JointSecond {
     /// Adds a rank's second, with its headline latencies as [`FromRank::Second`] has them.
     pub fn add(&mut self, counters: Counters, latencies: &str) {
+        // A load lasts until it has ended at all ranks. A second has a length, so that the sum has none before the first one.
+        let is_first = self.counters.length_ns == 0;
+        self.counters.phase = if is_first { counters.phase } else { self.counters.phase.min(counters.phase) };
         self.counters.add(&counters);
-        self.counters.phase = counters.phase;
         let Ok(told) = decode_histogram(latencies) else { return };
         match &mut self.latencies {
             // All ranks are one build, so their histograms have one range.

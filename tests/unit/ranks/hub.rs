@@ -10,6 +10,7 @@ use tokio::time::sleep_until;
 
 use super::gathering::{ACCEPT_PAUSE, JoinError, next_of};
 use super::*;
+use crate::engine::Phase;
 use crate::measure::Interval;
 use crate::ranks::Member;
 use crate::ranks::message::headline;
@@ -265,5 +266,21 @@ fn the_quantiles_of_a_second_are_those_of_all_ranks_values() {
     assert_eq!(second.acknowledged, 5);
     assert_eq!(second.p50_ns, at(0.5));
     assert_eq!(second.p99_ns, at(0.99));
-    assert_eq!((second.consumed, second.phase), (6, crate::engine::Phase::Measure));
+    assert_eq!((second.consumed, second.phase), (6, Phase::Measure));
+}
+
+#[test]
+fn a_joint_second_is_in_the_phase_of_the_rank_that_is_behind() {
+    let (warm_up, measure, drain) = (1, 2, 3);
+    let phase = |phases: &[u8]| {
+        let mut joint = JointSecond::default();
+        for phase in phases {
+            joint.add(Counters { phase: *phase, length_ns: 1, ..Counters::default() }, "");
+        }
+        joint.second().phase
+    };
+    assert_eq!(phase(&[measure, drain]), Phase::Measure);
+    assert_eq!(phase(&[drain, measure, drain]), Phase::Measure);
+    assert_eq!(phase(&[drain, drain]), Phase::Drain);
+    assert_eq!(phase(&[measure, warm_up]), Phase::WarmUp);
 }
