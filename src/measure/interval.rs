@@ -64,6 +64,11 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// The latency that is told first, as the interval log names it: without a schedule there is no response time.
+    pub fn headline(&self) -> &'static str {
+        if self.response.is_empty() { "service" } else { "response" }
+    }
+
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Interval) {
         self.measured.add(other.measured);

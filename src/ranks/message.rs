@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::distributed::KeptShare;
 use crate::engine::{Phase, Second};
-use crate::measure::Interval;
 use crate::record::InputFile;
 
 /// The first message of a rank. Every build reads it: the fields with a default are not needed, and others may be added, but none is renamed,
@@ -168,11 +167,6 @@ impl Counters {
         self.in_flight += other.in_flight;
         self.cpu_cores += other.cpu_cores;
     }
-}
-
-/// Which latencies of an interval [`FromRank::Second`] has, as the interval log names them: response times in an open loop, else service times.
-pub fn headline(interval: &Interval) -> &'static str {
-    if interval.response.is_empty() { "service" } else { "response" }
 }
 
 /// The longest message: a record, its seconds, and the numbers of all its messages.

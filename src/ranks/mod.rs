@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use hub::{Event, Hub, JointSecond, addresses};
 pub use job::{Job, RankPlace, is_launched};
 pub use member::Member;
-pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
+pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order};
 
 use crate::scenario::units;
 

@@ -186,7 +186,7 @@ impl Progress {
         if let Display::Screen(screen) = &mut self.display {
             screen.second(second, outcomes);
         }
-        self.joint_second(second, screen::headline(outcomes));
+        self.joint_second(second, outcomes.headline());
     }
 
     /// A second of several processes, with the name of its latencies.

@@ -75,7 +75,7 @@ impl Screen {
         figures.failed += second.failed;
         // Without a message there is neither.
         if figures.headline.is_empty() && !outcomes.service.is_empty() {
-            figures.headline = headline(outcomes);
+            figures.headline = outcomes.headline();
         }
         let latency = if figures.headline == "response" { &outcomes.response } else { &outcomes.service };
         if second.phase == Phase::Measure {
@@ -127,11 +127,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
-}
-
-/// The latency that is told first: without a schedule there is no response latency.
-pub fn headline(outcomes: &Interval) -> &'static str {
-    if outcomes.response.is_empty() { "service" } else { "response" }
 }
 
 /// The values of nothing are unknown.

@@ -13,7 +13,6 @@ use super::*;
 use crate::engine::Phase;
 use crate::measure::Interval;
 use crate::ranks::Member;
-use crate::ranks::message::headline;
 use crate::record::InputFile;
 use crate::record::encode_histogram;
 
@@ -257,7 +256,7 @@ fn the_quantiles_of_a_second_are_those_of_all_ranks_values() {
         }
         let (acknowledged, consumed) = (values.len() as u64, 2);
         let counters = Counters { acknowledged, consumed, phase: 2, ..Counters::default() };
-        assert_eq!(headline(&interval), if values.is_empty() { "service" } else { "response" });
+        assert_eq!(interval.headline(), if values.is_empty() { "service" } else { "response" });
         let latencies = interval.response.histogram();
         joint.add(counters, &if values.is_empty() { String::new() } else { encode_histogram(latencies) });
     }

@@ -22,7 +22,7 @@ use crate::engine::{
 use crate::measure::host::HostShare;
 use crate::measure::{Interval, MessageSets, Reception};
 use crate::notices::notice;
-use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, RankPlace, headline, injected_offset_ns};
+use crate::ranks::{Counters, FromRank, FromRoot, KnownClock, Member, Order, RankPlace, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::masked_command_line;
@@ -361,7 +361,7 @@ impl Observer for Reporting<'_> {
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
         // Every rank keeps an interval log: the histogram is encoded once.
-        let latencies = self.recording.keep_second(second, outcomes, arrivals, headline(outcomes)).unwrap_or_default();
+        let latencies = self.recording.keep_second(second, outcomes, arrivals, outcomes.headline()).unwrap_or_default();
         // Where rank 0 is lost, its orders end.
         let told = FromRank::Second { counters: Counters::from_second(second), latencies };
         let _ = self.to_root.send(told);
