@@ -28,7 +28,7 @@ pub struct Hello {
     /// The kernel that keeps its clock; `None` where that is not known, or the clock is shifted.
     #[serde(default)]
     pub boot_id: Option<String>,
-    /// What is in the files that payloads are made from.
+    /// What is in the files that payloads are made from; of several, one sum of all.
     #[serde(default)]
     pub files: Vec<InputFile>,
     /// Why it cannot run the scenario.

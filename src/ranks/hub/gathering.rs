@@ -15,7 +15,7 @@ use crate::ranks::clock::Stage;
 use crate::ranks::message::{self, FromRoot, Hello};
 use crate::ranks::{JOIN, RanksError, SILENCE};
 
-/// The longest first message: the names and sums of payload files are the most of it.
+/// The longest first message: why a rank cannot run the scenario is the most of it.
 const MAX_HELLO: u32 = 1 << 20;
 
 /// Connections beside those of the ranks that may be open before they have said who they are.

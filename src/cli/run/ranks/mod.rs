@@ -233,10 +233,7 @@ fn divided(mut plan: Plan, share: Share) -> Result<Plan, String> {
 /// What this rank says first.
 fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello {
     let environment = environment([], None);
-    let files = plan
-        .as_ref()
-        .map_err(Clone::clone)
-        .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
+    let files = plan.as_ref().map_err(Clone::clone).and_then(payload_files);
     let refusal = files.as_ref().err().cloned();
     Hello {
         token: run_spec.bootstrap.token,
@@ -247,6 +244,18 @@ fn hello(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Hello 
         files: files.unwrap_or_default(),
         refusal,
     }
+}
+
+/// What is in the payload files; of several as one, because a folder may have more of them than a first message has room for.
+fn payload_files(plan: &Plan) -> Result<Vec<InputFile>, String> {
+    let files = InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string())?;
+    if files.len() < 2 {
+        return Ok(files);
+    }
+    let listed: String = files.iter().map(|file| format!("{} {} {}\n", file.file, file.bytes, file.crc32)).collect();
+    let bytes = files.iter().map(|file| file.bytes).sum();
+    let crc32 = format!("{:08x}", crc32fast::hash(listed.as_bytes()));
+    Ok(vec![InputFile { file: format!("{} files", files.len()), bytes, crc32 }])
 }
 
 async fn connect(run_spec: &RunSpec, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
@@ -331,6 +340,26 @@ mod tests {
         drop(root);
         join_error.dismiss(std::time::Duration::MAX).await;
         assert!(matches!(foreign.await.unwrap(), Exit::Failure));
+    }
+
+    #[tokio::test]
+    async fn ranks_with_a_folder_of_many_payload_files_meet() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "broker.kind = \"null\"\nrun.messages = 1";
+        let mut plan =
+            crate::scenario::parse_for(crate::engine::kinds(), text, "x.toml", &[], std::path::Path::new(".")).unwrap();
+        let named = |number: u32| (format!("payloads/orders/{number}.json"), file.path().to_owned());
+        plan.payload_files = (0..20_000).map(named).collect();
+        let files = payload_files(&plan).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gathering = tokio::spawn(Hub::gather(listener, 1, 7, 0));
+        let hello = Hello { token: 7, files: files.clone(), ..Hello::default() };
+        let _root = Member::connect(&[address], &hello, 0).await.unwrap();
+        assert!(gathering.await.unwrap().is_ok());
+
+        std::fs::write(file.path(), "other").unwrap();
+        assert_ne!(payload_files(&plan).unwrap(), files);
     }
 
     fn bootstrap(build: &str) -> Bootstrap {
