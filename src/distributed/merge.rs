@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::client::{self, SharedMachine};
-use super::{KeptShare, MergeError, sections, series, verdict};
+use super::{KeptShare, MergeError, conditions, sections, series, verdict};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
 use crate::scenario::{Kinds, Scenario, parse_for};
@@ -58,7 +58,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         parts: sections::parts(shares)?,
         outages: Vec::new(),
         faults: sections::faults(shares),
-        conditions: sections::conditions(shares),
+        conditions: conditions::merged_conditions(shares),
         errors: sections::errors(shares, |record| &record.errors),
         receive_errors: sections::errors(shares, |record| &record.receive_errors),
         verification: sections::verification(shares)?,

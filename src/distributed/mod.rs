@@ -1,6 +1,6 @@
 //! One scenario that several processes or machines ran at once, as one record.
 //!
-//! - `merge`: what the shares must have in common, and the record of all of them. `client`, `sections`: its parts.
+//! - `merge`: what the shares must have in common, and the record of all of them. `client`, `conditions`, `sections`: its parts.
 //! - `verdict`: what speaks against it.
 //! - `series`: the seconds and the interval logs, aligned by the wall clock.
 //!
@@ -9,6 +9,7 @@
 //! says which.
 
 mod client;
+mod conditions;
 mod merge;
 mod sections;
 mod series;

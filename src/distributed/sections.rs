@@ -10,10 +10,9 @@ use crate::broker::known_sum;
 use crate::evaluate::listed_consumers;
 use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
-    Completion, Condition, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent,
-    Fault, FaultCommand, GroupLatency, GroupVerification, HistogramError, IdleConnections, Latencies, Latency,
-    ProducerShares, Record, SchedulePart, SlowestMessages, Tail, Throughput, Transactions, Verification, Wire,
-    saturating_sum,
+    Completion, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, Fault,
+    FaultCommand, GroupLatency, GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares,
+    Record, SchedulePart, SlowestMessages, Tail, Throughput, Transactions, Verification, Wire, saturating_sum,
 };
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
@@ -40,13 +39,6 @@ pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
 pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     let begin_ns = share.record.share.as_ref().map_or(0, |share| share.window_begin_unix_ns);
     (begin_ns, begin_ns.saturating_add(share.record.throughput.window_ns))
-}
-
-/// The conditions of all shares, in the order in which they began by each one's own load.
-pub(super) fn conditions(shares: &[KeptShare]) -> Vec<Condition> {
-    let mut conditions: Vec<Condition> = shares.iter().flat_map(|share| share.record.conditions.clone()).collect();
-    conditions.sort_by_key(|condition| condition.begin_ns);
-    conditions
 }
 
 /// The faults that one share has run. What followed them in its own messages is not what followed them in all.
