@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{KeptShare, MergeError};
 use crate::broker::known_sum;
 use crate::evaluate::listed_consumers;
-use crate::measure::{FailureClass, MergedGroup, MessageSets, merge_groups};
+use crate::measure::{FailureClass, GroupAccount, MergedGroup, MessageSets, merge_groups};
 use crate::record::{
     Completion, ConsumerAnswers, ConsumerFigures, ConsumerSpread, Consumers, Counts, ErrorCount, Extent, Fault,
     FaultCommand, GroupLatency, GroupVerification, HistogramError, IdleConnections, Latencies, Latency, ProducerShares,
@@ -217,6 +217,7 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     };
     let groups =
         merge_groups(&messages).map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
+    let are_all = shares[0].record.share.as_ref().is_none_or(|share| share.count <= shares.len());
     let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
     let total = |count: fn(&Verification) -> u64| saturating_sum(of_shares().map(count));
     let mut sum = Verification {
@@ -228,12 +229,20 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     };
     for (number, merged) in groups.iter().enumerate().take(first.groups.len()) {
         let found: Vec<&GroupVerification> = of_shares().filter_map(|found| found.groups.get(number)).collect();
-        sum.add_group(group(&found, merged));
+        sum.add_group(group(&found, merged, are_all));
     }
     Ok(Some(sum))
 }
 
-fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &MergedGroup) -> GroupVerification {
+/// `are_all`: whether no share is missing. What one that is missing has sent and received is not known.
+fn group(found: &[&GroupVerification], merged: &MergedGroup, are_all: bool) -> GroupVerification {
+    let MergedGroup { account, repeated } = *merged;
+    let undecided = account.undecided.saturating_add(account.lost).saturating_add(account.unread);
+    let account = if are_all {
+        account
+    } else {
+        GroupAccount { lost: 0, unread: 0, undecided, not_acknowledged_but_stored: 0, ..account }
+    };
     let total = |count: fn(&GroupVerification) -> u64| saturating_sum(found.iter().map(|group| count(group)));
     let received_something = found.iter().filter(|group| group.received > 0);
     GroupVerification {
@@ -248,12 +257,15 @@ fn group(found: &[&GroupVerification], MergedGroup { account, repeated }: &Merge
         undecided: account.undecided,
         not_acknowledged_but_stored: account.not_acknowledged_but_stored,
         // Two shares took the same message for its first delivery.
-        duplicated: total(|group| group.duplicated).saturating_add(*repeated),
+        duplicated: total(|group| group.duplicated).saturating_add(repeated),
         redelivered: total(|group| group.redelivered),
         reordered: total(|group| group.reordered),
         corrupt: total(|group| group.corrupt),
         consumer_lag_at_load_end: None,
-        catch_up_ns: received_something.filter_map(|group| group.catch_up_ns).max().filter(|_| account.unread == 0),
+        catch_up_ns: received_something
+            .filter_map(|group| group.catch_up_ns)
+            .max()
+            .filter(|_| are_all && account.unread == 0),
     }
 }
 

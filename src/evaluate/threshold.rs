@@ -94,6 +94,8 @@ pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, gro
         let is_it = |of: &&GroupVerification| Some(of.title().as_str()) == group;
         found.groups.iter().find(is_it).ok_or_else(|| "the record has no such group".to_owned())
     };
+    // Of those that this record was merged from.
+    let is_share_missing = record.shares.first().is_some_and(|first| record.shares.len() < first.share.count);
     let verification = || {
         let found = record.verification.as_ref();
         found.ok_or_else(|| NOT_VERIFIED.to_owned()).and_then(|found| {
@@ -101,6 +103,9 @@ pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, gro
                 // What was found is there all the same, but what was not found may be.
                 (true, Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered) => {
                     Err("the verifier's memory was exceeded, so its counts are not certain".to_owned())
+                }
+                (_, Metric::Lost | Metric::Unread) if is_share_missing => {
+                    Err("a share is missing, and it is not known what its consumers received".to_owned())
                 }
                 (_, Metric::Reordered) if found.order_unchecked > 0 => {
                     Err("the order of some messages was not checked, for lack of memory".to_owned())

@@ -271,6 +271,10 @@ mod on_a_cluster {
         assert_delivered(&whole, 1_000, 1);
         let own = whole.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
         assert!(own < 1_000, "each share times its own messages");
+        // The other has received what this one did not.
+        let alone = merge(&bench, &shares[..1], "alone").expect(0).record().verification.unwrap();
+        assert_eq!((alone.lost, alone.unread, alone.not_acknowledged_but_stored), (0, 0, 0));
+        assert!(alone.undecided > 0);
         let path = shares[1].join("messages.json");
         let mut messages: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let received: u64 = messages["groups"][0]["arrived"].as_array().unwrap().iter().map(marked).sum();

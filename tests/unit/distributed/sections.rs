@@ -100,3 +100,24 @@ fn errors_of_a_class_are_one_with_the_message_of_the_first() {
     shares[1].record.errors = vec![error(3, 2 * second, "first")];
     assert_eq!(errors(&shares, |record| &record.errors), [error(5, 2 * second, "first")]);
 }
+
+#[test]
+fn what_a_missing_share_may_have_received_is_not_lost() {
+    let account = GroupAccount {
+        lost: 3,
+        unread: 2,
+        removed: 1,
+        undecided: 4,
+        not_acknowledged_but_stored: 5,
+        ..GroupAccount::default()
+    };
+    let received = GroupVerification { received: 9, catch_up_ns: Some(7), ..GroupVerification::default() };
+    let counted = |account, are_all| {
+        let of = group(&[&received], &MergedGroup { account, repeated: 0 }, are_all);
+        ([of.lost, of.unread, of.removed, of.undecided, of.not_acknowledged_but_stored], of.catch_up_ns)
+    };
+    assert_eq!(counted(account, true), ([3, 2, 1, 4, 5], None));
+    assert_eq!(counted(account, false), ([0, 0, 1, 9, 0], None));
+    let nothing = GroupAccount::default();
+    assert_eq!([true, false].map(|are_all| counted(nothing, are_all).1), [Some(7), None]);
+}

@@ -1,6 +1,6 @@
 use super::*;
 use crate::measure::{ConditionKind, SubjectKind};
-use crate::record::{Condition, FaultCommand, sample};
+use crate::record::{Condition, FaultCommand, MergedShare, Share, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
@@ -216,4 +216,42 @@ fn a_saturated_verifier_proves_no_absence() {
     let mut record = sample::record();
     record.verification = Some(Verification { saturated: true, ..Default::default() });
     assert!(!outcome(Metric::Duplicated, Comparison::Equal, 0.0, &record).held);
+}
+
+#[test]
+fn a_missing_share_leaves_unknown_what_was_lost() {
+    let mut record = sample::record();
+    record.verification = Some(Verification::default());
+    let held = |record: &Record| {
+        [Metric::Lost, Metric::Unread].map(|metric| outcome(metric, Comparison::Equal, 0.0, record).held)
+    };
+    let share = |number| Share {
+        number,
+        count: 2,
+        first_producer: 0,
+        producers: 1,
+        consumers: 1,
+        window_begin_unix_ns: 0,
+        first_sent_unix_ns: None,
+        first_due_unix_ns: None,
+        clock_shift_ns: None,
+        clock_error_ns: None,
+        boot_id: None,
+        before_intended: 0,
+        most_before_intended_ns: 0,
+    };
+    let merged = |number| MergedShare {
+        share: share(number),
+        start: None,
+        hostname: None,
+        window_ns: 1,
+        messages_per_second: 1.0,
+        cores_used: 1.0,
+        valid: true,
+        clock: None,
+    };
+    record.shares = vec![merged(1), merged(2)];
+    assert_eq!(held(&record), [true; 2]);
+    record.shares.pop();
+    assert_eq!(held(&record), [false; 2]);
 }
