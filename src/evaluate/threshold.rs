@@ -386,7 +386,7 @@ pub fn not_known(until: &Until, trials: &[&Record]) -> Option<String> {
     let number = readable::count(found.len() as u64);
     match standing(&found, until.share, until.least_trials) {
         Standing::Known => None,
-        Standing::TooFew => Some(format!("`{}` was not reached: {number} trials count", until.text)),
+        Standing::TooFew => Some(format!("`{}` was not reached: too few trials count ({number})", until.text)),
         Standing::Wide(half) => {
             Some(format!("`{}` was not reached with {number} trials: ± {}", until.text, readable::percent(half)))
         }
