@@ -15,7 +15,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::measure::SendTag;
+use crate::measure::{SendTag, Subject};
 use crate::net::backoff::Backoff;
 
 /// The place in which the logs of a batch are stored.
@@ -84,6 +84,8 @@ pub struct Sealed {
     /// How often it has been sent again.
     pub retries: u32,
     pub backoff: Backoff,
+    /// The endpoint, as what holds it up, once it was refused: until it has an outcome, whichever worker sends it again.
+    pub held_up: Option<Subject>,
 }
 
 impl Group {

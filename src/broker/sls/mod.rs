@@ -42,7 +42,7 @@ use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Created, Setup, Subscription, Telemetry, Topic, Unready};
 use crate::emulator::NO_SLS;
 use crate::emulator::sls::{Emulator, Key, ListenOptions};
-use crate::measure::{ConditionKind, Subject, SubjectKind};
+use crate::measure::ConditionKind;
 use crate::net::backoff::Backoff;
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
 
@@ -134,7 +134,8 @@ impl Broker for SlsBroker {
                 compression: options.compression,
                 retries: options.retries,
                 backoff: Backoff::new(options.backoff, options.max_backoff),
-                held_up: Subject::new(&setup.conditions, SubjectKind::Node, &endpoint.address),
+                conditions: setup.conditions.clone(),
+                address: endpoint.address.clone(),
                 stop: stopped.clone(),
             };
             worker

@@ -14,7 +14,7 @@ use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
 use super::connect::{Client, HttpRequest, ServiceError, accepted};
 use crate::broker::Wire;
-use crate::measure::{AckRecorder, SendTag, Subject};
+use crate::measure::{AckRecorder, Conditions, SendTag, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 
 /// Most bytes of a response to logs, which holds an error at most.
@@ -56,8 +56,9 @@ pub struct Worker {
     /// How often a batch is sent again after a failure, and the pauses before that.
     pub retries: u32,
     pub backoff: Backoff,
-    /// The endpoint, as what can be held up.
-    pub held_up: Subject,
+    /// Where it is reported what holds batches up, and the endpoint's address.
+    pub conditions: Conditions,
+    pub address: String,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -124,13 +125,13 @@ impl Worker {
             body,
             retries: 0,
             backoff: self.backoff,
+            held_up: None,
         })
     }
 
     async fn send(&mut self, mut sealed: Sealed) {
         match self.post(&sealed).await {
             Ok(()) => {
-                self.held_up.end();
                 let count = |counter: &AtomicU64, bytes: usize| counter.fetch_add(bytes as u64, Ordering::Relaxed);
                 count(&self.traffic.raw_bytes, sealed.raw_bytes);
                 count(&self.traffic.body_bytes, sealed.body_bytes);
@@ -143,7 +144,8 @@ impl Worker {
                 self.accumulator.settle(sealed.logs, sealed.taken_bytes);
             }
             Err(error) if error.is_retriable() && sealed.retries < self.retries => {
-                self.held_up.begin(error.condition(), &error.to_string());
+                let endpoint = || Subject::new(&self.conditions, SubjectKind::Node, &self.address);
+                sealed.held_up.get_or_insert_with(endpoint).begin(error.condition(), &error.to_string());
                 let pause = sealed.backoff.failed();
                 sealed.retries += 1;
                 self.traffic.retried.fetch_add(1, Ordering::Relaxed);
@@ -185,5 +187,84 @@ impl Worker {
         }
         drop(acks);
         self.accumulator.settle(logs, taken_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::super::accumulator::Limits;
+    use super::super::config::{Credentials, SignatureVersion};
+    use super::super::connect::Endpoint;
+    use super::super::sign::{CredentialSource, Signer};
+    use super::*;
+    use crate::measure::{Acks, Clock, ConditionKind};
+
+    #[tokio::test]
+    async fn what_held_a_batch_up_ends_when_another_worker_has_sent_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        // Each worker has a connection, and each request a response of its own.
+        tokio::spawn(async move {
+            let refusal = r#"{"errorCode":"WriteQuotaExceed","errorMessage":"used up"}"#;
+            let mut connections = Vec::new();
+            for (status, body) in [("403 Forbidden", refusal), ("200 OK", "")] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let length = body.len();
+                let response =
+                    format!("HTTP/1.1 {status}\r\nx-log-requestid: 1\r\ncontent-length: {length}\r\n\r\n{body}");
+                stream.write_all(response.as_bytes()).await.unwrap();
+                connections.push(stream);
+            }
+            std::future::pending::<()>().await;
+        });
+        let limits = Limits { bytes: 1, logs: 1, linger: Duration::from_secs(60) };
+        let accumulator = Arc::new(Accumulator::new(1, limits, Vec::new(), "run".to_owned()));
+        let key = || "key".to_owned();
+        let first = Credentials { key_id: key(), key_secret: key(), security_token: None };
+        let credentials = CredentialSource::new(first, Box::new(|| None));
+        let signer = Arc::new(Signer { credentials, version: SignatureVersion::V1, region: String::new() });
+        let endpoint = Arc::new(Endpoint::new(&address, None, "project", None).unwrap());
+        let (conditions, backoff) = (Conditions::default(), Backoff::new(Duration::ZERO, Duration::ZERO));
+        let worker = || Worker {
+            accumulator: accumulator.clone(),
+            traffic: Arc::default(),
+            client: Client::new(endpoint.clone(), signer.clone(), Duration::from_secs(60)),
+            recorder: Acks::new(Clock::start(), 1, false).recorder(),
+            compression: Compression::None,
+            retries: 1,
+            backoff,
+            conditions: conditions.clone(),
+            address: address.clone(),
+            stop: watch::channel(false).1,
+        };
+        let (mut one, mut other) = (worker(), worker());
+        one.send(Sealed {
+            path: "/logstores/orders/shards/lb".to_owned(),
+            shard_hash: None,
+            logs: Vec::new(),
+            raw_bytes: 0,
+            taken_bytes: 0,
+            body_bytes: 0,
+            body: Bytes::new(),
+            retries: 0,
+            backoff,
+            held_up: None,
+        })
+        .await;
+        let told = |conditions: &Conditions| conditions.lasting().iter().map(|one| one.kind).collect::<Vec<_>>();
+        assert_eq!(told(&conditions), [ConditionKind::Throttled]);
+        let Job::Again(sealed) = accumulator.queue.next().await else { panic!("it was not sent before") };
+        other.send(sealed).await;
+        assert_eq!(told(&conditions), []);
     }
 }
