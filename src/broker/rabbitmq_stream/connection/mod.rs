@@ -369,3 +369,45 @@ impl Session<Publishing> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::broker::rabbitmq_stream::connect;
+    use crate::measure::{Acks, Conditions, SubjectKind};
+    use crate::net::transport::Transport;
+
+    #[tokio::test]
+    async fn what_a_node_does_not_confirm_holds_nothing_up_once_it_is_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (conditions, acks) = (Conditions::default(), Acks::new(Clock::start(), 1, false));
+        let (lost, mut reports) = unbounded_channel();
+        let publishing = Publishing {
+            address: address.to_string(),
+            held_up: Subject::new(&conditions, SubjectKind::Node, "node"),
+            number: 0,
+            reference: None,
+            recorder: acks.recorder(),
+            clock: acks.clock(),
+            confirm_timeout: None,
+            resend: false,
+            lost,
+        };
+        let connection = publishing.start(connect::Session::over(Transport::Plain(ours.unwrap())));
+        connection.with_state(|state| {
+            state.publishers.push(Publisher::undeclared("orders", PartitionIndex::UNKNOWN, false));
+            (state.pending, state.unanswered_since) = (1, Instant::now().checked_sub(UNANSWERED));
+        });
+        connection.look_for_answers();
+        let lasting = || conditions.lasting().iter().map(|one| one.kind).collect::<Vec<_>>();
+        assert_eq!(lasting(), [ConditionKind::Unanswered]);
+        drop(theirs);
+        assert_eq!(reports.recv().await.unwrap().streams, ["orders"]);
+        assert_eq!(lasting(), []);
+    }
+}

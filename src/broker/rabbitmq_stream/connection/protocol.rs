@@ -81,6 +81,8 @@ impl Protocol for Publishing {
     }
 
     fn lost(&self, reason: &str) -> SubmitError {
+        // Its publishers go to other nodes: nothing is awaited from this one any more.
+        self.held_up.end();
         let message = format!("the connection to {} was lost: {reason}", self.address);
         SubmitError { class: FailureClass::ConnectionLost, message }
     }
