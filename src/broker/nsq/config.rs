@@ -52,7 +52,7 @@ pub struct NsqOptions {
     #[serde(deserialize_with = "heartbeat")]
     #[schemars(with = "DurationText")]
     pub heartbeat: Duration,
-    /// What nsqd gathers for a consumer before it writes.
+    /// What nsqd gathers for a consumer before it writes. 0: nothing.
     #[serde(deserialize_with = "size")]
     #[schemars(with = "Option<ByteSize>")]
     pub output_buffer: Option<u64>,
@@ -110,13 +110,37 @@ impl Default for NsqOptions {
 impl BrokerOptions for NsqOptions {
     fn check(&self) -> Result<(), String> {
         let names_http = self.http_addresses.as_ref().is_some_and(|named| !named.is_empty());
-        match self.lookup && names_http {
-            true => {
-                Err("nsqlookupd names the HTTP addresses of nsqd: leave `http_addresses` out, or set it to []"
-                    .to_owned())
-            }
-            false => Ok(()),
+        let is_below = |time: Option<Duration>, least: Duration| time.is_some_and(|time| time < least);
+        let refusals = [
+            (
+                self.lookup && names_http,
+                "nsqlookupd names the HTTP addresses of nsqd: leave `http_addresses` out, or set it to []",
+            ),
+            (
+                self.deflate_level.is_some() && self.compression != Compression::Deflate,
+                "`deflate_level` has no effect without `compression = \"deflate\"`: set it as well, or leave `deflate_level` out",
+            ),
+            // nsqd takes 0 for its own setting (`SetOutputBuffer` and `SetMsgTimeout` in its `client_v2.go`).
+            (
+                is_below(self.output_buffer_timeout, Duration::from_millis(1)),
+                "`output_buffer_timeout` is 1ms or more: set `output_buffer = 0` to have nsqd gather nothing",
+            ),
+            (
+                is_below(self.message_timeout, Duration::from_secs(1)),
+                "`message_timeout` is 1s or more: leave it out for nsqd's own",
+            ),
+        ];
+        match refusals.into_iter().find(|(is_so, _)| *is_so) {
+            Some((_, refusal)) => Err(refusal.to_owned()),
+            None => Ok(()),
         }
+    }
+}
+
+impl NsqOptions {
+    /// What nsqd is to gather, as `IDENTIFY` has it: there, 0 is nsqd's own setting, and -1 is nothing.
+    pub fn output_buffer_size(&self) -> Option<i64> {
+        self.output_buffer.map(|bytes| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) })
     }
 }
 
@@ -261,6 +285,25 @@ mod tests {
             let error = toml::from_str::<NsqOptions>(text).unwrap_err();
             assert!(error.message().contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_nsqd_would_replace_by_its_own_setting_is_refused_or_told_otherwise() {
+        let read = |text: &str| toml::from_str::<NsqOptions>(text).unwrap();
+        for (text, words) in [
+            ("output_buffer_timeout = \"0s\"", "set `output_buffer = 0`"),
+            ("message_timeout = \"0s\"", "1s or more"),
+            ("deflate_level = 6", "no effect"),
+            ("deflate_level = 6\ncompression = \"snappy\"", "no effect"),
+        ] {
+            let refusal = read(text).check().unwrap_err();
+            assert!(refusal.contains(words), "{text}: {refusal}");
+        }
+        let all = "output_buffer = 0\noutput_buffer_timeout = \"1ms\"\nmessage_timeout = \"1s\"\n\
+                   deflate_level = 6\ncompression = \"deflate\"";
+        assert_eq!(read(all).check(), Ok(()));
+        let sizes = ["output_buffer = 0", "output_buffer = \"16KiB\"", ""].map(|text| read(text).output_buffer_size());
+        assert_eq!(sizes, [Some(-1), Some(16_384), None]);
     }
 
     #[test]

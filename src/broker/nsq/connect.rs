@@ -87,7 +87,7 @@ struct Identify<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     deflate_level: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_buffer_size: Option<u64>,
+    output_buffer_size: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_buffer_timeout: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,7 @@ impl Connector {
             snappy: options.compression == Compression::Snappy,
             deflate: options.compression == Compression::Deflate,
             deflate_level: options.deflate_level,
-            output_buffer_size: options.output_buffer,
+            output_buffer_size: options.output_buffer_size(),
             output_buffer_timeout: options.output_buffer_timeout.map(|timeout| timeout.as_millis()),
             msg_timeout: options.message_timeout.map(|timeout| timeout.as_millis()),
         };
