@@ -162,13 +162,14 @@ impl RabbitmqStreamConsumer {
         {
             return Poll::Ready(Event::Activated(activated));
         }
+        let mut is_checked = false;
         while self.beat.poll_tick(context).is_ready() {
-            self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
+            is_checked = true;
         }
         // Polls all, so that each registers the waker.
         let mut filled = false;
         for connection in &mut self.connections {
-            filled |= connection.poll_fill(context).is_ready();
+            filled |= connection.poll_fill(context, is_checked).is_ready();
         }
         if filled { Poll::Ready(Event::Filled) } else { Poll::Pending }
     }
@@ -270,8 +271,7 @@ impl Consumer for RabbitmqStreamConsumer {
             }
             self.note_updates(number);
             if taken >= most {
-                // A consumer that is slow must not seem dead, and reads the other connections in their turn.
-                self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
+                // A consumer that is slow reads the other connections in their turn.
                 self.connections.rotate_left(1);
                 break;
             }

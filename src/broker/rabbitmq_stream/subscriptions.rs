@@ -8,11 +8,14 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::admin::{Admin, Nodes, untried};
 use super::codec::chunk::Chunk;
@@ -26,7 +29,9 @@ use crate::net::connect::within;
 
 /// A connection to one node, with the streams that are read from it.
 pub struct Subscriptions {
-    session: Session,
+    /// A task writes heartbeats to it while the engine's consumer works.
+    session: Arc<Mutex<Session>>,
+    beats: Option<AbortOnDropHandle<()>>,
     /// A number that each connection of a consumer has for itself.
     pub number: u64,
     /// Whether the server decides if the streams are read over this connection.
@@ -34,40 +39,45 @@ pub struct Subscriptions {
     /// Sources by subscription id.
     pub sources: Vec<usize>,
     heard: Instant,
-    spoke: Instant,
     /// Why the connection ended.
     ended: Option<io::Error>,
 }
 
+/// Shows the server from time to time that the client is there.
+async fn beat(session: Weak<Mutex<Session>>, heartbeat: Duration) {
+    let mut beats = interval(heartbeat / 2);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        let Some(session) = session.upgrade() else { return };
+        let Session { transport, write_buffer, .. } = &mut *session.lock();
+        command::heartbeat(&mut write_buffer.bytes);
+        // An error shows when the connection is read.
+        let _ = write_buffer.flush(transport);
+    }
+}
+
 impl Subscriptions {
     pub fn new(session: Session, sources: Vec<usize>, is_shared: bool) -> Self {
-        let now = Instant::now();
-        Subscriptions { session, number: 0, is_shared, sources, heard: now, spoke: now, ended: None }
+        let heartbeat = session.heartbeat;
+        let session = Arc::new(Mutex::new(session));
+        let beating = |heartbeat| AbortOnDropHandle::new(tokio::spawn(beat(Arc::downgrade(&session), heartbeat)));
+        let beats = heartbeat.map(beating);
+        Subscriptions { session, beats, number: 0, is_shared, sources, heard: Instant::now(), ended: None }
     }
 
     /// The interval of heartbeats that both sides agreed on.
     pub fn heartbeat(&self) -> Option<Duration> {
-        self.session.heartbeat
+        self.session.lock().heartbeat
     }
 
-    /// Ends a connection that was silent for too long, and sends a heartbeat where it is due.
-    pub fn check_heartbeat(&mut self) {
-        let Some(heartbeat) = self.session.heartbeat else { return };
-        if self.heard.elapsed() > 2 * heartbeat {
-            self.ended = Some(io::Error::other(format!("no sign of life for {:?}", self.heard.elapsed())));
-        }
-        if self.spoke.elapsed() >= heartbeat / 2 {
-            command::heartbeat(&mut self.session.write_buffer.bytes);
-            self.spoke = Instant::now();
-        }
-    }
-
-    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile.
-    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile. With `is_checked`, a connection on which nothing
+    /// has arrived for too long ends. What has arrived while the consumer worked is read before.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>, is_checked: bool) -> Poll<()> {
         if self.ended.is_some() {
             return Poll::Ready(());
         }
-        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        let Session { transport, read_buffer, write_buffer, heartbeat, .. } = &mut *self.session.lock();
         // After a write of less than everything, the next poll registers the waker again.
         while write_buffer.unwritten() > 0 && transport.poll_writable(context).is_ready() {
             if let Err(error) = write_buffer.flush(transport) {
@@ -75,9 +85,8 @@ impl Subscriptions {
                 return Poll::Ready(());
             }
         }
-        loop {
-            let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
-            match filled {
+        while let Poll::Ready(readable) = transport.poll_readable(context) {
+            match readable.and_then(|()| read_buffer.fill(transport)) {
                 // Not readable after all: the next poll registers the waker again.
                 Ok(0) => {}
                 Ok(_) => {
@@ -90,19 +99,33 @@ impl Subscriptions {
                 }
             }
         }
+        let quiet = self.heard.elapsed();
+        if is_checked && heartbeat.is_some_and(|heartbeat| quiet > 2 * heartbeat) {
+            self.ended = Some(io::Error::other(format!("no sign of life for {quiet:?}")));
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     /// Takes leave of the server and closes the connection.
     pub async fn close(self) {
-        self.session.close().await;
+        if let Some(beats) = self.beats {
+            beats.abort();
+            // It may be about to write.
+            let _ = beats.await;
+        }
+        if let Some(session) = Arc::into_inner(self.session) {
+            session.into_inner().close().await;
+        }
     }
 
     /// Whether [`Subscriptions::take`] has something to do.
     pub fn is_filled(&self) -> bool {
+        let Session { read_buffer, removed, updates, .. } = &*self.session.lock();
         self.ended.is_some()
-            || !self.session.removed.is_empty()
-            || !self.session.updates.is_empty()
-            || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
+            || !removed.is_empty()
+            || !updates.is_empty()
+            || !matches!(read_buffer.has_next(decode), Ok(false))
     }
 
     /// Hands over the chunks that have arrived, each with the number of its source, as long as `deliver` wants more.
@@ -113,10 +136,10 @@ impl Subscriptions {
         &mut self,
         mut deliver: impl FnMut(usize, &[u8]) -> Result<ControlFlow<()>, ReceiveError>,
     ) -> Result<(), ReceiveError> {
-        if let Some((stream, code)) = self.session.removed.first() {
+        let Session { transport, read_buffer, write_buffer, updates, removed: gone, .. } = &mut *self.session.lock();
+        if let Some((stream, code)) = gone.first() {
             return Err(removed(stream, *code));
         }
-        let Session { transport, read_buffer, write_buffer, updates, .. } = &mut self.session;
         let mut has_more = false;
         let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
         while let Some(frame) = next_frame(read_buffer, write_buffer, transport).map_err(failed)? {
@@ -140,15 +163,10 @@ impl Subscriptions {
                 _ => {}
             }
         }
-        if has_more {
-            // Chunks that arrived and are not read yet do not count as silence of the server.
-            self.heard = Instant::now();
-        }
         if let Some(error) = self.ended.take_if(|_| !has_more) {
             return Err(lost(error.to_string()));
         }
         if write_buffer.unwritten() > 0 {
-            self.spoke = Instant::now();
             write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
         }
         Ok(())
@@ -156,14 +174,13 @@ impl Subscriptions {
 
     /// What the server has said of subscriptions since the last call.
     pub fn take_updates(&mut self) -> Vec<ConsumerUpdate> {
-        std::mem::take(&mut self.session.updates)
+        std::mem::take(&mut self.session.lock().updates)
     }
 
     /// Responds to an update: where an active subscription begins. An inactive one has no offset.
     pub fn answer(&mut self, update: ConsumerUpdate, from: Option<Offset>) {
-        let Session { transport, write_buffer, .. } = &mut self.session;
+        let Session { transport, write_buffer, .. } = &mut *self.session.lock();
         command::consumer_update_response(&mut write_buffer.bytes, update.correlation, from);
-        self.spoke = Instant::now();
         if let Err(error) = write_buffer.flush(transport) {
             self.ended = Some(error);
         }
@@ -406,28 +423,5 @@ impl Recovery {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-
-    use tokio::io::AsyncReadExt;
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::*;
-    use crate::net::transport::Transport;
-
-    #[tokio::test]
-    async fn rest_of_a_write_is_written_while_nothing_arrives() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let (mut theirs, bytes) = (theirs.unwrap().0, vec![0; 32 << 20]);
-        let length = bytes.len();
-        let mut session = Session::over(Transport::Plain(ours.unwrap()));
-        session.write_buffer.bytes = bytes;
-        let mut subscriptions = Subscriptions::new(session, Vec::new(), false);
-        tokio::select! {
-            () = poll_fn(|context| subscriptions.poll_fill(context)) => panic!("nothing was sent to it"),
-            read = async { theirs.read_exact(&mut vec![0; length]).await } => assert_eq!(read.unwrap(), length),
-        }
-    }
-}
+#[path = "../../../tests/unit/broker/rabbitmq_stream/subscriptions.rs"]
+mod tests;
