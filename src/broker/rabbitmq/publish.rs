@@ -248,6 +248,8 @@ impl Protocol for Publishing {
         for channel in session.state().protocol.channels() {
             append_channel_open(&mut write_buffer.bytes, channel, publishing.confirms);
         }
+        // What else a message has failed with lasts until one is confirmed.
+        publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         session.install(served.transport.clone(), write_buffer);
         Some(served)
     }
@@ -348,3 +350,7 @@ impl Producer for RabbitmqProducer {
         self.connection.session().protocol.failure.get().map(|failure| failure.message.clone())
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/rabbitmq/publish.rs"]
+mod tests;
