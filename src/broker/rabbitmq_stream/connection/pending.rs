@@ -73,9 +73,13 @@ impl Pending {
         self.lost_since.is_some_and(|since| since.elapsed() >= patience)
     }
 
-    /// Forgets frames whose messages have outcomes.
+    /// The server has given an outcome: forgets frames whose messages have outcomes, and the loss.
     pub fn release(&mut self) {
         self.lost_since = None;
+        self.forget_frames();
+    }
+
+    fn forget_frames(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         while kept.front().is_some_and(|kept| kept.last_id < self.first_id) {
             kept.pop_front();
@@ -146,7 +150,7 @@ impl Pending {
             self.messages.pop_front();
             self.first_id += 1;
         }
-        self.release();
+        self.forget_frames();
     }
 
     /// Gives all of them one outcome.

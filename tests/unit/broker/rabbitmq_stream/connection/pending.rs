@@ -36,6 +36,18 @@ fn overdue_messages_leave_and_their_confirms_are_ignored() {
 }
 
 #[test]
+fn a_look_for_overdue_messages_does_not_end_a_loss() {
+    let mut pending = Pending::keeping();
+    pending.begin_after(0);
+    pending.push(send_tag(0), 1, false);
+    pending.mark_lost();
+    pending.take_overdue(|_| false, &mut Vec::new());
+    assert!(pending.is_lost_for(Duration::ZERO));
+    pending.release();
+    assert!(!pending.is_lost_for(Duration::ZERO), "a message was confirmed");
+}
+
+#[test]
 fn frames_are_kept_until_their_last_message_has_an_outcome() {
     let mut pending = Pending::keeping();
     pending.begin_after(0);
