@@ -114,26 +114,14 @@ impl Default for PulsarOptions {
     }
 }
 
-/// `ProducerAccessMode`.
+/// `ProducerAccessMode`, by its numbers in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessMode {
-    Shared,
-    Exclusive,
-    WaitForExclusive,
-    ExclusiveWithFencing,
-}
-
-impl AccessMode {
-    /// Its number in the protocol.
-    pub fn number(self) -> i32 {
-        match self {
-            AccessMode::Shared => 0,
-            AccessMode::Exclusive => 1,
-            AccessMode::WaitForExclusive => 2,
-            AccessMode::ExclusiveWithFencing => 3,
-        }
-    }
+    Shared = 0,
+    Exclusive = 1,
+    WaitForExclusive = 2,
+    ExclusiveWithFencing = 3,
 }
 
 /// Hash of a key that chooses a partition, as `HashingScheme` of the Java client.
@@ -146,27 +134,17 @@ pub enum Hashing {
     Murmur3,
 }
 
-/// `CommandSubscribe.SubType`.
+/// `CommandSubscribe.SubType`, by its numbers in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SubscriptionType {
-    Exclusive,
-    Shared,
-    Failover,
-    KeyShared,
+    Exclusive = 0,
+    Shared = 1,
+    Failover = 2,
+    KeyShared = 3,
 }
 
 impl SubscriptionType {
-    /// Its number in the protocol.
-    pub fn number(self) -> i32 {
-        match self {
-            SubscriptionType::Exclusive => 0,
-            SubscriptionType::Shared => 1,
-            SubscriptionType::Failover => 2,
-            SubscriptionType::KeyShared => 3,
-        }
-    }
-
     /// What `options` ask for, or what lets all `members` of a group in.
     ///
     /// # Errors

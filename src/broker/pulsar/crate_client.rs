@@ -153,7 +153,7 @@ impl Broker for PulsarCrateBroker {
                 .consumer()
                 .with_topic(&*part)
                 .with_subscription(&membership.subscription)
-                .with_subscription_type(SubType::try_from(membership.kind.number()).unwrap_or_default())
+                .with_subscription_type(SubType::try_from(membership.kind as i32).unwrap_or_default())
                 .with_consumer_name(&membership.consumer_name)
                 // What the crate calls the size of a batch are the permits that it gives the broker.
                 .with_batch_size(options.receiver_queue)
@@ -253,7 +253,7 @@ fn producer_options(options: &PulsarOptions) -> ProducerOptions {
             Compression::Zstd => CrateCompression::Zstd(compression::CompressionZstd::default()),
             Compression::Snappy => CrateCompression::Snappy(compression::CompressionSnappy::default()),
         }),
-        access_mode: Some(options.access_mode.number()),
+        access_mode: Some(options.access_mode as i32),
         // Otherwise it refuses messages when its queue is full.
         block_queue_if_full: true,
         ..ProducerOptions::default()

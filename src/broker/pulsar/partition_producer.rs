@@ -332,7 +332,7 @@ async fn open(
             producer_name: resend.map(|resend| resend.name.clone()),
             epoch: None,
             user_provided_producer_name: Some(resend.is_some()),
-            producer_access_mode: Some(shared.options.access_mode.number()),
+            producer_access_mode: Some(shared.options.access_mode as i32),
             topic_epoch,
         };
         ToBroker { kind: Kind::Producer.into(), producer: Some(Box::new(producer)), ..ToBroker::default() }

@@ -314,7 +314,7 @@ pub(super) async fn open(
             let subscribe = Subscribe {
                 topic: topic.to_owned(),
                 subscription: membership.subscription.clone(),
-                sub_type: membership.kind.number(),
+                sub_type: membership.kind as i32,
                 consumer_id: consumer,
                 request_id,
                 consumer_name: Some(membership.consumer_name.clone()),

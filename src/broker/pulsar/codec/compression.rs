@@ -6,16 +6,16 @@ use std::io::{self, Read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `CompressionType` of the protocol.
+/// `CompressionType` of the protocol, by its numbers in a message's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     #[default]
-    None,
-    Lz4,
-    Zlib,
-    Zstd,
-    Snappy,
+    None = 0,
+    Lz4 = 1,
+    Zlib = 2,
+    Zstd = 3,
+    Snappy = 4,
 }
 
 /// Most bytes that are unpacked, whatever an entry claims: a broker takes 5 MiB in its default configuration, before
@@ -32,22 +32,11 @@ const MAX_WINDOW_LOG: u32 = 23;
 const ZSTD_LEVEL: i32 = 3;
 
 impl Compression {
-    /// Its number in a message's metadata.
-    pub fn number(self) -> i32 {
-        match self {
-            Compression::None => 0,
-            Compression::Lz4 => 1,
-            Compression::Zlib => 2,
-            Compression::Zstd => 3,
-            Compression::Snappy => 4,
-        }
-    }
-
     /// The one of that number.
     pub fn from_number(number: i32) -> Option<Self> {
         [Compression::None, Compression::Lz4, Compression::Zlib, Compression::Zstd, Compression::Snappy]
             .into_iter()
-            .find(|compression| compression.number() == number)
+            .find(|compression| *compression as i32 == number)
     }
 
     /// Fills `out` with `content` decompressed, which has `size` bytes. That is the sender's claim: no memory is taken
@@ -220,7 +209,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_protocol() {
         for (number, compression) in ALL.into_iter().enumerate() {
-            assert_eq!(compression.number(), number as i32);
+            assert_eq!(compression as usize, number);
             assert_eq!(Compression::from_number(number as i32), Some(compression));
         }
         assert_eq!(Compression::from_number(5), None);

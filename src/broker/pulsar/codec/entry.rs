@@ -119,7 +119,7 @@ fn put_heading(out: &mut Vec<u8>, template: &EntryTemplate, heading: Heading<'_>
         put_number(out, metadata::DELIVER_AT_TIME, deliver_at_ms);
     }
     if let Some(size) = heading.uncompressed_size {
-        put_number(out, metadata::COMPRESSION, template.compression.number() as u64);
+        put_number(out, metadata::COMPRESSION, template.compression as u64);
         put_number(out, metadata::UNCOMPRESSED_SIZE, size as u64);
     }
 }
