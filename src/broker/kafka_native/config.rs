@@ -35,8 +35,7 @@ pub struct KafkaNativeOptions {
     pub idempotence: Option<bool>,
     pub partitioner: Partitioner,
     /// How long a batch waits for more messages.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub linger: Duration,
     /// Most bytes of a batch, unless one message has more.
     #[serde(deserialize_with = "size")]
@@ -45,12 +44,10 @@ pub struct KafkaNativeOptions {
     /// Most produce requests of a connection without a response.
     pub max_in_flight: usize,
     /// How long a message may wait for its acknowledgement, requests that are sent again included.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub delivery_timeout: Duration,
     /// How long a request may wait for its response.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub request_timeout: Duration,
     /// Who decides which member of a group reads which partitions; left out, see [`Assignment::new`].
     pub assignment: Option<Assignment>,

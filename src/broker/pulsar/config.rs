@@ -51,8 +51,7 @@ pub struct PulsarOptions {
     pub compression: Compression,
     pub access_mode: AccessMode,
     /// How long a producer with `wait-for-exclusive` waits for its turn.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub exclusive_timeout: Duration,
     /// How a message with a key finds its partition. One without goes to the partitions in turn, a batch at a time.
     pub hashing: Hashing,
@@ -72,12 +71,10 @@ pub struct PulsarOptions {
     /// the connection broke. Only a broker with deduplication does not store them twice then.
     pub resend: bool,
     /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub send_timeout: Duration,
     /// After this much silence on a connection it is pinged, and after the same time again it is closed.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub keep_alive: Duration,
 }
 

@@ -32,8 +32,7 @@ pub struct RedisOptions {
     /// Whether a message must be in the server's append-only file, synchronised, before it is acknowledged (`WAITAOF`, Redis 7.2 and later).
     pub wait_local_file: bool,
     /// Time without a reply after which a message fails. Default: 30 s.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "DurationText")]
+    #[serde(with = "DurationText")]
     pub ack_timeout: Duration,
     /// Messages that a consumer asks for at once. Default: 500.
     pub count: NonZeroU32,
