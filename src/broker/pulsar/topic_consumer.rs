@@ -7,9 +7,7 @@ use tokio::sync::Notify;
 
 use super::codec::entry;
 use super::codec::frame::Frame;
-use super::codec::proto::{
-    Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Redeliver, Subscribe, ToBroker,
-};
+use super::codec::proto::{Ack, CloseConsumer, Flow, FromBroker, Kind, MessageId, Redeliver, Subscribe, ToBroker};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::partition_producer::Client;
@@ -294,7 +292,7 @@ fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
 }
 
 fn close_consumer(consumer_id: ConsumerId, request_id: u64) -> ToBroker {
-    let close = CloseConsumerRequest { consumer_id, request_id };
+    let close = CloseConsumer { consumer_id, request_id };
     ToBroker { kind: Kind::CloseConsumer.into(), close_consumer: Some(close), ..ToBroker::default() }
 }
 

@@ -25,7 +25,7 @@ pub struct ToBroker {
     #[prost(message, optional, tag = "15")]
     pub close_producer: Option<CloseProducer>,
     #[prost(message, optional, tag = "16")]
-    pub close_consumer: Option<CloseConsumerRequest>,
+    pub close_consumer: Option<CloseConsumer>,
     #[prost(message, optional, tag = "18")]
     pub ping: Option<Nothing>,
     #[prost(message, optional, tag = "19")]
@@ -427,16 +427,9 @@ pub struct CloseProducer {
     pub request_id: u64,
 }
 
-/// `CommandCloseConsumer`.
+/// `CommandCloseConsumer`, as for a producer.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct CloseConsumer {
-    #[prost(uint64, required, tag = "1")]
-    pub consumer_id: u64,
-}
-
-/// `CommandCloseConsumer` from a client, with the number of the request.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct CloseConsumerRequest {
     #[prost(uint64, required, tag = "1")]
     pub consumer_id: u64,
     #[prost(uint64, required, tag = "2")]
