@@ -163,24 +163,26 @@ pub fn read(
     unpacked: &mut Vec<u8>,
     each: &mut impl FnMut(Received<'_>),
 ) -> Result<usize, FrameError> {
-    let (metadata, payload) = split_message(rest)?;
+    let (metadata, mut payload) = split_message(rest)?;
     let head = Head::read(metadata)?;
-    let mut payload = payload;
     if head.compression != 0 {
         let compression = Compression::from_number(head.compression as i32);
         let compression = compression.ok_or(FrameError::Entry("its compression is unknown"))?;
         compression.decompress(payload, head.uncompressed_size as usize, unpacked).map_err(FrameError::Entry)?;
         payload = unpacked;
     }
-    let Some(count) = head.batched else {
+    let mut hand_over = |payload: &[u8], head: &Head, single: Option<&[u8]>| {
         each(Received {
             payload,
             trace_header: head.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
             partition,
             offset: 0,
             redelivered,
-            details: &MessageDetails { metadata, single: None },
+            details: &MessageDetails { metadata, single },
         });
+    };
+    let Some(count) = head.batched else {
+        hand_over(payload, &head, None);
         return Ok(1);
     };
     for _ in 0..count {
@@ -188,14 +190,7 @@ pub fn read(
         let head = Head::read(inner)?;
         let (content, behind) =
             behind.split_at_checked(head.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
-        each(Received {
-            payload: content,
-            trace_header: head.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
-            partition,
-            offset: 0,
-            redelivered,
-            details: &MessageDetails { metadata, single: Some(inner) },
-        });
+        hand_over(content, &head, Some(inner));
         payload = behind;
     }
     Ok(count as usize)
@@ -294,26 +289,17 @@ enum Value<'a> {
 
 /// The next field of an encoded message, which is taken from `bytes`.
 fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u32, Value<'a>), FrameError> {
-    const CUT: FrameError = FrameError::Entry("its metadata ends too soon");
     let (field, wire_type) = decode_key(bytes)?;
-    let mut split = |length: usize| {
-        let (taken, behind) = bytes.split_at_checked(length).ok_or(CUT)?;
-        *bytes = behind;
-        Ok::<&'a [u8], FrameError>(taken)
-    };
-    let value = match wire_type {
-        WireType::Varint => Value::Number(decode_varint(bytes)?),
-        WireType::LengthDelimited => {
-            let length = decode_varint(bytes)? as usize;
-            let (taken, behind) = bytes.split_at_checked(length).ok_or(CUT)?;
-            *bytes = behind;
-            Value::Bytes(taken)
-        }
-        WireType::ThirtyTwoBit => split(4).map(|_| Value::Fixed)?,
-        WireType::SixtyFourBit => split(8).map(|_| Value::Fixed)?,
+    let length = match wire_type {
+        WireType::Varint => return Ok((field, Value::Number(decode_varint(bytes)?))),
+        WireType::LengthDelimited => decode_varint(bytes)? as usize,
+        WireType::ThirtyTwoBit => 4,
+        WireType::SixtyFourBit => 8,
         WireType::StartGroup | WireType::EndGroup => return Err(FrameError::Entry("its metadata has groups")),
     };
-    Ok((field, value))
+    let (taken, behind) = bytes.split_at_checked(length).ok_or(FrameError::Entry("its metadata ends too soon"))?;
+    *bytes = behind;
+    Ok((field, if wire_type == WireType::LengthDelimited { Value::Bytes(taken) } else { Value::Fixed }))
 }
 
 /// A property's name and value.
