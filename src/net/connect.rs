@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
@@ -15,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 use super::tls::{connector, date_refusal};
 #[cfg(feature = "session")]
 use super::transport::Transport;
-use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, WITHOUT_TLS, address};
+use super::{ANSWERS_LIKE_HTTP, SPEAKS_TLS, WITHOUT_TLS, address, tcp};
 
 /// Why there is no connection, or no response. `R` is the protocol's refusal.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,25 @@ pub async fn within<T, R>(
 pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let (connector, name) = connector(config, address::host(address)).map_err(io::Error::other)?;
     connector.connect(name, stream).await.map_err(explained)
+}
+
+/// What a connection is read from, and what it is written to.
+pub type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
+/// Connects to `address`, with TLS where it is configured.
+///
+/// # Errors
+/// When there is no connection, and as [`encrypt`].
+pub async fn halves(config: Option<&Arc<ClientConfig>>, address: &str) -> io::Result<Halves> {
+    let stream = tcp::connect(address).await?;
+    let Some(config) = config else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::new(reader), Box::new(writer)));
+    };
+    let stream = encrypt(config.clone(), address, stream).await;
+    let stream = stream.map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+    let (reader, writer) = tokio::io::split(stream);
+    Ok((Box::new(reader), Box::new(writer)))
 }
 
 /// Why a handshake failed, also where its own error does not tell it to people.

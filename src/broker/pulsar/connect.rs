@@ -14,8 +14,7 @@ use crate::broker::pulsar::codec::proto::{
 };
 use crate::broker::pulsar::retry::refused;
 use crate::measure::Conditions;
-use crate::net::connect::encrypt;
-use crate::net::tcp;
+use crate::net::connect::halves;
 use crate::net::token::Token;
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
@@ -66,20 +65,7 @@ pub fn client_version() -> String {
 /// Connects to `address` (`host:port`) and greets.
 pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, ClientError> {
     let broken = |error: std::io::Error| ClientError::lost(error.to_string());
-    let stream = tcp::connect(address).await.map_err(broken)?;
-    let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
-        match &settings.tls {
-            None => {
-                let (reader, writer) = stream.into_split();
-                (Box::new(reader), Box::new(writer))
-            }
-            Some(config) => {
-                let stream = encrypt(config.clone(), address, stream);
-                let stream = stream.await.map_err(|error| ClientError::lost(format!("TLS: {error}")))?;
-                let (reader, writer) = tokio::io::split(stream);
-                (Box::new(reader), Box::new(writer))
-            }
-        };
+    let (mut reader, mut writer) = halves(settings.tls.as_ref(), address).await.map_err(broken)?;
     let mut greeting = Vec::new();
     let token = match &settings.token {
         Some(token) => Some(token.current().await.map_err(ClientError::lost)?),

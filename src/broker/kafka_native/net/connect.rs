@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::super::error::CallError;
@@ -13,8 +12,7 @@ use super::control::{ControlConnection, MAX_THROTTLE};
 use super::msk_iam;
 use super::scram::{self, Hash};
 use crate::measure::{ConditionKind, Conditions, Subject, SubjectKind};
-use crate::net::connect::encrypt;
-use crate::net::tcp;
+use crate::net::connect::halves;
 use crate::net::token::Token;
 use crate::scenario::{SaslMechanism, Security};
 
@@ -69,20 +67,7 @@ impl Connector {
     }
 
     async fn open_socket(&self, address: &str) -> Result<ControlConnection, CallError> {
-        let stream = tcp::connect(address).await?;
-        let (reader, writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) = match &self.tls
-        {
-            None => {
-                let (reader, writer) = stream.into_split();
-                (Box::new(reader), Box::new(writer))
-            }
-            Some(config) => {
-                let stream = encrypt(config.clone(), address, stream).await;
-                let stream = stream.map_err(|error| CallError::Lost(format!("TLS: {error}")))?;
-                let (reader, writer) = tokio::io::split(stream);
-                (Box::new(reader), Box::new(writer))
-            }
-        };
+        let (reader, writer) = halves(self.tls.as_ref(), address).await?;
         Ok(ControlConnection::new(reader, writer, self.client_id.clone(), self.timeout))
     }
 
