@@ -124,10 +124,7 @@ fn step(rest: &mut Reader<'_>, mut layout: &[u8]) -> Result<(), Malformed> {
                 rest.take(length)?;
             }
             b't' => rest.skip_tags()?,
-            b's' => {
-                let length = announced(rest.i16()?)?;
-                rest.take(length)?;
-            }
+            b's' => _ = rest.text_bytes()?,
             b'b' => {
                 let length = rest.count()?;
                 rest.take(length)?;
@@ -151,14 +148,6 @@ fn list(layout: &[u8]) -> (&[u8], &[u8]) {
     });
     let end = end.unwrap_or(layout.len());
     (&layout[..end], layout.get(end + 1..).unwrap_or_default())
-}
-
-/// Null is as nothing.
-fn announced(length: i16) -> Result<usize, Malformed> {
-    match length {
-        -1 => Ok(0),
-        length => usize::try_from(length).map_err(|_| Malformed("a length is negative")),
-    }
 }
 
 #[cfg(test)]

@@ -148,13 +148,10 @@ pub fn read_versions(body: &[u8], version: i16) -> Result<NodeVersions, Malforme
     let code = reader.i16()?;
     // Since version 3 (KIP-482), one more than the number, in 7 bits a byte, and each element ends with fields that are optional.
     let is_compact = version >= WITH_FEATURES;
-    let count = if is_compact { reader.unsigned()?.saturating_sub(1) as usize } else { reader.count()? };
     let mut requests = Vec::new();
-    for _ in 0..count {
+    for _ in 0..reader.any_count(is_compact)? {
         requests.push((reader.i16()?, reader.i16()?, reader.i16()?));
-        if is_compact {
-            reader.skip_tags()?;
-        }
+        reader.end(is_compact)?;
     }
     let metadata = if is_compact { read_levels(&mut reader).unwrap_or_default() } else { MetadataLevels::default() };
     Ok(NodeVersions { code, requests, metadata })
@@ -282,11 +279,16 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self) -> Result<Option<&'a str>, Malformed> {
+        self.text_bytes()?.map(text).transpose()
+    }
+
+    /// A text as it came; `None`: null.
+    pub(super) fn text_bytes(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         match self.i16()? {
             -1 => Ok(None),
             length => {
                 let length = usize::try_from(length).map_err(|_| Malformed("a length is negative"))?;
-                text(self.take(length)?).map(Some)
+                self.take(length).map(Some)
             }
         }
     }
