@@ -14,6 +14,9 @@ use crate::printable::printable;
 pub const UNKNOWN_TOPIC: i16 = 3;
 pub const NO_LEADER: i16 = 5;
 
+/// `UNSUPPORTED_VERSION`.
+pub const UNSUPPORTED_VERSION: i16 = 35;
+
 /// `NOT_CONTROLLER`, `UNKNOWN_TOPIC_ID` and `THROTTLING_QUOTA_EXCEEDED`.
 pub const NOT_CONTROLLER: i16 = 41;
 pub const UNKNOWN_TOPIC_ID: i16 = 100;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::super::error::{
     CallError, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC,
-    UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, is_retriable,
+    UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION, is_retriable,
 };
 use super::super::net::cluster::{Coordinator, name_of};
 use super::committed::MemberIdentity;
@@ -32,9 +32,8 @@ const JOIN: i32 = 0;
 const LEAVE: i32 = -1;
 const LEAVE_FOR_NOW: i32 = -2;
 
-/// `INVALID_REQUEST` and `UNSUPPORTED_VERSION`.
+/// `INVALID_REQUEST`.
 const INVALID_REQUEST: i16 = 42;
-const UNSUPPORTED_VERSION: i16 = 35;
 
 /// A member of a group of the type `consumer`.
 pub struct ServerAssigned {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::super::codec::layout;
 use super::super::codec::responses::{NodeVersions, read_versions};
-use super::super::error::CallError;
+use super::super::error::{CallError, UNSUPPORTED_VERSION, describe};
 use crate::net::connect;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
@@ -27,9 +27,6 @@ const MAX_AHEAD: usize = 8 << 20;
 /// After this share of a session, a new one is begun. Kafka's own client does so after 85 % to 95 % (`ExponentialBackoff` of
 /// `SaslClientAuthenticator`).
 const SESSION_SHARE: f64 = 0.85;
-
-/// `UNSUPPORTED_VERSION`.
-const UNSUPPORTED_VERSION: i16 = 35;
 
 /// A connection that is ready for requests.
 pub struct ControlConnection {
@@ -213,7 +210,7 @@ impl ControlConnection {
             }
             code => {
                 let message = response.error_message.as_ref().map(|message| message.as_str());
-                Err(CallError::Authorisation(super::super::error::describe(code, message)))
+                Err(CallError::Authorisation(describe(code, message)))
             }
         }
     }

@@ -11,7 +11,9 @@ use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::super::error::{CallError, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, is_retriable};
+use super::super::error::{
+    CallError, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, is_retriable,
+};
 use super::super::group::membership::AssignmentMailbox;
 use super::super::net::admin::Admin;
 use super::super::net::cluster::{Coordinator, name_of};
@@ -23,9 +25,6 @@ const HEARTBEAT: i16 = 1;
 /// Epochs that say what a member wants.
 const JOIN: i32 = 0;
 const LEAVE: i32 = -1;
-
-/// `UNSUPPORTED_VERSION`.
-const UNSUPPORTED_VERSION: i16 = 35;
 
 /// Who a member is.
 pub struct ShareIdentity {
