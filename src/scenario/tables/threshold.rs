@@ -215,13 +215,10 @@ fn metric(name: &str) -> Result<Metric, Refusal> {
     if let Some(kind) = name.strip_prefix("condition.") {
         return ConditionKind::from_name(kind).map(Metric::Condition).ok_or_else(|| unknown_condition(kind));
     }
-    let (kind, statistic) = match name.split_once('.') {
-        Some((prefix, rest)) if LATENCIES.iter().any(|(known, _)| *known == prefix) => {
-            let kind = LATENCIES.iter().find(|(known, _)| *known == prefix).map(|(_, kind)| *kind);
-            (kind.unwrap_or(LatencyKind::Headline), rest)
-        }
-        _ => (LatencyKind::Headline, name),
-    };
+    let (kind, statistic) = name
+        .split_once('.')
+        .and_then(|(prefix, rest)| Some((LATENCIES.iter().find(|(known, _)| *known == prefix)?.1, rest)))
+        .unwrap_or((LatencyKind::Headline, name));
     statistic_of(statistic, name)?.map(|statistic| Metric::Latency(kind, statistic)).ok_or_else(|| unknown(name))
 }
 
