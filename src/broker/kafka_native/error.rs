@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
+use kafka_protocol::protocol::StrBytes;
 
 use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
@@ -68,7 +69,15 @@ impl CallError {
     /// # Errors
     /// With the code.
     pub fn check(code: i16) -> Result<(), CallError> {
-        if code == 0 { Ok(()) } else { Err(CallError::Refused(code, None)) }
+        CallError::check_told(code, None)
+    }
+
+    /// As [`CallError::check`], of a response with a message beside the code.
+    ///
+    /// # Errors
+    /// With the code and the message.
+    pub fn check_told(code: i16, message: Option<&StrBytes>) -> Result<(), CallError> {
+        if code == 0 { Ok(()) } else { Err(CallError::Refused(code, message.map(|message| message.to_string()))) }
     }
 
     /// The class of failures that it is the reason of.

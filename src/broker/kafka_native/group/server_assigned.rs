@@ -196,11 +196,7 @@ impl ServerAssigned {
 
     async fn call(&self, request: &ConsumerGroupHeartbeatRequest) -> Result<ConsumerGroupHeartbeatResponse, CallError> {
         let response = self.coordinator.call(request, HEARTBEAT, |response| response.error_code).await?;
-        let message = response.error_message.as_ref().map(|message| message.to_string());
-        match response.error_code {
-            0 => Ok(response),
-            code => Err(CallError::Refused(code, message)),
-        }
+        CallError::check_told(response.error_code, response.error_message.as_ref()).map(|()| response)
     }
 
     /// Whether the group has let it in.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest};
-use kafka_protocol::protocol::{Request, StrBytes};
+use kafka_protocol::protocol::Request;
 use tokio::time::{Instant, sleep};
 
 use super::super::error::{CallError, NOT_CONTROLLER, QUOTA_EXCEEDED, UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, describe};
@@ -145,7 +145,8 @@ impl Admin {
             if result.error_code == 0 {
                 self.cluster.created(&result.name, result.topic_id);
             }
-            answers.insert(result.name.to_string(), answer(result.error_code, result.error_message));
+            let answer = CallError::check_told(result.error_code, result.error_message.as_ref());
+            answers.insert(result.name.to_string(), answer);
         }
         Ok((answers, response.throttle_time_ms))
     }
@@ -179,7 +180,8 @@ impl Admin {
                 None => ids.get(topic.name.as_str()) == Some(&result.topic_id),
             };
             if let Some(topic) = topics.iter().find(is_named) {
-                answers.insert(topic.name.clone(), answer(result.error_code, result.error_message));
+                let answer = CallError::check_told(result.error_code, result.error_message.as_ref());
+                answers.insert(topic.name.clone(), answer);
             }
         }
         // What is not named is not there.
@@ -197,10 +199,6 @@ impl Admin {
             .with_replication_factor(topic.replication as i16)
             .with_configs(self.config.iter().map(config).collect())
     }
-}
-
-fn answer(code: i16, message: Option<StrBytes>) -> Result<(), CallError> {
-    if code == 0 { Ok(()) } else { Err(CallError::Refused(code, message.map(|message| message.to_string()))) }
 }
 
 fn unanswered() -> CallError {

@@ -120,13 +120,8 @@ impl ShareGroups {
             .with_configs(settings.map(setting).collect());
         let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
         let response = self.admin.cluster.call(&request, ALTER_CONFIGS).await?;
-        match response.responses.iter().find(|result| result.error_code != 0) {
-            None => Ok(()),
-            Some(refused) => {
-                let message = refused.error_message.as_ref().map(|message| message.to_string());
-                Err(CallError::Refused(refused.error_code, message))
-            }
-        }
+        let mut results = response.responses.iter();
+        results.try_for_each(|result| CallError::check_told(result.error_code, result.error_message.as_ref()))
     }
 
     /// Whether a group has messages of `topic` that it has not done with: they are delivered, perhaps again. A broker of Kafka 4.1 does not tell.

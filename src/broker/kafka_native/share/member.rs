@@ -107,10 +107,7 @@ impl ShareMember {
         request: &ShareGroupHeartbeatRequest,
     ) -> Result<kafka_protocol::messages::ShareGroupHeartbeatResponse, CallError> {
         let response = self.coordinator.call(request, HEARTBEAT, |response| response.error_code).await?;
-        match response.error_code {
-            0 => Ok(response),
-            code => Err(CallError::Refused(code, response.error_message.as_ref().map(|message| message.to_string()))),
-        }
+        CallError::check_told(response.error_code, response.error_message.as_ref()).map(|()| response)
     }
 
     /// Whether it may join again.
