@@ -36,7 +36,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Scratch: Default + Send;
 
     /// Producers wait while the socket has not accepted more bytes than this.
-    const MAX_UNWRITTEN: usize;
+    const MAX_UNWRITTEN: usize = 4 << 20;
 
     /// Messages without a response.
     fn pending(state: &Self::State) -> usize;

@@ -161,8 +161,6 @@ impl Protocol for Publishing {
     type Error = SubmitError;
     type Scratch = Vec<Settled>;
 
-    const MAX_UNWRITTEN: usize = 4 << 20;
-
     fn pending(in_flight: &InFlight) -> usize {
         in_flight.pending()
     }

@@ -335,8 +335,6 @@ impl Protocol for Publishing {
     type Error = SubmitError;
     type Scratch = Outcomes;
 
-    const MAX_UNWRITTEN: usize = 4 << 20;
-
     fn pending(in_flight: &InFlight) -> usize {
         in_flight.pending
     }

@@ -34,8 +34,6 @@ impl Protocol for Publishing {
     type Error = SubmitError;
     type Scratch = Scratch;
 
-    const MAX_UNWRITTEN: usize = 4 << 20;
-
     fn pending(state: &State) -> usize {
         state.pending
     }
