@@ -9,14 +9,7 @@ use crate::harness::ranks::{
     mpirun_with_small_files, process_of, signal,
 };
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, finding};
-
-const NULL: &str = "broker.kind = \"null\"
-    topology = { topics = 2, partitions = 4 }
-    producers = { count = 10, batch = 10, keys = { kind = \"round-robin\", distinct = 100 } }
-    load.rate = \"2k/s\"
-    payload = { size = \"64B\" }
-    run = { messages = 2_003, warm_up = \"500ms\" }
-    thresholds = { require = [\"failed = 0\", \"response.max < 10m\"], when_invalid = \"ignore\" }";
+use crate::shares::NULL;
 
 /// Goes on until it is ended.
 fn endless(warm_up: &str) -> Bench {

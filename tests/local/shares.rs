@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::harness::shares::{assert_partitions_are_begun_as_by_one_process, merge, record_at, run_shares};
 use crate::harness::{Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, brokermark, execute};
 
-const NULL: &str = "broker.kind = \"null\"
+pub const NULL: &str = "broker.kind = \"null\"
     topology = { topics = 2, partitions = 4 }
     producers = { count = 10, batch = 10, keys = { kind = \"round-robin\", distinct = 100 } }
     load.rate = \"2k/s\"
