@@ -34,7 +34,7 @@ fn failed(record: &Record, class: FailureClass) -> u64 {
 }
 
 /// Three producers whose messages two groups receive and look at.
-const VERIFIED: &str = "
+pub const VERIFIED: &str = "
     [producers]
     count = 3
     batch = 50

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, pulsar, record_of, records_of};
+use crate::pulsar::VERIFIED;
 use brokermark::broker::pulsar::{PulsarBroker, PulsarCrateBroker};
 use brokermark::broker::{
     Broker, Consumer, Created, Outgoing, Producer, Progress, Setup, Subscription, Topic, registry,
@@ -172,21 +173,6 @@ fn real_messages_of_either_client_are_read_by_the_other() {
     runtime.shutdown_timeout(Duration::from_secs(5));
 }
 
-/// Three producers whose messages two groups receive and look at.
-const VERIFIED: &str = "
-    [producers]
-    count = 3
-    batch = 50
-    headers = { trace = \"abc\" }
-    [payload]
-    kind = \"random\"
-    size = \"300B\"
-    compressibility = 0.5
-    [consumers]
-    groups = 2
-    [run]
-    messages = 2000";
-
 #[test]
 fn real_clients_are_compared_by_a_sweep() {
     let sweep =
@@ -194,7 +180,7 @@ fn real_clients_are_compared_by_a_sweep() {
     let records = records_of(&scenario("native", "", &format!("{VERIFIED}\n{sweep}")));
     assert_eq!(records.len(), 4);
     for record in &records {
-        assert_delivered(record, 2000, 2);
+        assert_delivered(record, 5000, 2);
     }
     let clients: Vec<&str> =
         records.iter().map(|record| record.environment.client_library.as_deref().unwrap()).collect();
@@ -210,15 +196,15 @@ fn real_crate_serves_partitions_and_every_subscription() {
                  \"broker.pulsar.subscription\" = [\"exclusive\", \"failover\", \"shared\", \"key-shared\"]";
     let records = records_of(&scenario("pulsar-rs", "", &format!("{tables}\n{sweep}")));
     let [exclusive, failover, shared, key_shared] = &records[..] else { panic!("{} records", records.len()) };
-    assert_delivered(exclusive, 2000, 2);
-    assert_delivered(failover, 2000, 2);
+    assert_delivered(exclusive, 5000, 2);
+    assert_delivered(failover, 5000, 2);
     // Members who share a partition keep no order among them.
     for record in [shared, key_shared] {
-        assert_acknowledged(record, 2000);
+        assert_acknowledged(record, 5000);
         let found = record.verification.as_ref().unwrap();
         assert_eq!(
             (found.received, found.unread + found.lost + found.duplicated + found.corrupt),
-            (4000, 0),
+            (10_000, 0),
             "{found:?}"
         );
     }
@@ -232,7 +218,7 @@ fn real_crate_logs_in_with_tls_and_refuses_wrong_token() {
         let text = text.replace(&pulsar::address(), &variable("BROKERMARK_PULSAR_TLS"));
         format!("{text}\n[broker.security.tls]\nca = \"{authority}\"\n")
     };
-    assert_delivered(&Bench::new(&tls("BROKERMARK_PULSAR_TOKEN")).run(&[]).expect(0).record(), 2000, 2);
+    assert_delivered(&Bench::new(&tls("BROKERMARK_PULSAR_TOKEN")).run(&[]).expect(0).record(), 5000, 2);
     Bench::new(&tls("BROKERMARK_PULSAR_WRONG_TOKEN")).run(&[]).expect(1).complains_of(&["refused the credentials"]);
 }
 
