@@ -147,8 +147,7 @@ fn worse_figures(comparison: &Comparison, worse: usize) -> String {
         [point] if worse <= MAX_NAMED => {
             let counts =
                 point.counts.iter().filter(|count| count.regression).map(|count| format!("\"{}\"", count.count));
-            let figures =
-                point.figures.iter().filter(|figure| figure.regression).map(|figure| figure.figure.to_string());
+            let figures = point.worse_figures().map(|figure| figure.figure.to_string());
             counts.chain(figures).collect::<Vec<_>>().join(" and ")
         }
         points => {

@@ -113,7 +113,10 @@ fn of_compared_point(comparison: &Comparison, point: &PointComparison) -> Vec<Ch
         checks.push(Check::new(&group, "both sides are valid", CheckOutcome::Failed, text));
     }
     checks.extend(point.counts.iter().filter(|count| count.is_telling()).map(|count| of_count(&group, count)));
-    checks.extend(point.figures.iter().map(|figure| of_figure(&group, figure, comparison.tolerance)));
+    let figures = point.figures.iter().map(|figure| of_figure(&group, figure, comparison.tolerance));
+    // The figures of a side without a valid trial tell nothing.
+    let unknown = |check: Check| Check { outcome: CheckOutcome::NotKnown, ..check };
+    checks.extend(figures.map(|check| if point.is_one_sided() { unknown(check) } else { check }));
     let missing = point.missing_figures.iter();
     checks.extend(missing.map(|missing| Check::new(&group, &missing.figure, CheckOutcome::NotKnown, &missing.reason)));
     checks

@@ -246,8 +246,13 @@ pub struct PointComparison {
 impl PointComparison {
     /// Figures that changed for the worse beyond the tolerance, and counts of which B has more.
     pub fn regressions(&self) -> usize {
-        self.figures.iter().filter(|figure| figure.regression).count()
-            + self.counts.iter().filter(|count| count.regression).count()
+        self.worse_figures().count() + self.counts.iter().filter(|count| count.regression).count()
+    }
+
+    /// Figures that changed for the worse beyond the tolerance; none where only one side has a valid trial.
+    pub fn worse_figures(&self) -> impl Iterator<Item = &FigureComparison> {
+        let is_known = !self.is_one_sided();
+        self.figures.iter().filter(move |figure| is_known && figure.regression)
     }
 
     /// Whether only one side has a valid trial: then the figures of the other are not to be trusted.

@@ -36,6 +36,14 @@ fn checks(records: &[Record], strict: bool) -> Vec<Check> {
     of_records("orders-1", &records.iter().collect::<Vec<_>>(), &|record| strict || !record.thresholds.is_empty())
 }
 
+fn compared(before: &[Record], after: &[Record]) -> Comparison {
+    let kept = |records: &[Record]| -> Vec<KeptTrial> {
+        let trial = |record: &Record| KeptTrial { record: record.clone(), series: Vec::new() };
+        records.iter().map(trial).collect()
+    };
+    compare(&kept(before), &kept(after), Bounds::default()).unwrap()
+}
+
 #[test]
 fn thresholds_and_validity_of_all_trials_and_what_became_worse() {
     let slower = |record: &mut Record| {
@@ -43,11 +51,7 @@ fn thresholds_and_validity_of_all_trials_and_what_became_worse() {
         record.throughput.messages_per_second /= 1.5;
     };
     let (before, after) = (trials(|_| {}), trials(slower));
-    let kept = |records: &[Record]| -> Vec<KeptTrial> {
-        let trial = |record: &Record| KeptTrial { record: record.clone(), series: Vec::new() };
-        records.iter().map(trial).collect()
-    };
-    let comparison = compare(&kept(&before), &kept(&after), Bounds::default()).unwrap();
+    let comparison = compared(&before, &after);
     let all = [checks(&after, false), of_comparison(&comparison)].concat();
     insta::assert_snapshot!(junit(&all));
     insta::assert_snapshot!(markdown(&all));
@@ -67,6 +71,18 @@ fn a_trial_that_is_not_valid_fails_where_that_is_required() {
     assert_eq!(outcome(&without_thresholds, true), CheckOutcome::Failed);
     assert_eq!(outcome(&trials(lossy), false), CheckOutcome::Failed);
     assert_eq!(outcome(&trials(|_| {}), true), CheckOutcome::Passed);
+}
+
+#[test]
+fn figures_of_a_side_without_a_valid_trial_neither_pass_nor_fail() {
+    let slow = trials(|record| {
+        record.throughput.messages_per_second /= 1.5;
+        record.verdict.valid = false;
+    });
+    let checks = of_comparison(&compared(&trials(|_| {}), &slow));
+    let outcome = |name: &str| checks.iter().find(|check| check.name == name).unwrap().outcome;
+    assert_eq!(outcome("both sides are valid"), CheckOutcome::Failed);
+    assert_eq!(outcome("messages/s"), CheckOutcome::NotKnown);
 }
 
 #[test]

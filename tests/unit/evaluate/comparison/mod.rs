@@ -305,6 +305,12 @@ fn invalid_trials_count_unless_the_machine_explains_them() {
     let withheld = [ReasonKind::TimeWithheld, ReasonKind::NotSteady];
     assert_eq!(counted(kind, &invalid(&withheld, 3)), (Outcome::NoDifferent, Verdict::NoRegressionFound));
     assert_eq!(counted(kind, &invalid(&withheld, 6)).1, Verdict::NotKnown, "no trial of B is valid");
+    let slow = changed(&trials(&slower(0.7), 600, 1), |_, record| {
+        fail(record, 0);
+        against(record, &withheld);
+    });
+    let slow = compare(&sound(0), &slow, Bounds::default()).unwrap();
+    assert_eq!((rate_of(&slow).outcome, slow.regressions(), slow.verdict), (Outcome::Worse, 0, Verdict::NotKnown));
     let unsteady = changed(&sound(60), |_, record| against(record, &[ReasonKind::NotSteady]));
     let failed = changed(&sound(0), |_, record| against(record, &[ReasonKind::Losses]));
     let better = compare(&failed, &unsteady, Bounds::default()).unwrap();
