@@ -33,10 +33,7 @@ pub struct Side<'a> {
 }
 
 pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
-    let is_untrusted = |point: &&PointComparison| {
-        comparison.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
-    };
-    let untrusted = comparison.points.iter().filter(is_untrusted).count();
+    let untrusted = comparison.points.iter().filter(|point| is_untrusted(comparison, point)).count();
     Summary {
         name: format!("A: {}", side(a.name, comparison, |difference| &difference.a)),
         context: vec![format!("B: {}", side(b.name, comparison, |difference| &difference.b))],
@@ -47,6 +44,11 @@ pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
             None => vec![worse(comparison, untrusted), trust(comparison, untrusted, a, b), limit(a, b)],
         },
     }
+}
+
+/// Whether a side has no valid trial. Of files of another tool, that is not known.
+fn is_untrusted(comparison: &Comparison, point: &PointComparison) -> bool {
+    comparison.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
 }
 
 /// Whether files of another tool can be trusted.
@@ -193,15 +195,21 @@ fn sentence(comparison: &Comparison) -> String {
     if let [point] = comparison.points.as_slice() {
         return sentence_of_point(comparison, point);
     }
-    let all = comparison.points.iter().flat_map(|point| &point.figures);
+    let (left_out, trusted): (Vec<&PointComparison>, Vec<&PointComparison>) =
+        comparison.points.iter().partition(|point| is_untrusted(comparison, point));
+    let all = trusted.into_iter().flat_map(|point| &point.figures);
     let ratios = all.filter(|found| found.figure == FigureKind::MessagesPerSecond).map(|found| found.ratio);
     let ratios: Vec<f64> = ratios.collect();
     if ratios.is_empty() {
         return NO_FIGURE.to_owned();
     }
     let (low, high) = extent(ratios.iter().copied());
+    let left_out = match left_out.len() {
+        0 => String::new(),
+        number => format!("; at {}, no trial of one side is valid", several(number, "point")),
+    };
     format!(
-        "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}.",
+        "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}{left_out}.",
         several(ratios.len(), "point")
     )
 }

@@ -147,6 +147,23 @@ fn points_without_a_figure_have_no_ratio() {
 }
 
 #[test]
+fn points_without_a_valid_trial_are_not_in_the_sentence() {
+    let base = tempfile::tempdir().unwrap();
+    let at_two_points = |name: &str, rates: &[f64]| {
+        run(base.path(), name, rates, |record| {
+            record.point_index = record.trial as usize % 2;
+            record.point.insert("producers.count".to_owned(), record.point_index.into());
+            record.verdict.valid = record.throughput.messages_per_second > 10_000.0;
+        })
+    };
+    let (a, b) = (at_two_points("a", &A[..4]), at_two_points("b", &[A[0], 5_000.0, A[2], 5_010.0]));
+    let (_, text) = compared(&a, &b, false, false);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "B carried 1.00 to 1.00 times as many messages per second as A, over 1 point; at 1 point, no trial of one side is valid.";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
 fn unequal_durability_is_refused_unless_permitted() {
     let base = tempfile::tempdir().unwrap();
     let a = run(base.path(), "a", &A, |_| {});
