@@ -21,7 +21,7 @@ pub struct Spot {
     pub name: String,
     /// The figure of each trial, and whether the trial is valid.
     pub trials: Vec<(f64, bool)>,
-    /// The point's middle; `None` where no trial has the figure.
+    /// The point's middle; `None` where a trial that counts lacks the figure.
     pub middle: Option<f64>,
     /// The 95 % interval of it.
     pub interval: Option<(f64, f64)>,
@@ -119,10 +119,11 @@ impl Point<'_> {
         Spread::new(figures?)
     }
 
-    /// The figure of every trial that ended, and its middle over those that count.
+    /// The figure of every trial that ended, and its middle over those that count; without one, as [`Point::spread`], if one of these lacks it.
     pub fn spot(&self, name: String, figure: &dyn Fn(&Record) -> Option<f64>) -> Spot {
         let ended = self.records.iter().filter(|record| record.status != Status::Failed);
-        let counted: Vec<f64> = self.counted().into_iter().filter_map(figure).collect();
+        let counted: Option<Vec<f64>> = self.counted().into_iter().map(figure).collect();
+        let counted = counted.unwrap_or_default();
         Spot {
             name,
             trials: ended.filter_map(|record| Some((figure(record)?, record.verdict.valid))).collect(),
@@ -261,9 +262,11 @@ mod tests {
         let mut trials = [sample::record(), sample::record()];
         let p99 = |record: &Record| record.latency.response.as_ref()?.p99_ns.map(|value_ns| value_ns as f64);
         let spread = |trials: &[Record]| by_point(&trials.iter().collect::<Vec<_>>())[0].spread(&p99);
-        assert!(spread(&trials).is_some());
+        let spot = |trials: &[Record]| by_point(&trials.iter().collect::<Vec<_>>())[0].spot(String::new(), &p99);
+        assert!(spread(&trials).is_some() && spot(&trials).middle.is_some());
         trials[1].latency.response.as_mut().unwrap().p99_ns = None;
         assert_eq!(spread(&trials), None);
+        assert_eq!((spot(&trials).trials.len(), spot(&trials).middle, spot(&trials).interval), (1, None, None));
         trials[1].verdict.valid = false;
         assert!(spread(&trials).is_some(), "it does not count");
     }

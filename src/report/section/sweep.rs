@@ -254,7 +254,9 @@ fn doubts(spots: &[Spot]) -> String {
 
 fn repetitions_sentence(spots: &[Spot], measure: &Measure) -> String {
     let Some(middle) = spots.first().and_then(|spot| spot.middle) else {
-        return format!("No trial has a {} that can be stated.", measure.name);
+        let has_any = spots.iter().any(|spot| !spot.trials.is_empty());
+        let (which, median) = if has_any { ("Not every", ", so there is no median") } else { ("No", "") };
+        return format!("{which} trial has a {} that can be stated{median}.", measure.name);
     };
     let (low, high) = extent(spots.iter().flat_map(|spot| &spot.trials).map(|trial| trial.0));
     let between = spots.first().and_then(|spot| spot.interval).map(|(low, high)| {
