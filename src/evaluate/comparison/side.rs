@@ -374,7 +374,26 @@ impl FigureKind {
         if kind == LatencyKind::EndToEnd && groups > 0 && record.counts.consumed == Some(0) {
             return Err("no message was received".to_owned());
         }
+        if kind == LatencyKind::EndToEnd
+            && let Some(reason) = self.of_other_groups(record, groups)
+        {
+            return Err(reason.to_owned());
+        }
         measured(Metric::Latency(kind, LatencyStatistic::Quantile(quantile)), self.group(), record, groups)
+    }
+
+    /// Why the end-to-end latency of a record with so many groups is of other groups than the figure; `None`: it is of the same.
+    fn of_other_groups(&self, record: &Record, groups: u64) -> Option<&'static str> {
+        let apart = &record.latency.end_to_end_by_group;
+        match self.group() {
+            None => (!apart.is_empty()).then_some("each group of consumers has its own"),
+            Some(_) if apart.is_empty() && groups > 1 => Some("the groups of consumers were not kept apart"),
+            Some(name) => {
+                let is_alone = apart.is_empty() && record.group_name(0) == name;
+                let is_there = is_alone || apart.iter().any(|of| of.group == name);
+                (!is_there).then_some("there is no such group of consumers")
+            }
+        }
     }
 
     /// The latency that the figure is a quantile of.

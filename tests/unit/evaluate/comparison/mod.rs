@@ -372,4 +372,15 @@ fn each_of_several_groups_of_consumers_is_compared_by_itself() {
     assert_eq!(of("end-to-end p99, quick"), Some(Outcome::NoDifferent), "{:?}", compared.points[0]);
     assert_eq!(of("end-to-end p99, slow"), Some(Outcome::Worse));
     assert_eq!(of("end-to-end p99"), None, "the groups are never mixed");
+    // The sample has one group, whose name is its number.
+    let mut of_one = trials(&RATES, 0, 1);
+    let why = |of_one: &[KeptTrial], name: &str| {
+        let compared = compare(of_one, &with_groups(2), TRIALS_ALONE).unwrap();
+        let missing = compared.points[0].missing_figures.iter().find(|missing| missing.figure.to_string() == name);
+        missing.map(|missing| missing.reason.clone()).unwrap_or_default()
+    };
+    assert_eq!(why(&of_one, "end-to-end p99, slow"), "of A: in 6 of 6 trials, there is no such group of consumers");
+    assert_eq!(why(&of_one, "end-to-end p99"), "of B: in 6 of 6 trials, each group of consumers has its own");
+    of_one.iter_mut().for_each(|trial| trial.record.scenario["consumers"]["groups"] = 2.into());
+    assert!(why(&of_one, "end-to-end p99, slow").ends_with("the groups of consumers were not kept apart"));
 }
