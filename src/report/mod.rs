@@ -16,6 +16,7 @@ mod svg;
 mod theme;
 mod tiles;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -146,6 +147,10 @@ pub struct Report {
 pub enum ReportError {
     #[error("a run has no such trial: `brokermark show` lists those that it has")]
     NoSuchTrial,
+    #[error(
+        "the runs are of different scenarios, so their trials are not repetitions: name one run, or several runs to compare them"
+    )]
+    DifferentScenarios,
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
 }
@@ -154,12 +159,15 @@ impl Report {
     /// The page of one run.
     ///
     /// # Errors
-    /// When the choice leaves no trial.
+    /// When the choice leaves no trial, or trials of several runs that have different scenarios.
     pub fn from_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
         let is_chosen = |index: &usize| choice.includes(&run.trials[*index].record);
         let chosen: Vec<usize> = (0..run.trials.len()).filter(is_chosen).collect();
         if let Some(found) = run.search.as_ref().filter(|_| choice == Choice::default()) {
             return Ok(search_report(run, found).named());
+        }
+        if !are_repetitions(chosen.iter().map(|index| &run.trials[*index].record)) {
+            return Err(ReportError::DifferentScenarios);
         }
         match chosen.as_slice() {
             [] => Err(ReportError::NoSuchTrial),
@@ -218,6 +226,15 @@ impl Report {
             .map(|figure| Chart { name: figure.id.clone(), size: figure.size_of_file(), svg: figure.file() })
             .collect()
     }
+}
+
+/// Whether trials of the same point are of one scenario, also where they are of several runs.
+fn are_repetitions<'a>(mut records: impl Iterator<Item = &'a Record>) -> bool {
+    let mut firsts: BTreeMap<usize, &Record> = BTreeMap::new();
+    records.all(|record| {
+        let first = *firsts.entry(record.point_index).or_insert(record);
+        first.run_id == record.run_id || first.scenario == record.scenario
+    })
 }
 
 /// A chart as a file.
@@ -353,6 +370,16 @@ mod tests {
             }
         }
         run
+    }
+
+    #[test]
+    fn trials_of_different_scenarios_are_not_repetitions() {
+        let mut both = run(&[1]);
+        both.trials[1].record.run_id = "another".to_owned();
+        assert!(Report::from_run(&both, Choice::default()).is_ok());
+        both.trials[1].record.scenario["producers"]["batch"] = 99.into();
+        let refused = Report::from_run(&both, Choice::default()).unwrap_err().to_string();
+        assert!(refused.contains("different scenarios"), "{refused}");
     }
 
     #[test]
