@@ -79,7 +79,9 @@ fn forest(comparison: &Comparison) -> Figure {
         Some(figure) => {
             format!("The largest change is that of {}: {}.", figure.figure, figure.conclusion(comparison.tolerance))
         }
-        None => "No interval lies wholly beyond the band in which A's own trials lie, so no figure changed for sure."
+        // An interval may lie beyond the band, and chance explain it all the same: among several points, or in few pairs.
+        None => "No figure changed for sure: its whole interval would lie beyond the band in which A's own trials lie, and chance would explain it in \
+                 less than 1 case of 20."
             .to_owned(),
     };
     let shapes = (forest.shape(WIDE.width), forest.shape(PHONE.width));
@@ -110,4 +112,32 @@ fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Fi
         duration(b.at(0.99))
     );
     Some(latency::figure("latency-by-percentile", "Latency by percentile", sentence, vec![a, b]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluate::comparison::{Bounds, compare};
+    use crate::record::sample;
+
+    #[test]
+    fn an_interval_beyond_the_band_that_chance_explains_is_not_denied() {
+        // Six pairs in turn at each of two points: chance makes such a change at one of them in 2 of 64 cases, at any of both in 4.
+        let side = |factor: f64, second: i64| -> Vec<KeptTrial> {
+            let trial = |number: u32| {
+                let mut record = Record { trial: number, point_index: number as usize % 2, ..sample::record() };
+                record.point.insert("producers.count".to_owned(), record.point_index.into());
+                record.throughput.messages_per_second *= factor;
+                let begun = jiff::SignedDuration::from_secs(100 * i64::from(number) + second);
+                record.started_at = record.started_at.checked_add(begun).unwrap();
+                KeptTrial { record, series: Vec::new() }
+            };
+            (1..=12).map(trial).collect()
+        };
+        let comparison = compare(&side(1.0, 0), &side(0.9, 50), Bounds::default()).unwrap();
+        let found = &comparison.points[0].figures[0];
+        assert!(found.ratio_high.unwrap() < 1.0 && found.band < 1e-9, "{found:?}");
+        assert_eq!(found.outcome, Outcome::CannotTell);
+        assert!(forest(&comparison).sentence.starts_with("No figure changed for sure: "));
+    }
 }
