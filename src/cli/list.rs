@@ -44,7 +44,7 @@ struct Listed {
     is_running: bool,
 }
 
-/// The lowest and the highest of several points' figures, each the median of the point's trials.
+/// The lowest and the highest of several points' figures, each the median of the point's valid trials; without any, of all that did not fail.
 type Range = Option<(f64, f64)>;
 
 impl Listed {
@@ -83,14 +83,18 @@ impl Listed {
     }
 
     fn range(&self, figure: &dyn Fn(&Record) -> Option<f64>) -> Range {
-        let of_point = |point: &[Record]| median(&point.iter().filter_map(figure).collect::<Vec<_>>());
+        let of_point = |point: &[Record]| {
+            let any_valid = point.iter().any(|record| record.verdict.valid);
+            let is_counted = |record: &&Record| record.status != Status::Failed && (!any_valid || record.verdict.valid);
+            median(&point.iter().filter(is_counted).map(figure).collect::<Option<Vec<f64>>>()?)
+        };
         let figures: Vec<f64> = self.by_point().filter_map(of_point).collect();
         let lowest = figures.iter().copied().reduce(f64::min)?;
         Some((lowest, figures.into_iter().fold(lowest, f64::max)))
     }
 
     fn rate(&self) -> Range {
-        self.range(&|record| Some(record.throughput.messages_per_second).filter(|_| record.status != Status::Failed))
+        self.range(&|record| Some(record.throughput.messages_per_second))
     }
 
     fn p99_ns(&self) -> Range {
@@ -199,6 +203,7 @@ mod tests {
         };
         let mut doubtful = faster(1, 2.0);
         (doubtful.trial, doubtful.verdict.valid) = (2, false);
+        doubtful.throughput.messages_per_second = 1.0;
         run(base.path(), "sweep-20260303T120000Z", &[faster(0, 1.0), faster(1, 2.0), doubtful]);
         run(base.path(), "orders-20260301T120000Z", &[sample::record()]);
         run(base.path(), "orders-20260302T120000Z", &[failed]);
