@@ -74,7 +74,9 @@ fn result(record: &Record, rows: &[SeriesRow], intervals: &[Tagged]) -> Result<V
     set("consumersPerTopic", json!(members));
     let rows: Vec<&SeriesRow> = rows.iter().filter(|row| row.phase == Phase::Measure).collect();
     set("publishRate", rates(&rows, record.throughput.messages_per_second, |row| row.acknowledged));
-    set("publishErrorRate", rates(&rows, 0.0, |row| row.failed));
+    let seconds = record.throughput.window_ns as f64 / 1e9;
+    let failed_per_second = if seconds > 0.0 { record.counts.failed as f64 / seconds } else { 0.0 };
+    set("publishErrorRate", rates(&rows, failed_per_second, |row| row.failed));
     set(
         "consumeRate",
         rates(&rows, record.throughput.consumed_per_second.unwrap_or(0.0), |row| row.consumed.unwrap_or(0)),

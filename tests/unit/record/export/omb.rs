@@ -112,6 +112,15 @@ fn latencies_of_ten_seconds_are_merged_from_the_interval_log() {
 
 /// Trials of two points take turns, and are listed point by point.
 #[test]
+fn failures_of_a_short_trial_are_in_its_error_rate() {
+    let mut record = sample::record();
+    record.counts.failed = 50;
+    let text = lines(&[&record], &rows(0, 1)[..5], &[]).unwrap();
+    let result: Value = serde_json::from_str(text.trim_end()).unwrap();
+    assert_eq!(result["publishErrorRate"], json!([5.0]));
+}
+
+#[test]
 fn a_trial_has_no_intervals_of_other_trials() {
     let (mut log, mut records, mut series) = (HlogLines::default(), Vec::new(), Vec::new());
     for (number, (point_index, trial)) in [(1, 1), (0, 1), (1, 2), (0, 2)].into_iter().enumerate() {
