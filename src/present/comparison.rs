@@ -379,11 +379,14 @@ pub fn legend(comparison: &Comparison) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let mut figures = comparison.points.iter().flat_map(|point| &point.figures);
-    if let Some(seconds) = figures.find_map(|figure| figure.a.effective_seconds) {
-        legend.push(format!(
-            "A has a single trial: its interval is from within it (its seconds are worth {seconds:.0} independent ones) and does not contain what differs between trials."
-        ));
+    let sides: [(&str, fn(&FigureComparison) -> &Centre); 2] = [("A", |figure| &figure.a), ("B", |figure| &figure.b)];
+    for (side, centre) in sides {
+        let mut figures = comparison.points.iter().flat_map(|point| &point.figures);
+        if let Some(seconds) = figures.find_map(|figure| centre(figure).effective_seconds) {
+            legend.push(format!(
+                "{side} has a single trial: its interval is from within it (its seconds are worth {seconds:.0} independent ones) and does not contain what differs between trials."
+            ));
+        }
     }
     legend
 }

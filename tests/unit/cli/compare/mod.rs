@@ -67,6 +67,9 @@ fn single_trials_and_a_narrow_view() {
     let (a, b) = (read_set(&a).unwrap(), read_set(&b).unwrap());
     let comparison = comparison::compare(&a, &b, Bounds::default()).unwrap();
     insta::assert_snapshot!(text(("before", &a), ("after", &b), &comparison, View { width: 80, ..VIEW }));
+    let turned = comparison::compare(&b, &a, Bounds::default()).unwrap();
+    let shown = text(("after", &b), ("before", &a), &turned, View { width: 400, ..VIEW });
+    assert!(shown.contains("B has a single trial: its interval") && !shown.contains("A has a single"), "{shown}");
 }
 
 #[test]
