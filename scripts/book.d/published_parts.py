@@ -85,7 +85,7 @@ WHOLE = {"run.messages": "200M"}
 LONGER = "10 M messages after a warm-up of 2 s instead of 1 M, which two cores send in 3 s: too short to tell whether the rate is steady"
 TWO_GIB = "2 GiB a trial after a warm-up of 3 s instead of 0.5 GiB, which two cores send in 1 to 5 s: too short to tell whether the rate is steady"
 SIXTY = {"run.messages": "60k"}
-SINGLE = "60,000 messages a round instead of 200,000, which take an hour; the broker's answer to each is awaited before the next"
+SINGLE = "60,000 messages a round instead of 200,000: the answer to each is awaited before the next, so these would take half an hour to an hour"
 FORMAT_SIXTY = {
     "sweep.trials": 30,
     "sweep.over": {
@@ -95,7 +95,7 @@ FORMAT_SIXTY = {
         "run.messages": ["60k", "60k", "1M", "1M"],
     },
 }
-FORMAT = "30 rounds of each instead of 100, and 60,000 single messages instead of 200,000: they would take an hour and a half"
+FORMAT = "30 rounds of each instead of 100, and 60,000 single messages instead of 200,000: they would take two hours"
 BENCHMARKS = [
     Published("nsq-pub", ("nsq",), 90, [2_070_550], FIVE),
     Published("nsq-pubsub", ("nsq",), 150, [842_150], FIVE),
