@@ -379,10 +379,12 @@ pub fn legend(comparison: &Comparison) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let sides: [(&str, fn(&FigureComparison) -> &Centre); 2] = [("A", |figure| &figure.a), ("B", |figure| &figure.b)];
-    for (side, centre) in sides {
-        let mut figures = comparison.points.iter().flat_map(|point| &point.figures);
-        if let Some(seconds) = figures.find_map(|figure| centre(figure).effective_seconds) {
+    let figures = comparison.points.iter().flat_map(|point| &point.figures);
+    let seconds_within = |centre: fn(&FigureComparison) -> &Centre| {
+        figures.clone().find_map(|figure| centre(figure).effective_seconds)
+    };
+    for (side, seconds) in [("A", seconds_within(|figure| &figure.a)), ("B", seconds_within(|figure| &figure.b))] {
+        if let Some(seconds) = seconds {
             legend.push(format!(
                 "{side} has a single trial: its interval is from within it (its seconds are worth {seconds:.0} independent ones) and does not contain what differs between trials."
             ));
