@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -52,10 +53,18 @@ struct Shared {
     tally: Mutex<IdleTally>,
     /// Addresses of this machine that they come from, in turn; none: the system chooses.
     sources: Vec<IpAddr>,
-    /// Their tasks, the oldest first, by the number of each.
-    tasks: Mutex<VecDeque<(usize, AbortHandle)>>,
+    /// The oldest first.
+    tasks: Mutex<VecDeque<Kept>>,
     /// Each that was wanted at once is ready, or has failed.
     settled: Notify,
+}
+
+/// The task of one connection.
+struct Kept {
+    number: usize,
+    task: AbortHandle,
+    /// It has been opened.
+    is_open: Arc<AtomicBool>,
 }
 
 /// Connections that carry no messages. Dropped, it closes them.
@@ -80,26 +89,8 @@ impl IdleConnections {
         let open =
             open.ok_or_else(|| EngineError::Refused(format!("{} opens no idle connections", B::DESCRIPTOR.title())))?;
         check_open_files(wanted.count as u64).map_err(EngineError::Refused)?;
-        let tally = IdleTally {
-            wanted: wanted.count as u64,
-            opened: 0,
-            open: 0,
-            replaced: 0,
-            time_to_ready: Distribution::new(),
-            opening_ns: 0,
-            opened_at_first: 0,
-            memory_bytes: None,
-            failed: Errors::default(),
-            lost: Errors::default(),
-        };
-        let shared = Arc::new(Shared {
-            open,
-            clock: context.acks.clock(),
-            sources: wanted.source_addresses.clone(),
-            tally: Mutex::new(tally),
-            tasks: Mutex::default(),
-            settled: Notify::new(),
-        });
+        let sources = wanted.source_addresses.clone();
+        let shared = Arc::new(Shared::new(open, context.acks.clock(), wanted.count, sources));
         let (memory_before, begin_ns) = (resident_memory_bytes(), shared.clock.now_ns());
         let opening = shared.clone().open_all(wanted.rate, wanted.first..wanted.first + wanted.count);
         let idle = IdleConnections { shared, working: tokio::spawn(opening).abort_handle() };
@@ -133,11 +124,27 @@ impl IdleConnections {
 impl Drop for IdleConnections {
     fn drop(&mut self) {
         self.working.abort();
-        self.shared.tasks.lock().drain(..).for_each(|(_, task)| task.abort());
+        self.shared.tasks.lock().drain(..).for_each(|kept| kept.task.abort());
     }
 }
 
 impl Shared {
+    fn new(open: OpenIdle, clock: Clock, wanted: usize, sources: Vec<IpAddr>) -> Self {
+        let tally = IdleTally {
+            wanted: wanted as u64,
+            opened: 0,
+            open: 0,
+            replaced: 0,
+            time_to_ready: Distribution::new(),
+            opening_ns: 0,
+            opened_at_first: 0,
+            memory_bytes: None,
+            failed: Errors::default(),
+            lost: Errors::default(),
+        };
+        Shared { open, clock, tally: Mutex::new(tally), sources, tasks: Mutex::default(), settled: Notify::new() }
+    }
+
     /// Counts what one has come to.
     fn settle(&self, count: impl FnOnce(&mut IdleTally)) {
         let mut tally = self.tally.lock();
@@ -161,10 +168,10 @@ impl Shared {
         let begin_ns = self.clock.now_ns();
         for position in 0.. {
             let due_ns = self.due(begin_ns, position, rate).await;
-            if let Some((number, task)) = self.oldest() {
-                task.abort();
+            if let Some(oldest) = self.oldest() {
+                oldest.task.abort();
                 self.tally.lock().replaced += 1;
-                self.clone().begin(number, due_ns);
+                self.clone().begin(oldest.number, due_ns);
             }
         }
     }
@@ -176,22 +183,26 @@ impl Shared {
         due_ns
     }
 
-    /// The task of the oldest connection that has not ended, which is not kept any more.
-    fn oldest(&self) -> Option<(usize, AbortHandle)> {
+    /// The oldest connection that is open, which is not kept any more. One that is being opened stays: that it takes long, or fails, is to be
+    /// measured.
+    fn oldest(&self) -> Option<Kept> {
         let mut tasks = self.tasks.lock();
-        while tasks.front().is_some_and(|(_, task)| task.is_finished()) {
+        while tasks.front().is_some_and(|kept| kept.task.is_finished()) {
             tasks.pop_front();
         }
-        tasks.pop_front()
+        let is_open = |kept: &Kept| kept.is_open.load(Ordering::Relaxed) && !kept.task.is_finished();
+        let place = tasks.iter().position(is_open)?;
+        tasks.remove(place)
     }
 
     fn begin(self: Arc<Self>, number: usize, due_ns: u64) {
-        let task = tokio::spawn(self.clone().one(number, due_ns)).abort_handle();
-        self.tasks.lock().push_back((number, task));
+        let is_open = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(self.clone().one(number, due_ns, is_open.clone())).abort_handle();
+        self.tasks.lock().push_back(Kept { number, task, is_open });
     }
 
     /// One connection, for as long as it lives.
-    async fn one(self: Arc<Self>, number: usize, due_ns: u64) {
+    async fn one(self: Arc<Self>, number: usize, due_ns: u64, is_open: Arc<AtomicBool>) {
         let opened = match self.sources.get(number % self.sources.len().max(1)) {
             Some(source) => tcp::connecting_from(*source, (self.open)(number)).await,
             None => (self.open)(number).await,
@@ -208,6 +219,7 @@ impl Shared {
             tally.opened += 1;
             tally.open += 1;
         });
+        is_open.store(true, Ordering::Relaxed);
         let _open = Open(&self);
         let error = kept.await;
         record(&mut self.tally.lock().lost, error, self.clock.now_ns());
@@ -237,4 +249,31 @@ fn check_open_files(connections: u64) -> Result<(), String> {
         "{connections} idle connections need as many open files, and this process may have {limit} in all: raise the limit with \
          `ulimit -n {needed}`, as root if it is refused, or lower `idle_connections.count`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::broker::KeptOpen;
+
+    #[tokio::test]
+    async fn connection_that_is_being_opened_is_not_replaced() {
+        // The server does not answer the first one.
+        let open: OpenIdle = Arc::new(|number: usize| match number {
+            0 => pending().boxed(),
+            _ => async { Ok::<KeptOpen, ClientError>(pending().boxed()) }.boxed(),
+        });
+        let shared = Arc::new(Shared::new(open, Clock::start(), 3, Vec::new()));
+        (0..3).for_each(|number| shared.clone().begin(number, 0));
+        while shared.tally.lock().open < 2 {
+            tokio::task::yield_now().await;
+        }
+        let replaced = || shared.oldest().map(|kept| kept.number);
+        assert_eq!([replaced(), replaced(), replaced()], [Some(1), Some(2), None]);
+        assert_eq!(shared.tasks.lock().len(), 1, "it is still awaited");
+    }
 }
