@@ -39,7 +39,10 @@ impl Source {
         let (topic, group, member, own_list) =
             (topic.as_bytes(), group.as_bytes(), member.as_bytes(), own_list.as_bytes());
         let count = options.count.to_string();
-        let (block_ms, block_s) = (BLOCK.as_millis().to_string(), BLOCK.as_secs().to_string());
+        let claim_every = options.claim_after.map(|after| after.max(Duration::from_millis(2)) / 2);
+        // What waits holds up the claims behind it, and the acknowledgements of what was claimed: others would claim that again.
+        let block_ms = claim_every.map_or(BLOCK, |every| every.min(BLOCK)).as_millis().to_string();
+        let block_s = BLOCK.as_secs().to_string();
         let command = |arguments: &[&[u8]]| {
             let mut command = Vec::new();
             append_command(&mut command, arguments);
@@ -75,11 +78,11 @@ impl Source {
                 let streams = [&b"STREAMS"[..], topic, b">"];
                 source.more = command(&[&read[..], &streams].concat());
                 source.request = command(&[&read[..], &[b"BLOCK", block_ms.as_bytes()], &streams].concat());
-                source.claim = options.claim_after.map(|after| {
+                source.claim = options.claim_after.zip(claim_every).map(|(after, every)| {
                     let idle = after.as_millis().to_string();
                     let claim: [&[u8]; 8] =
                         [b"XAUTOCLAIM", topic, group, member, idle.as_bytes(), b"0-0", b"COUNT", count.as_bytes()];
-                    (command(&claim), interval(after.max(Duration::from_millis(2)) / 2))
+                    (command(&claim), interval(every))
                 });
             }
             (Mode::Pubsub, _) => {
@@ -213,6 +216,18 @@ mod tests {
         ] {
             let mut source = Source::new(&toml::from_str(keys).unwrap(), "t", "g", "m");
             assert_eq!(written(&mut source, &mut Replies::after_loss()), next);
+        }
+    }
+
+    #[tokio::test]
+    async fn member_that_claims_waits_for_no_longer_than_until_its_next_claim() {
+        for (claim_after, claim, block) in
+            [("2s", "XAUTOCLAIM t g m 2000", 1000), ("1min", "XAUTOCLAIM t g m 60000", 5000)]
+        {
+            let options = toml::from_str(&format!("claim_after = '{claim_after}'")).unwrap();
+            let written = written(&mut Source::new(&options, "t", "g", "m"), &mut Replies::default());
+            let read = format!("XREADGROUP GROUP g m COUNT 500 BLOCK {block} STREAMS t >");
+            assert_eq!(written, format!("{claim} 0-0 COUNT 500 {read}"));
         }
     }
 
