@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::iter;
+use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -102,9 +104,65 @@ impl Consumer for NatsConsumer {
 
 /// A member of a group, by the crate.
 pub struct NatsDeliveries {
-    pub source: Source,
-    pub client: Client,
-    pub policy: Acknowledge,
+    source: Source,
+    client: Client,
+    policy: Acknowledge,
+    /// How often the crate had connected when it was last seen to be connected, and whether a loss since then was told.
+    connects: u64,
+    loss_is_told: bool,
+}
+
+impl NatsDeliveries {
+    pub fn new(source: Source, client: Client, policy: Acknowledge) -> Self {
+        let connects = client.statistics().connects.load(Ordering::Relaxed);
+        NatsDeliveries { source, client, policy, connects, loss_is_told: false }
+    }
+
+    /// Each loss of the connection once. The crate opens it again by itself, and says nothing to the subscription.
+    fn untold_loss(&mut self) -> Option<ClientError> {
+        let is_untold = if self.is_connected() {
+            let connects = self.client.statistics().connects.load(Ordering::Relaxed);
+            let was_lost = mem::replace(&mut self.connects, connects) < connects;
+            !mem::take(&mut self.loss_is_told) && was_lost
+        } else {
+            !mem::replace(&mut self.loss_is_told, true)
+        };
+        let missed = match self.source {
+            Source::Subject { .. } => ": what is sent until it is open again is not received",
+            Source::Push(..) | Source::Ordered(_) => "",
+        };
+        is_untold.then(|| ClientError::lost(format!("the connection to nats-server was lost{missed}")))
+    }
+
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<NatsDelivery, ClientError>>> {
+        let arrived = match &mut self.source {
+            Source::Ordered(messages) => ready!(messages.poll_next_unpin(context)),
+            // Without heartbeats, which members of a group cannot share, nothing is missed.
+            Source::Push(messages, deleted) => match messages.poll_next_unpin(context) {
+                Poll::Ready(arrived) => arrived
+                    .map(|message| message.map_err(|error| OrderedError::with_source(OrderedErrorKind::Other, error))),
+                Poll::Pending => {
+                    let error = ready!(deleted.poll_unpin(context));
+                    *deleted = pending().boxed();
+                    return Poll::Ready(Some(Err(error)));
+                }
+            },
+            Source::Subject { subscriber, .. } => {
+                return Poll::Ready(ready!(subscriber.poll_next_unpin(context)).map(|message| Ok(message.into())));
+            }
+        };
+        Poll::Ready(arrived.map(|message| {
+            message.map(NatsDelivery::from).map_err(|error| {
+                let class = match error.kind() {
+                    OrderedErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
+                    OrderedErrorKind::MissingHeartbeat => FailureClass::Timeout,
+                    OrderedErrorKind::NoResponders => FailureClass::ConnectionLost,
+                    _ => FailureClass::Refused,
+                };
+                ClientError::passing(class, in_full(&error))
+            })
+        }))
+    }
 }
 
 /// Where its messages come from.
@@ -242,33 +300,10 @@ impl Stream for NatsDeliveries {
     type Item = Result<NatsDelivery, ClientError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let arrived = match &mut self.source {
-            Source::Ordered(messages) => ready!(messages.poll_next_unpin(context)),
-            // Without heartbeats, which members of a group cannot share, nothing is missed.
-            Source::Push(messages, deleted) => match messages.poll_next_unpin(context) {
-                Poll::Ready(arrived) => arrived
-                    .map(|message| message.map_err(|error| OrderedError::with_source(OrderedErrorKind::Other, error))),
-                Poll::Pending => {
-                    let error = ready!(deleted.poll_unpin(context));
-                    *deleted = pending().boxed();
-                    return Poll::Ready(Some(Err(error)));
-                }
-            },
-            Source::Subject { subscriber, .. } => {
-                return Poll::Ready(ready!(subscriber.poll_next_unpin(context)).map(|message| Ok(message.into())));
-            }
-        };
-        Poll::Ready(arrived.map(|message| {
-            message.map(NatsDelivery::from).map_err(|error| {
-                let class = match error.kind() {
-                    OrderedErrorKind::ConsumerDeleted => FailureClass::UnknownTopic,
-                    OrderedErrorKind::MissingHeartbeat => FailureClass::Timeout,
-                    OrderedErrorKind::NoResponders => FailureClass::ConnectionLost,
-                    _ => FailureClass::Refused,
-                };
-                ClientError::passing(class, in_full(&error))
-            })
-        }))
+        match self.poll_message(context) {
+            Poll::Pending => self.untold_loss().map_or(Poll::Pending, |loss| Poll::Ready(Some(Err(loss)))),
+            arrived => arrived,
+        }
     }
 }
 
@@ -369,11 +404,5 @@ pub fn name_for_server(group: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn group_name_without_forbidden_letters() {
-        assert_eq!(name_for_server("billing.eu > all/*"), "billing_eu___all__");
-    }
-}
+#[path = "../../../tests/unit/broker/nats/consume.rs"]
+mod tests;

@@ -246,7 +246,7 @@ impl Broker for NatsBroker {
                 .map_err(failed)?;
             Source::Subject { subscriber, replies: options.mode == Mode::Request }
         };
-        let deliveries = NatsDeliveries { source, client, policy: options.ack_policy };
+        let deliveries = NatsDeliveries::new(source, client, options.ack_policy);
         let receiving = StreamConsumer::new(vec![deliveries], options.ack_policy == Acknowledge::All);
         Ok(NatsConsumer::Crate(Box::new(receiving)))
     }
