@@ -108,7 +108,7 @@ fn rate_not_held(record: &Record) -> Option<String> {
 
 /// A window that is too short to show a growing backlog shows this all the same.
 fn not_acknowledged(record: &Record) -> Option<String> {
-    let (acknowledged, target) = (record.throughput.messages_per_second, record.throughput.target_per_second?);
+    let (acknowledged, target) = (record.throughput.messages_per_second, record.target_without_aborted()?);
     (acknowledged < MIN_ACKNOWLEDGED * target)
         .then(|| format!("{} of {} messages/s were acknowledged", rate(acknowledged), rate(target)))
 }

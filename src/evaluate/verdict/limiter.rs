@@ -6,6 +6,7 @@
 //! that kept tasks waiting for a core; a stop of the acknowledgements; then answers that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
+use crate::measure::FailureClass;
 use crate::record::readable::{bytes, capital, count, duration, percent, rate};
 use crate::record::{BrokerUsage, Condition, LimitedBy, Limiter, Outage, Record, Status, saturating_sum};
 use crate::statistics::mean;
@@ -112,7 +113,7 @@ fn is_behind(evidence: &Evidence<'_>) -> bool {
 }
 
 fn is_below_target(evidence: &Evidence<'_>, per_second: f64) -> bool {
-    let wanted = evidence.record.throughput.target_per_second.map(|target| target * limits::MIN_ANSWERED_SHARE);
+    let wanted = evidence.record.target_without_aborted().map(|target| target * limits::MIN_ANSWERED_SHARE);
     wanted.is_some_and(|wanted| per_second < wanted)
 }
 
@@ -190,12 +191,14 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
 fn answers_are_behind(evidence: &Evidence<'_>, idle: &str) -> String {
     let Record { throughput, counts, errors, .. } = evidence.record;
     let (sent, answered) = (rate(throughput.sent_per_second), rate(throughput.messages_per_second));
-    let failed_per_second = counts.failed as f64 * 1e9 / throughput.window_ns as f64;
-    let most = errors.iter().max_by_key(|error| error.count);
+    let failed = counts.failed.saturating_sub(evidence.record.aborted_on_purpose());
+    let failed_per_second = failed as f64 * 1e9 / throughput.window_ns as f64;
+    let on_their_own = errors.iter().filter(|error| error.class != FailureClass::Aborted);
+    let most = on_their_own.max_by_key(|error| error.count);
     match most.filter(|_| !is_below_target(evidence, throughput.messages_per_second + failed_per_second)) {
         Some(most) => format!(
             "{sent}/s were sent in time, and {answered}/s were acknowledged inside the window: {} of {} messages failed, most of them with: {}.",
-            count(counts.failed),
+            count(failed),
             count(counts.attempted),
             most.first_message.trim_end_matches('.')
         ),

@@ -194,6 +194,13 @@ impl Record {
         saturating_sum(aborted.map(|error| error.count))
     }
 
+    /// Messages per second that the schedule had due, but for the share of transactions that the scenario has aborted; `None` in a closed loop.
+    pub fn target_without_aborted(&self) -> Option<f64> {
+        let wanted = self.counts.attempted.saturating_add(self.counts.unsent);
+        let aborted = self.aborted_on_purpose().min(wanted) as f64 / wanted.max(1) as f64;
+        self.throughput.target_per_second.map(|target| target * (1.0 - aborted))
+    }
+
     /// The latency that [`Record::headline`] names, if any message was acknowledged.
     pub fn headline_latency(&self) -> Option<&Latency> {
         match self.headline {

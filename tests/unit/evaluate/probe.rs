@@ -4,7 +4,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::record::{LimitedBy, Reason, sample};
+use crate::measure::FailureClass;
+use crate::record::{ErrorCount, LimitedBy, Reason, sample};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
 
 /// A probe at 50,000/s with so many messages in flight at the end of each second.
@@ -121,6 +122,20 @@ fn a_rate_that_is_asked_for_and_not_acknowledged_is_a_miss() {
         })
     };
     assert_eq!((with(0.995), with(0.985)), (ProbeOutcome::Held, ProbeOutcome::Missed));
+}
+
+#[test]
+fn a_rate_holds_whose_transactions_are_aborted_on_purpose() {
+    let with_a_fifth = |class| {
+        outcome(move |record| {
+            record.throughput.messages_per_second = 0.8 * record.throughput.target_per_second.unwrap();
+            record.counts.failed = record.counts.attempted / 5;
+            let (count, first_message) = (record.counts.failed, "as the scenario asks for".to_owned());
+            record.errors = vec![ErrorCount { class, count, first_message, first_at_ns: 0 }];
+        })
+    };
+    assert_eq!(with_a_fifth(FailureClass::Aborted), ProbeOutcome::Held);
+    assert_eq!(with_a_fifth(FailureClass::Refused), ProbeOutcome::Missed);
 }
 
 /// A probe with ten groups, of which the last one received this share of each second's messages.

@@ -1,7 +1,6 @@
 use super::super::LoadShape;
 use super::super::sound::judged;
 use super::*;
-use crate::broker::FailureClass;
 use crate::record::{Counts, ErrorCount, LimitedBy, LoadModel, Record, SeriesRow};
 
 fn limiter(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Limiter {
@@ -42,6 +41,22 @@ fn messages_that_failed_are_not_answers_that_take_long() {
     let LimitedBy { limiter, evidence } = found.limited_by;
     assert_eq!(limiter, Limiter::Broker, "{evidence}");
     assert!(evidence.contains("failed, most of them with: TopicAuthorizationFailed"), "{evidence}");
+}
+
+#[test]
+fn messages_of_aborted_transactions_are_not_answers_that_take_long() {
+    let with_a_fifth = |class| {
+        judged(move |record, _, _| {
+            record.throughput.messages_per_second *= 0.8;
+            record.counts.failed = record.counts.attempted / 5;
+            let (count, first_message) = (record.counts.failed, "as the scenario asks for".to_owned());
+            record.errors = vec![ErrorCount { class, count, first_message, first_at_ns: 0 }];
+        })
+        .limited_by
+        .limiter
+    };
+    assert_eq!(with_a_fifth(FailureClass::Aborted), Limiter::Schedule);
+    assert_eq!(with_a_fifth(FailureClass::Refused), Limiter::Broker);
 }
 
 #[test]
