@@ -184,6 +184,9 @@ fn broken(record: &Record, figure: impl Fn(&Outage) -> Result<u64, &'static str>
         let failure = failed.failure.as_deref().unwrap_or_default();
         return Err(format!("a fault failed: {} {failure}", on_one_line(&failed.command)));
     }
+    if record.counts.acknowledged == 0 && record.counts.warm_up.acknowledged == 0 {
+        return Err("no message was acknowledged, and an outage begins with an acknowledgement".to_owned());
+    }
     let longest = record.outages.iter().map(figure).try_fold(0, |longest, one| Ok(longest.max(one?)));
     longest.map(|ns| ns as f64).map_err(|reason: &str| reason.to_owned())
 }

@@ -79,6 +79,14 @@ fn outages_and_faults_are_judged_by_the_longest() {
     record.outages.clear();
     record.faults[0].run.failure = Some("ended with exit status: 1".to_owned());
     assert!(judged(Metric::Outage, &record).2.contains("a fault failed"), "nothing was broken");
+    record.faults.clear();
+    record.counts.acknowledged = 0;
+    assert_eq!(judged(Metric::Outage, &record).1, Some(0.0), "those of the warm-up count");
+    record.counts.warm_up.acknowledged = 0;
+    for metric in [Metric::Outage, Metric::Recovery] {
+        let (held, measured, explanation) = judged(metric, &record);
+        assert!(!held && measured.is_none() && explanation.contains("no message was acknowledged"), "{explanation}");
+    }
 }
 
 #[test]
