@@ -87,6 +87,8 @@ pub(super) struct Loaded {
     pub sent: Vec<Sent>,
     /// Resources used in the measured window.
     pub usage: HostUsage,
+    /// Goes on, for a pipeline that begins to work only now.
+    pub host_sampler: HostSampler,
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,
     /// What became of the backlog that consumers were to find; `None`: it was not built, or not asked for.
@@ -293,6 +295,7 @@ impl<'a> LoadPhase<'a> {
             ended_ns: self.trial_window.clock().now_ns(),
             trial_window: self.trial_window,
             backlog: self.backlog.and_then(BacklogWatch::outcome),
+            host_sampler: self.host_sampler,
         }
     }
 }

@@ -18,6 +18,7 @@ use super::{EngineError, TrialIdentity, send, start_barrier, topics};
 use crate::broker::{Broker, Topic};
 use crate::measure::Conditions;
 use crate::measure::host::{self, HostUsage};
+use crate::scenario::ProducerMode;
 
 /// How long producers may still be closed after the second signal.
 const LAST_CLOSE: Duration = Duration::from_millis(500);
@@ -107,7 +108,7 @@ async fn run_prepared<B: Broker>(
     let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
     let faults = Faults::begin(context, load.measure_start_ns(), interruption);
     let mut sampler = load.sampler(broker, &mut *observer, pipeline);
-    let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
+    let mut loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
     faults.iter().for_each(Faults::load_ended);
     if loaded.end == End::Interrupted {
         signals = signals.next();
@@ -125,6 +126,10 @@ async fn run_prepared<B: Broker>(
 
     if receiving.after_load(&mut sampler, &signals, interruption).await? {
         end = end.interrupted();
+    }
+    if context.producer_mode() == Some(ProducerMode::None) {
+        // The load had no messages and was over at once: what the pipeline does after it is measured.
+        loaded.usage = loaded.host_sampler.usage();
     }
     let received = receiving.finish(sampler, &signals.next(), interruption).await;
     if let Some(faults) = faults {
