@@ -212,6 +212,18 @@ fn the_script_that_guards_a_release_fails_for_what_is_worse() {
     execute(&["run", &base, "--baseline", "none"]).expect(2).complains_of(&["--baseline", "none"]);
 }
 
+/// Runs are kept in `results` by default, so a run lies beside those that it is compared with.
+#[test]
+fn a_run_is_not_a_part_of_the_baseline_that_it_lies_in() {
+    let bench = trials("trials = 2");
+    bench.run(&[]).expect(0);
+    let ended = bench.run(&["--baseline", bench.results().to_str().unwrap()]);
+    assert_eq!(bench.run_directories().len(), 2);
+    let found = comparison(&ended);
+    let trials = ["trials_of_a", "trials_of_b"].map(|side| found["points"][0][side]["trials"].as_u64());
+    assert_eq!(trials, [Some(2), Some(2)], "{found}");
+}
+
 #[test]
 fn a_build_server_sees_as_failed_what_fails_the_run() {
     // Too short to be valid.

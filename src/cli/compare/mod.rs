@@ -91,6 +91,21 @@ pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn W
     }
 }
 
+/// Compares a run with the earlier ones at a path, where the run itself may lie as well, and prints the result.
+pub(super) fn compare_with_earlier(earlier: &Path, run: &Path, options: Options, out: &mut dyn Write) -> Compared {
+    let is_itself =
+        |one: &PathBuf| matches!((one.canonicalize(), run.canonicalize()), (Ok(one), Ok(run)) if one == run);
+    let sets = || {
+        let mut runs = runs_at(earlier)?;
+        runs.retain(|one| !is_itself(one));
+        Ok::<_, DirectoryError>((read_runs(&runs)?, read_set(run)?))
+    };
+    match sets() {
+        Ok((a_trials, b_trials)) => judge((&run_name(earlier), &a_trials), (&run_name(run), &b_trials), options, out),
+        Err(error) => Compared::failed(error),
+    }
+}
+
 /// How to compare, and how to print it.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -179,9 +194,13 @@ fn as_json(comparison: &Comparison) -> String {
 
 /// The trials of a run directory or file of records, or of all runs below a directory.
 pub(super) fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
+    read_runs(&runs_at(path)?)
+}
+
+fn read_runs(runs: &[PathBuf]) -> Result<Vec<KeptTrial>, DirectoryError> {
     let mut trials = Vec::new();
-    for run in runs_at(path)? {
-        trials.extend(read_run(&run)?);
+    for run in runs {
+        trials.extend(read_run(run)?);
     }
     Ok(trials)
 }

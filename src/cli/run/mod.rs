@@ -26,7 +26,7 @@ use self::progress::{Progress, Turn};
 use self::session::Session;
 pub(super) use self::session::{identity, is_made_run_id, new_run_id};
 use super::Exit;
-use super::compare::{Options, compare_runs, read_set};
+use super::compare::{Options, compare_runs, compare_with_earlier, read_set};
 use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::open_files;
@@ -83,16 +83,16 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<Exit, Exit> 
     if arguments.report {
         exit = worse(exit, report::write_page(&directories, arguments.against.tolerance));
     }
+    let options = |unequal| Options::for_run(arguments.against.tolerance, unequal, arguments.json);
     let compared = match directories.as_slice() {
         _ if worse(exit, against) == Exit::Interrupted => None,
-        [a, b] => Some((a, b, true)),
-        [run] => arguments.against.baseline.as_ref().map(|baseline| (baseline, run, false)),
+        [a, b] => Some(compare_runs(a, b, options(true), out)),
+        [run] => {
+            let baseline = arguments.against.baseline.as_ref();
+            baseline.map(|baseline| compare_with_earlier(baseline, run, options(false), out))
+        }
         _ => None,
     };
-    let compared = compared.map(|(a, b, unequal)| {
-        let options = Options::for_run(arguments.against.tolerance, unequal, arguments.json);
-        compare_runs(a, b, options, out)
-    });
     let (compared, checks) = compared.map_or((Exit::Success, Vec::new()), |compared| (compared.exit, compared.checks));
     write_checks(arguments, &plans, &directories, checks, worse(exit, comparison_exit(compared, against)))
 }
