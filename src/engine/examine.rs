@@ -2,6 +2,7 @@
 //! a producer and a consumer, and removes all of it again. For `brokermark remove-topics`: the topics that a run in shares has left, which no share
 //! could remove while others might still use them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -15,7 +16,7 @@ use crate::broker::registry::Visitor;
 use crate::broker::{Broker, BrokerError, BrokerInfo, Consumer, Durability, Producer, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Clock, Conditions, SubscriptionIndex};
-use crate::scenario::{Content, Contradiction, Payload, ProducerMode, Scenario, Size};
+use crate::scenario::{Content, Payload, ProducerMode, Scenario, Size};
 
 /// What a broker has shown of itself.
 #[derive(Debug)]
@@ -26,8 +27,8 @@ pub struct Examined {
     /// How many of them were made, and removed again.
     pub created: usize,
     pub durability: Durability,
-    /// Why the topics do not take the messages of the scenario.
-    pub contradiction: Option<Contradiction>,
+    /// The settings of topics, as far as the broker tells them.
+    pub settings: Vec<BTreeMap<String, String>>,
     /// Whether a producer, and a consumer if the scenario has some, could be opened. Empty where topics exist that are not the
     /// run's own: nothing of others is touched.
     pub opened: Vec<Opened>,
@@ -69,7 +70,7 @@ async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Re
     let interruption = Interruption::none();
     let conditions = Conditions::default();
     let prepared = prepare::<B>(scenario, identity, &interruption, &conditions).await?;
-    let Prepared { context, broker, created, contradiction } = prepared;
+    let Prepared { context, broker, created, settings } = prepared;
     let is_own = created.len() == context.topics.len();
     let opened = if is_own { open(&broker, &context).await } else { Vec::new() };
     let (topics, durability) = (context.topics.clone(), context.durability.clone());
@@ -79,7 +80,7 @@ async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Re
         Ok(closed) => closed.err().map(|error| error.to_string()),
         Err(_) => Some(silence()),
     };
-    Ok(Examined { identity, topics, created: number, durability, contradiction, opened, removal_error: removed })
+    Ok(Examined { identity, topics, created: number, durability, settings, opened, removal_error: removed })
 }
 
 /// Opens a producer and a consumer on the first topic: brokers refuse those who may not write or read.

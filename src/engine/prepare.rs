@@ -2,6 +2,7 @@
 //! every other phase knows: the scenario, the topics, and where outcomes and arrivals are recorded.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,9 +19,7 @@ use crate::measure::host::WallClock;
 use crate::measure::{
     Acks, Arrivals, Clock, Conditions, PartitionNames, SubjectKind, TRACE_HEADER_BYTES, Verification,
 };
-use crate::scenario::{
-    Content, Contradiction, Load, Payload, Placement, ProducerMode, Scenario, SchemaContent, SchemaId,
-};
+use crate::scenario::{Content, Load, Payload, Placement, ProducerMode, Scenario, SchemaContent, SchemaId};
 use crate::schemas::PayloadSchema;
 
 /// How many producers or consumers are made at the same time.
@@ -110,8 +109,8 @@ pub(super) struct Prepared<'a, B> {
     pub broker: B,
     /// The topics that this trial created.
     pub created: Vec<Topic>,
-    /// Why the topics, as they are, do not take the messages of the scenario.
-    pub contradiction: Option<Contradiction>,
+    /// The settings of topics, as far as the broker tells them.
+    pub settings: Vec<BTreeMap<String, String>>,
 }
 
 /// Connects to the broker, and creates the topics that do not exist or takes them as they are. `conditions`: where the client reports what
@@ -157,7 +156,6 @@ pub(super) async fn prepare<'a, B: Broker>(
     conditions.expect(SubjectKind::Topic, topics.len() as u64);
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
     let settings = timeout(DURABILITY_TIMEOUT, broker.topic_settings(&topics)).await.unwrap_or_default();
-    let contradiction = settings.iter().find_map(|settings| B::contradiction(scenario, settings));
     let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(topic));
     let counting = messages_in(&broker, found.take(COUNTED_TOPICS));
     let messages_before = timeout(DURABILITY_TIMEOUT, counting).await.unwrap_or_default();
@@ -179,7 +177,7 @@ pub(super) async fn prepare<'a, B: Broker>(
         },
         broker,
         created,
-        contradiction,
+        settings,
     })
 }
 

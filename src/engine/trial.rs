@@ -44,7 +44,7 @@ pub async fn run<B: Broker>(
     let conditions = Conditions::default();
     let preparing = prepare::<B>(scenario, identity, interruption, &conditions);
     let prepared = while_told(preparing, &conditions, observer).await?;
-    let Prepared { context, broker, created, contradiction } = prepared;
+    let Prepared { context, broker, created, settings } = prepared;
     if let Some(start_barrier) = &identity.start_barrier {
         start_barrier.topics_exist();
     }
@@ -54,7 +54,7 @@ pub async fn run<B: Broker>(
              earliest message read what is left of it as well; without `topology.name`, each run has topics of its own"
         ));
     }
-    if let Some(contradiction) = contradiction {
+    if let Some(contradiction) = settings.iter().find_map(|settings| B::contradiction(scenario, settings)) {
         observer.warning(&contradiction.to_string());
     }
     let result = run_prepared(&context, &broker, &created, interruption, observer).await;

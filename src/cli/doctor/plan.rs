@@ -57,11 +57,18 @@ pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
 /// A trial that is examined, as the first of those with its broker and its topics.
 pub(super) struct DoctorTarget<'a> {
     pub trial: &'a Trial,
+    /// A trial of each point with that broker and those topics, this one among them.
+    pub alike: &'a [&'a Trial],
     /// Its values of the swept keys, where it is not the only one.
     pub name: Option<String>,
 }
 
 impl DoctorTarget<'_> {
+    /// The values of the swept keys of one of the trials that are alike, where there is another point.
+    pub(super) fn point_of(&self, trial: &Trial) -> Option<String> {
+        (self.name.is_some() || self.alike.len() > 1).then(|| values(trial))
+    }
+
     /// What was found of it, under its name.
     pub(super) fn named(&self, found: Vec<Finding>) -> impl Iterator<Item = Finding> {
         found.into_iter().map(|finding| match &self.name {
@@ -73,30 +80,35 @@ impl DoctorTarget<'_> {
 
 /// The trials that are examined, and how many others there are.
 pub(super) struct DoctorTargets<'a> {
-    all: Vec<&'a Trial>,
+    /// A trial of each point, those with the same broker and topics together.
+    all: Vec<Vec<&'a Trial>>,
     points: usize,
 }
 
 impl<'a> DoctorTargets<'a> {
     pub(super) fn new(plan: &'a Plan) -> Self {
-        let mut all: Vec<&Trial> = Vec::new();
-        for trial in &plan.trials {
-            let is_alike = |other: &&Trial| {
-                let (one, other) = (&trial.scenario, &other.scenario);
+        let mut all: Vec<Vec<&Trial>> = Vec::new();
+        for trial in plan.trials.iter().filter(|trial| trial.trial == 1) {
+            let is_alike = |others: &&mut Vec<&Trial>| {
+                let (one, other) = (&trial.scenario, &others[0].scenario);
                 (&one.broker, &one.topology, &one.pipeline) == (&other.broker, &other.topology, &other.pipeline)
             };
-            if !all.iter().any(is_alike) {
-                all.push(trial);
+            match all.iter_mut().find(is_alike) {
+                Some(others) => others.push(trial),
+                None => all.push(vec![trial]),
             }
         }
         let points = plan.trials.iter().map(|trial| trial.point_index + 1).max().unwrap_or(0);
         DoctorTargets { all, points }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = DoctorTarget<'a>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = DoctorTarget<'_>> {
         let is_alone = self.all.len() == 1;
-        let examined = self.all.iter().copied().take(MAX_TARGETS);
-        examined.map(move |trial| DoctorTarget { trial, name: (!is_alone).then(|| values(trial)) })
+        let examined = self.all.iter().take(MAX_TARGETS);
+        examined.map(move |alike| {
+            let name = (!is_alone).then(|| values(alike[0]));
+            DoctorTarget { trial: alike[0], alike, name }
+        })
     }
 
     /// Which points are examined; nothing where there is only one.
@@ -113,7 +125,7 @@ impl<'a> DoctorTargets<'a> {
         Some(match self.all.get(MAX_TARGETS) {
             None => good("points", differ + ": each is examined"),
             Some(left) => {
-                let remedy = format!("to examine another one: {}", overrides(left));
+                let remedy = format!("to examine another one: {}", overrides(left[0]));
                 doubtful("points", format!("{differ}: {MAX_TARGETS} are examined"), remedy)
             }
         })

@@ -68,11 +68,15 @@ pub(super) fn login(config: &BrokerConfig, descriptor: Option<&Descriptor>) -> S
     }
 }
 
+/// What is known of the broker's kind and the client.
+pub(super) fn descriptor(config: &BrokerConfig) -> Option<&'static Descriptor> {
+    let mut kinds = engine::kinds().brokers.iter();
+    kinds.find(|one| one.kind == config.kind && one.client == config.client)
+}
+
 /// What the broker's own tools do about a need.
 fn remedy(config: &BrokerConfig, need: Need<'_>) -> Option<String> {
-    let mut kinds = engine::kinds().brokers.iter();
-    let descriptor = kinds.find(|one| one.kind == config.kind && one.client == config.client)?;
-    (descriptor.remedy)(need, config)
+    (descriptor(config)?.remedy)(need, config)
 }
 
 /// Whether the broker refused what a user has no right to.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-use super::plan::DoctorTargets;
+use super::plan::{DoctorTarget, DoctorTargets};
 use super::{Finding, bad, doubtful, good, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
@@ -33,18 +33,33 @@ pub(super) async fn broker_findings(targets: &DoctorTargets<'_>) -> Vec<Finding>
         }
         // Its client would try addresses that do not answer for as long as it may.
         if addresses.is_empty() || addresses.iter().any(|one| reached.get(one) == Some(&true)) {
-            found.extend(target.named(scenario_findings(scenario).await));
+            found.extend(target_findings(&target).await);
         }
     }
     found
 }
 
-async fn scenario_findings(scenario: &Scenario) -> Vec<Finding> {
+async fn target_findings(target: &DoctorTarget<'_>) -> Vec<Finding> {
+    let scenario = &target.trial.scenario;
     let identity = identity(&new_run_id("doctor"), 0);
     match examine_scenario(scenario, &identity).await {
-        Ok(examined) => examined_findings(scenario, &examined),
-        Err(error) => vec![error_finding(scenario, &error)],
+        Ok(examined) => {
+            let found = target.named(examined_findings(scenario, &examined));
+            found.chain(refused_messages(target, &examined.settings)).collect()
+        }
+        Err(error) => target.named(vec![error_finding(scenario, &error)]).collect(),
     }
+}
+
+/// The first of the points whose messages the topics do not take, with these settings.
+fn refused_messages(target: &DoctorTarget<'_>, settings: &[BTreeMap<String, String>]) -> Option<Finding> {
+    let descriptor = remedies::descriptor(&target.trial.scenario.broker)?;
+    target.alike.iter().find_map(|trial| {
+        let contradicts = |settings| (descriptor.contradicts)(&trial.scenario, settings);
+        let Contradiction { message, advice } = settings.iter().find_map(contradicts)?;
+        let point = target.point_of(trial).map_or(String::new(), |values| values + ": ");
+        Some(bad("messages", point + &message, advice))
+    })
 }
 
 fn examined_findings(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
@@ -54,9 +69,6 @@ fn examined_findings(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
         topics(scenario, examined),
         durability(scenario, &examined.durability),
     ];
-    if let Some(Contradiction { message, advice }) = &examined.contradiction {
-        found.push(bad("messages", message.clone(), advice.clone()));
-    }
     found.extend(rights(scenario, examined));
     if let Some(error) = &examined.removal_error {
         let text = format!("what was made cannot be removed: {error}");
@@ -283,7 +295,7 @@ mod tests {
             topics: vec![Topic { name: "orders".to_owned(), partitions: 1, replication: 1 }],
             created: 1,
             durability: Durability::default(),
-            contradiction: None,
+            settings: Vec::new(),
             opened: Vec::new(),
             removal_error: None,
         };
@@ -298,5 +310,22 @@ mod tests {
         assert!(left.contains("1 topic(s) of 1 partition(s) can be made\n"), "{left}");
         assert!(left.contains("what was made cannot be removed: connection reset"), "{left}");
         assert!(!left.contains("removed again"), "{left}");
+    }
+
+    #[test]
+    #[cfg(feature = "kafka-native")]
+    fn messages_of_each_point_are_measured_by_what_topics_take() {
+        let text = "broker = { kind = \"kafka\", address = \"h:9092\" }\nrun.messages = 1\n[sweep.over]\n\
+                    \"payload.size\" = [\"100B\", \"2kB\"]\n";
+        let plan = parse_for(engine::kinds(), text, "a.toml", &[], Path::new("")).unwrap();
+        let targets = DoctorTargets::new(&plan);
+        let found = |limit: &str| {
+            let settings = [BTreeMap::from([("max.message.bytes".to_owned(), limit.to_owned())])];
+            let found = targets.iter().filter_map(|target| refused_messages(&target, &settings));
+            found.map(|finding| finding.found).collect::<Vec<_>>().join("\n")
+        };
+        let refused = found("1000");
+        assert!(refused.contains("2kB") && refused.contains(": payloads of 2000 bytes"), "{refused}");
+        assert_eq!(found("3000"), "");
     }
 }
