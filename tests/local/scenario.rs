@@ -637,6 +637,19 @@ fn groups_have_settings_of_their_own_and_the_properties_of_all() {
     assert_eq!(consumers.backlog, Some(backlog));
 }
 
+/// `run.messages` are those of the measured window.
+#[test]
+fn messages_of_the_warm_up_are_a_part_of_a_backlog() {
+    let planned = |warm_up: &str| {
+        let run = format!("[run]\nmessages = 2000\nwarm_up = \"{warm_up}\"\n");
+        let backlog = "[load]\nrate = \"1k/s\"\n[consumers.backlog]\nmessages = 3000\n";
+        plan_with(&format!("{RICH}{backlog}{run}"), &[]).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(planned("2s"), Ok(()));
+    let refused = planned("1s").unwrap_err();
+    assert!(refused.contains("ends after 3000 messages"), "{refused}");
+}
+
 #[test]
 fn a_pipeline_is_a_group_of_consumers() {
     let scenario = scenario(&format!(

@@ -247,13 +247,15 @@ fn check_backlog(scenario: &Scenario, consumers: &Consumers, backlog: Backlog, r
         reader.refuse("consumers.verify", message, "set it to true, or remove `consumers.backlog`");
     }
     let run = &scenario.run;
-    let sent = match (schedule, run.stop.duration) {
-        (Schedule::Constant { rate } | Schedule::Poisson { rate, .. }, Some(duration)) => {
-            (rate * (run.warm_up + duration).as_secs_f64()) as u64
-        }
+    let of_rate = |time: Duration| match schedule {
+        Schedule::Constant { rate } | Schedule::Poisson { rate, .. } => (rate * time.as_secs_f64()) as u64,
+        _ if time.is_zero() => 0,
         _ => u64::MAX,
     };
-    let sent = sent.min(run.stop.messages.unwrap_or(u64::MAX));
+    // `run.messages` are measured: those of the warm-up come before them.
+    let by_duration = run.stop.duration.map_or(u64::MAX, |duration| of_rate(run.warm_up + duration));
+    let by_messages = run.stop.messages.map_or(u64::MAX, |messages| of_rate(run.warm_up).saturating_add(messages));
+    let sent = by_duration.min(by_messages);
     if sent <= backlog.messages {
         let message = format!("the load ends after {sent} messages, before a backlog of {} is there", backlog.messages);
         reader.refuse(key, message, "let the load last longer, raise its rate, or make the backlog smaller");
