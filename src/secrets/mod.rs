@@ -94,7 +94,7 @@ impl Secret {
     /// The secret itself.
     ///
     /// # Errors
-    /// A sentence that names the variable or file which cannot be read, never its content.
+    /// A sentence that names the variable or file which cannot be read, never its content; and of a scenario whose secrets were masked.
     pub fn reveal(&self) -> Result<String, String> {
         match self {
             Secret::Env(name) => std::env::var(name)
@@ -102,6 +102,10 @@ impl Secret {
             Secret::File(path) => std::fs::read_to_string(path)
                 .map(|text| text.trim_end_matches(['\n', '\r']).to_owned())
                 .map_err(|error| format!("the secret's file {} cannot be read: {error}", path.display())),
+            Secret::Inline(value) if value == MASK => Err(format!(
+                "a secret is \"{MASK}\", as in the scenario that a run keeps: write the secret in its place, or {{ env = \"NAME\" }} or \
+                 {{ file = \"path\" }}"
+            )),
             Secret::Inline(value) => Ok(value.clone()),
         }
     }
@@ -159,5 +163,6 @@ mod tests {
         assert_eq!(given("env:HOME"), Secret::Env("HOME".to_owned()));
         assert_eq!(given("hun:ter2").reveal().unwrap(), "hun:ter2");
         assert!(given("env:BROKERMARK_NOT_SET").reveal().unwrap_err().contains("BROKERMARK_NOT_SET"));
+        assert!(given(MASK).reveal().unwrap_err().contains("the scenario that a run keeps"));
     }
 }
