@@ -221,13 +221,10 @@ mod tests {
 
     #[tokio::test]
     async fn member_that_claims_waits_for_no_longer_than_until_its_next_claim() {
-        for (claim_after, claim, block) in
-            [("2s", "XAUTOCLAIM t g m 2000", 1000), ("1min", "XAUTOCLAIM t g m 60000", 5000)]
-        {
+        for (claim_after, block) in [("2s", 1000), ("1min", 5000)] {
             let options = toml::from_str(&format!("claim_after = '{claim_after}'")).unwrap();
             let written = written(&mut Source::new(&options, "t", "g", "m"), &mut Replies::default());
-            let read = format!("XREADGROUP GROUP g m COUNT 500 BLOCK {block} STREAMS t >");
-            assert_eq!(written, format!("{claim} 0-0 COUNT 500 {read}"));
+            assert!(written.ends_with(&format!("XREADGROUP GROUP g m COUNT 500 BLOCK {block} STREAMS t >")), "{written}");
         }
     }
 
