@@ -63,6 +63,9 @@ fn as_text(plan: &Plan, out: &mut String) -> fmt::Result {
     if let Some(first) = plan.trials.first() {
         describe(&first.scenario, out)?;
     }
+    if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_alone().err()) {
+        writeln!(out, "  processes  {reason}")?;
+    }
     if points > 1 || plan.trials.len() > 1 {
         writeln!(out)?;
         for (position, trial) in plan.trials.iter().enumerate() {
@@ -127,9 +130,6 @@ fn describe(scenario: &Scenario, out: &mut String) -> fmt::Result {
     }
     for threshold in &scenario.thresholds {
         writeln!(out, "  require    {}", threshold.text)?;
-    }
-    if let Err(reason) = scenario.check_producers(1) {
-        writeln!(out, "  processes  {reason}")?;
     }
     Ok(())
 }

@@ -66,6 +66,16 @@ fn a_plan_for_people_and_for_programs() {
     insta::assert_snapshot!("check_json", serde_json::to_string_pretty(&plan).unwrap());
 }
 
+/// What `run` refuses in one process, at any point, `check` says.
+#[test]
+fn a_plan_says_that_it_needs_several_processes() {
+    let text = "broker.kind = \"null\"\nproducers.count = 2\nrun.messages = 1\n\
+                sweep.over = { \"distribution.writers\" = [\"0\", \"0-1\"] }\n";
+    let reason = "`distribution.writers` names rank 1, but 1 run the scenario";
+    with_scenario("check", text, &[]).1.expect(0).says(&[reason]);
+    with_scenario("run", text, &[]).1.expect(2).complains_of(&[reason]);
+}
+
 /// A run that is not alone with its topics is warned of: `check` connects to nothing, and cannot know what they hold.
 #[test]
 #[cfg(feature = "kafka")]

@@ -18,6 +18,9 @@ pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
     let points = plan.trials.iter().map(|trial| trial.point_index + 1).max().unwrap_or(1);
     let mut found =
         vec![good("scenario", format!("{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len()))];
+    if let Some(reason) = scenarios().find_map(|scenario| scenario.check_alone().err()) {
+        found.push(doubtful("processes", "`run` refuses it in a single process", reason));
+    }
     let shortest = scenarios().filter_map(|scenario| scenario.run.stop.duration).min();
     if let Some(window) = shortest.filter(|window| (window.as_nanos() as u64) < MIN_DURATION_NS) {
         let text = format!("{} is too short for a valid record", duration(window.as_nanos() as f64));
@@ -170,6 +173,19 @@ mod tests {
             ["broker.null.fail = 0.0, producers.batch = 1", "broker.null.fail = 0.5, producers.batch = 1"]
         );
         assert!(finding.unwrap().found.starts_with("2 of 4 differ"));
+    }
+
+    #[test]
+    fn a_scenario_of_several_processes_is_told_as_one() {
+        let told = |writers: &str| {
+            let text = format!(
+                "broker.kind = \"null\"\nproducers.count = 2\nrun.messages = 1\ndistribution.writers = \"{writers}\"\n"
+            );
+            let plan = parse_for(engine::kinds(), &text, "a.toml", &[], Path::new("")).unwrap();
+            findings(&plan).into_iter().find(|finding| finding.subject == "processes").and_then(|found| found.remedy)
+        };
+        assert_eq!(told("0"), None);
+        assert!(told("0-1").unwrap().contains("use mpirun or --share"));
     }
 
     #[test]
