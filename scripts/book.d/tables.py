@@ -27,13 +27,6 @@ README = [
     ("RabbitMQ streams", "rabbitmq", "rabbitmq-pipelined", "brokermark", "stream-perf-test", "stream-perf-test (Java)"),
     ("Aliyun's log service, emulated", "", "sls-io-1", "brokermark", "aliyun-log-producer", "aliyun-log-producer (Java)"),
 ]
-# What results/ had before the book, and which parts have the same.
-OLDER = {
-    "kafka/kafka-batch-*, kafka/kafka-single-*": ["published/kafka-batch", "published/kafka-single"],
-    "kafka/comparing/": ["trust/kafka-aa", "trust/kafka-search"],
-    "rabbitmq/": [f"peers/rabbitmq-{name}" for name in ("pipelined", "batch", "single")] + [f"published/rabbitmq-{name}" for name in ("batch", "single", "format")],
-    "sls/": ["peers/sls-io-1", "peers/sls-io-2", "peers/sls-io-4", "published/sls-io-threads", "published/sls-total-size"],
-}
 
 
 def readme(book: Book) -> str:
@@ -231,15 +224,6 @@ def trust(book: Book) -> str:
     return "\n\n".join(([table(rows)] if len(rows) > 1 else []) + remarks(book, names))
 
 
-def older_runs(book: Book) -> str:
-    rows = [["older", "the book's part", "state"]]
-    for older, parts in OLDER.items():
-        lacking = [part for part in parts if book.done(part) is None]
-        state = f"stays until {' and '.join(f'`{part}`' for part in lacking)} is measured" if lacking else "can be removed: the book has it"
-        rows.append([f"`{older}`", ", ".join(f"`{part}`" for part in parts), state])
-    return table(rows)
-
-
 REGIONS: dict[str, Callable[[Book], str]] = {
     "readme": readme,
     "folder": folder,
@@ -247,5 +231,4 @@ REGIONS: dict[str, Callable[[Book], str]] = {
     "trust": trust,
     "scale": scale,
     "soak": soak,
-    "older-runs": older_runs,
 } | {f"peers/{broker}": peers(broker) for broker in dict.fromkeys(one.broker for one in WORKLOADS)}
