@@ -380,9 +380,8 @@ pub fn legend(comparison: &Comparison) -> Vec<String> {
         );
     }
     let figures = comparison.points.iter().flat_map(|point| &point.figures);
-    let seconds_within = |centre: fn(&FigureComparison) -> &Centre| {
-        figures.clone().find_map(|figure| centre(figure).effective_seconds)
-    };
+    let seconds_within =
+        |centre: fn(&FigureComparison) -> &Centre| figures.clone().find_map(|figure| centre(figure).effective_seconds);
     for (side, seconds) in [("A", seconds_within(|figure| &figure.a)), ("B", seconds_within(|figure| &figure.b))] {
         if let Some(seconds) = seconds {
             legend.push(format!(

@@ -224,7 +224,10 @@ mod tests {
         for (claim_after, block) in [("2s", 1000), ("1min", 5000)] {
             let options = toml::from_str(&format!("claim_after = '{claim_after}'")).unwrap();
             let written = written(&mut Source::new(&options, "t", "g", "m"), &mut Replies::default());
-            assert!(written.ends_with(&format!("XREADGROUP GROUP g m COUNT 500 BLOCK {block} STREAMS t >")), "{written}");
+            assert!(
+                written.ends_with(&format!("XREADGROUP GROUP g m COUNT 500 BLOCK {block} STREAMS t >")),
+                "{written}"
+            );
         }
     }
 
