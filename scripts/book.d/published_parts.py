@@ -84,8 +84,8 @@ FIVE = {"sweep.trials": 5}
 WHOLE = {"run.messages": "200M"}
 LONGER = "10 M messages after a warm-up of 2 s instead of 1 M, which two cores send in 3 s: too short to tell whether the rate is steady"
 TWO_GIB = "2 GiB a trial after a warm-up of 3 s instead of 0.5 GiB, which two cores send in 1 to 5 s: too short to tell whether the rate is steady"
-SIXTY = {"run.messages": "60k"}
-SINGLE = "60,000 messages a round instead of 200,000: the answer to each is awaited before the next, so these would take half an hour to an hour"
+SINGLE = "60,000 messages a round instead of 200,000, which would take an hour: the answer to each is awaited before the next"
+SINGLE_KAFKA = "100,000 messages a round instead of 200,000, which would take half an hour: the answer to each is awaited before the next"
 FORMAT_SIXTY = {
     "sweep.trials": 30,
     "sweep.over": {
@@ -114,8 +114,8 @@ BENCHMARKS = [
     Published("pipeline-v1", PIPELINE, 400, [24_856], THREE | {"topology.partitions": 1}, "-1-partition"),
     Published("sls-io-threads", (), 1700, SLS_IO_THREADS, WHOLE),
     Published("sls-total-size", (), 850, SLS_TOTAL_SIZE, WHOLE),
-    Published("rabbitmq-single", ("rabbitmq",), 1800, [None], SIXTY, differs=SINGLE),
-    Published("kafka-single", ("kafka",), 1500, [None], SIXTY, differs=SINGLE),
+    Published("rabbitmq-single", ("rabbitmq",), 1100, [None], {"run.messages": "60k"}, differs=SINGLE),
+    Published("kafka-single", ("kafka",), 900, [None], {"run.messages": "100k"}, differs=SINGLE_KAFKA),
     Published("rabbitmq-format", ("rabbitmq",), 1300, [None] * 4, FORMAT_SIXTY, differs=FORMAT),
 ]
 
