@@ -183,8 +183,7 @@ impl Shared {
         due_ns
     }
 
-    /// The oldest connection that is open, which is not kept any more. One that is being opened stays: that it takes long, or fails, is to be
-    /// measured.
+    /// Takes the oldest open connection out of the list. One that is still being opened stays: its time, or its failure, is measured.
     fn oldest(&self) -> Option<Kept> {
         let mut tasks = self.tasks.lock();
         while tasks.front().is_some_and(|kept| kept.task.is_finished()) {

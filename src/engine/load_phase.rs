@@ -87,7 +87,7 @@ pub(super) struct Loaded {
     pub sent: Vec<Sent>,
     /// Resources used in the measured window.
     pub usage: HostUsage,
-    /// Goes on, for a pipeline that begins to work only now.
+    /// Continues, for a pipeline that begins to work after the load.
     pub host_sampler: HostSampler,
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,

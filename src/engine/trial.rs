@@ -128,7 +128,7 @@ async fn run_prepared<B: Broker>(
         end = end.interrupted();
     }
     if context.producer_mode() == Some(ProducerMode::None) {
-        // The load had no messages and was over at once: what the pipeline does after it is measured.
+        // The load had no messages and ended at once: the pipeline's work after it is measured.
         loaded.usage = loaded.host_sampler.usage();
     }
     let received = receiving.finish(sampler, &signals.next(), interruption).await;

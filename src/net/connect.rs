@@ -55,13 +55,13 @@ pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream
     connector.connect(name, stream).await.map_err(explained)
 }
 
-/// What a connection is read from, and what it is written to.
+/// The reading and the writing half of a connection.
 pub type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 /// Connects to `address`, with TLS where it is configured.
 ///
 /// # Errors
-/// When there is no connection, and as [`encrypt`].
+/// When the connection fails, or as [`encrypt`].
 pub async fn halves(config: Option<&Arc<ClientConfig>>, address: &str) -> io::Result<Halves> {
     let stream = tcp::connect(address).await?;
     let Some(config) = config else {

@@ -46,7 +46,7 @@ pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
     }
 }
 
-/// Whether a side has no valid trial. Of files of another tool, that is not known.
+/// Whether a side has no valid trial. Files of another tool do not tell.
 fn is_untrusted(comparison: &Comparison, point: &PointComparison) -> bool {
     comparison.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
 }

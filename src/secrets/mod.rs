@@ -94,7 +94,7 @@ impl Secret {
     /// The secret itself.
     ///
     /// # Errors
-    /// A sentence that names the variable or file which cannot be read, never its content; and of a scenario whose secrets were masked.
+    /// A sentence that names the variable or file which cannot be read, never its content, or that says that the secret is masked.
     pub fn reveal(&self) -> Result<String, String> {
         match self {
             Secret::Env(name) => std::env::var(name)

@@ -118,7 +118,7 @@ impl NatsDeliveries {
         NatsDeliveries { source, client, policy, connects, loss_is_told: false }
     }
 
-    /// Each loss of the connection once. The crate opens it again by itself, and says nothing to the subscription.
+    /// A lost connection that was not reported yet. The crate connects again by itself and does not tell the subscription.
     fn untold_loss(&mut self) -> Option<ClientError> {
         let is_untold = if self.is_connected() {
             let connects = self.client.statistics().connects.load(Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl NatsDeliveries {
             !mem::replace(&mut self.loss_is_told, true)
         };
         let missed = match self.source {
-            Source::Subject { .. } => ": what is sent until it is open again is not received",
+            Source::Subject { .. } => ": messages that are sent before it is open again are not received",
             Source::Push(..) | Source::Ordered(_) => "",
         };
         is_untold.then(|| ClientError::lost(format!("the connection to nats-server was lost{missed}")))

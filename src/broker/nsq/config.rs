@@ -52,7 +52,7 @@ pub struct NsqOptions {
     #[serde(deserialize_with = "heartbeat")]
     #[schemars(with = "DurationText")]
     pub heartbeat: Duration,
-    /// What nsqd gathers for a consumer before it writes. 0: nothing.
+    /// Bytes that nsqd gathers for a consumer before it writes. 0: it writes each message at once.
     #[serde(deserialize_with = "size")]
     #[schemars(with = "Option<ByteSize>")]
     pub output_buffer: Option<u64>,
@@ -138,7 +138,7 @@ impl BrokerOptions for NsqOptions {
 }
 
 impl NsqOptions {
-    /// What nsqd is to gather, as `IDENTIFY` has it: there, 0 is nsqd's own setting, and -1 is nothing.
+    /// `output_buffer_size` in `IDENTIFY`, where 0 means nsqd's own setting and -1 means no buffer.
     pub fn output_buffer_size(&self) -> Option<i64> {
         self.output_buffer.map(|bytes| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) })
     }

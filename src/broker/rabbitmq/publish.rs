@@ -246,7 +246,7 @@ impl Protocol for Publishing {
         for channel in session.state().protocol.channels() {
             append_channel_open(&mut write_buffer.bytes, channel, publishing.confirms);
         }
-        // What else a message has failed with lasts until one is confirmed.
+        // Other conditions last until a message is confirmed.
         publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         session.install(served.transport.clone(), write_buffer);
         Some(served)

@@ -271,7 +271,7 @@ impl Consumer for RabbitmqStreamConsumer {
             }
             self.note_updates(number);
             if taken >= most {
-                // A consumer that is slow reads the other connections in their turn.
+                // A slow consumer reads the other connections in turn.
                 self.connections.rotate_left(1);
                 break;
             }

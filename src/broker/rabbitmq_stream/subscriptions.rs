@@ -72,7 +72,7 @@ impl Subscriptions {
     }
 
     /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile. With `is_checked`, a connection on which nothing
-    /// has arrived for too long ends. What has arrived while the consumer worked is read before.
+    /// has arrived for too long ends. Data that arrived while the consumer worked is read first.
     pub fn poll_fill(&mut self, context: &mut Context<'_>, is_checked: bool) -> Poll<()> {
         if self.ended.is_some() {
             return Poll::Ready(());

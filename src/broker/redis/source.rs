@@ -40,7 +40,7 @@ impl Source {
             (topic.as_bytes(), group.as_bytes(), member.as_bytes(), own_list.as_bytes());
         let count = options.count.to_string();
         let claim_every = options.claim_after.map(|after| after.max(Duration::from_millis(2)) / 2);
-        // What waits holds up the claims behind it, and the acknowledgements of what was claimed: others would claim that again.
+        // A blocked read delays the claims behind it, and the acknowledgements of claimed entries, which other members would claim again.
         let block_ms = claim_every.map_or(BLOCK, |every| every.min(BLOCK)).as_millis().to_string();
         let block_s = BLOCK.as_secs().to_string();
         let command = |arguments: &[&[u8]]| {

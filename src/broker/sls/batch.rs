@@ -84,7 +84,7 @@ pub struct Sealed {
     /// How often it has been sent again.
     pub retries: u32,
     pub backoff: Backoff,
-    /// The endpoint, as what holds it up, once it was refused: until it has an outcome, whichever worker sends it again.
+    /// Set once the batch was refused: the endpoint holds it up until it has an outcome, also if another worker sends it again.
     pub held_up: Option<Subject>,
 }
 

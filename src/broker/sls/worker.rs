@@ -56,7 +56,7 @@ pub struct Worker {
     /// How often a batch is sent again after a failure, and the pauses before that.
     pub retries: u32,
     pub backoff: Backoff,
-    /// Where it is reported what holds batches up, and the endpoint's address.
+    /// Where the conditions of batches are reported, and the endpoint's address.
     pub conditions: Conditions,
     pub address: String,
     pub stop: watch::Receiver<bool>,

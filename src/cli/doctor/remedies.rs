@@ -68,7 +68,7 @@ pub(super) fn login(config: &BrokerConfig, descriptor: Option<&Descriptor>) -> S
     }
 }
 
-/// What is known of the broker's kind and the client.
+/// The description of the broker's kind and client.
 pub(super) fn descriptor(config: &BrokerConfig) -> Option<&'static Descriptor> {
     let mut kinds = engine::kinds().brokers.iter();
     kinds.find(|one| one.kind == config.kind && one.client == config.client)
