@@ -38,7 +38,7 @@ async fn lost_connection_is_told_once_although_the_crate_opens_it_again() {
     };
     let Some(Err(error)) = told else { panic!("{told:?}") };
     assert_eq!(error.class, FailureClass::ConnectionLost);
-    assert!(error.message.contains("is not received"), "{error}");
+    assert!(error.message.contains("are not received"), "{error}");
     let _stream = accept(&listener).await;
     while !deliveries.is_connected() {
         yield_now().await;
