@@ -205,6 +205,11 @@ impl Collector {
         self.totals
     }
 
+    /// What was watched of the broker so far.
+    pub fn watched(&mut self, broker: Vec<WatchedUsage>) {
+        self.totals.broker = broker;
+    }
+
     /// Lends the totals so far.
     pub fn lend_totals(&mut self, change: impl FnOnce(Totals) -> Totals) {
         self.totals = change(std::mem::take(&mut self.totals));

@@ -173,8 +173,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         let pipeline = finished.map(|finished| PipelineProgress { finished, consumer_lag });
         self.collector.broker_use = self.watch.look(phase);
         self.collector.faults = self.checkpoints.trial.faults.begun();
-        let broker = self.watch.usage();
-        self.collector.lend_totals(|totals| Totals { broker, ..totals });
+        self.collector.watched(self.watch.usage());
         Sample { phase, telemetry: self.broker.telemetry(), pipeline }
     }
 

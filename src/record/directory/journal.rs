@@ -140,6 +140,8 @@ impl Writer {
                         [CHECKPOINT_FILE, UNFINISHED_CHECKPOINT].map(|name| self.directory.join(name));
                     let written = replace(&path, &unfinished, record.as_bytes());
                     self.keep(written);
+                    drop(record);
+                    return_free_memory();
                 }
                 Entry::Settle(reply) => {
                     let synchronised = self.synchronise();
@@ -186,6 +188,15 @@ impl Writer {
         self.synchronised = Instant::now();
         let series = self.series.synchronise();
         series.and(self.hlog.as_mut().map_or(Ok(()), Appender::synchronise))
+    }
+}
+
+/// A checkpoint takes megabytes for a moment, between what stays to the end. glibc keeps such memory, so that the process would grow with each.
+fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it may be called at any time, on any thread.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

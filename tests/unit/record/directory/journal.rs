@@ -75,3 +75,22 @@ fn a_checkpoint_takes_the_place_of_the_one_before() {
     remove_checkpoint(directory.path()).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn a_checkpoint_gives_free_memory_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let series = Appender::open(directory.path().join(SERIES_FILE)).unwrap();
+    let mut journal = Journal::begin(directory.path(), series).unwrap();
+    let resident = || crate::measure::host::resident_memory_bytes().unwrap();
+    // What stays lies between what goes, as the figures of seconds do.
+    let blocks = (0..2_000).map(|_| (vec![1_u8; 100_000], Box::new([1_u8; 64])));
+    let (gone, stays): (Vec<_>, Vec<_>) = blocks.unzip();
+    drop(gone);
+    let before = resident();
+    journal.checkpoint(&sample::record());
+    journal.settle().unwrap();
+    let after = resident();
+    drop(stays);
+    assert!(after + 100_000_000 < before, "{before} bytes before, {after} after");
+}
