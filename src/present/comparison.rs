@@ -33,7 +33,7 @@ pub struct Side<'a> {
 }
 
 pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
-    let untrusted = comparison.points.iter().filter(|point| is_untrusted(comparison, point)).count();
+    let untrusted = comparison.points.iter().filter(|point| comparison.is_untrusted(point)).count();
     Summary {
         name: format!("A: {}", side(a.name, comparison, |difference| &difference.a)),
         context: vec![format!("B: {}", side(b.name, comparison, |difference| &difference.b))],
@@ -44,11 +44,6 @@ pub fn summary(a: &Side<'_>, b: &Side<'_>, comparison: &Comparison) -> Summary {
             None => vec![worse(comparison, untrusted), trust(comparison, untrusted, a, b), limit(a, b)],
         },
     }
-}
-
-/// Whether a side has no valid trial. Files of another tool do not tell.
-fn is_untrusted(comparison: &Comparison, point: &PointComparison) -> bool {
-    comparison.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
 }
 
 /// Whether files of another tool can be trusted.
@@ -196,7 +191,7 @@ fn sentence(comparison: &Comparison) -> String {
         return sentence_of_point(comparison, point);
     }
     let (left_out, trusted): (Vec<&PointComparison>, Vec<&PointComparison>) =
-        comparison.points.iter().partition(|point| is_untrusted(comparison, point));
+        comparison.points.iter().partition(|point| comparison.is_untrusted(point));
     let all = trusted.into_iter().flat_map(|point| &point.figures);
     let ratios = all.filter(|found| found.figure == FigureKind::MessagesPerSecond).map(|found| found.ratio);
     let ratios: Vec<f64> = ratios.collect();
@@ -218,9 +213,12 @@ fn sentence(comparison: &Comparison) -> String {
 /// to 6.9 %); response p99: cannot tell, 99 more trials a side would suffice."
 fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String {
     let [a, b] = sides(comparison);
-    let invalid =
-        [(&a, &point.trials_of_a), (&b, &point.trials_of_b)].into_iter().find(|(_, trials)| trials.valid == 0);
-    if let Some((side, _)) = invalid.filter(|_| comparison.unknown.is_none()) {
+    if comparison.is_untrusted(point) {
+        let side = match (point.trials_of_a.valid, point.trials_of_b.valid) {
+            (0, 0) => "either side",
+            (0, _) => &a,
+            _ => &b,
+        };
         return format!("B cannot be compared with A: no trial of {side} is valid.");
     }
     if point.figures.is_empty() {

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::svg::escape;
-use crate::evaluate::comparison::{Comparison, CountComparison, FigureComparison, Outcome, PointComparison};
+use crate::evaluate::comparison::{Comparison, CountComparison, FigureComparison, Outcome, PointComparison, Verdict};
 use crate::present::comparison::{amount, both_sides, point_name};
 use crate::present::verdict::cause;
 use crate::present::{point, several};
@@ -107,8 +107,12 @@ pub fn of_comparison(comparison: &Comparison) -> Vec<Check> {
 fn of_compared_point(comparison: &Comparison, point: &PointComparison) -> Vec<Check> {
     let group = group("B against A", &point_name(point));
     let mut checks = Vec::new();
-    if point.is_one_sided() {
-        let side = if point.trials_of_a.valid == 0 { "A" } else { "B" };
+    if comparison.is_untrusted(point) && (point.is_one_sided() || comparison.verdict == Verdict::NotKnown) {
+        let side = match (point.trials_of_a.valid, point.trials_of_b.valid) {
+            (0, 0) => "either side",
+            (0, _) => "A",
+            _ => "B",
+        };
         let text = format!("no trial of {side} is valid");
         checks.push(Check::new(&group, "both sides are valid", CheckOutcome::Failed, text));
     }

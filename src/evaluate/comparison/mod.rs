@@ -81,7 +81,8 @@ pub struct Comparison {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     NoRegressionFound,
-    /// One side has a valid trial and the other has none, at some point.
+    /// One side has a valid trial and the other has none, at some point; or there is no point where both have one, and the broker was a real
+    /// one.
     NotKnown,
     Regression,
 }
@@ -104,6 +105,11 @@ impl Comparison {
             ),
             (Design::SingleRuns, None) => "single runs".to_owned(),
         }
+    }
+
+    /// Whether a side has no valid trial at this point. Files of another tool do not tell.
+    pub fn is_untrusted(&self, point: &PointComparison) -> bool {
+        self.unknown.is_none() && (point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0)
     }
 
     /// What forbids a comparison unless the user permits it.
@@ -140,7 +146,11 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
     let design = settings::design(&mut matched.pairs);
     let differences = settings::differences(&matched.pairs);
     let points = matched.pairs.iter().map(|(a, b)| compare_point(a, b, design, bounds)).collect();
-    Ok(concluded(Comparison { unmatched_points: matched.unmatched, ..begun(design, bounds, differences, points) }))
+    // A broker within this process is there to try things out: its trials are hardly ever valid.
+    let is_to_try = |record: &Record| record.environment.embedded || record.is_without_broker();
+    let is_demonstration = a.iter().chain(b).all(|trial| is_to_try(&trial.record));
+    let compared = Comparison { unmatched_points: matched.unmatched, ..begun(design, bounds, differences, points) };
+    Ok(concluded(compared, is_demonstration))
 }
 
 /// A comparison without a conclusion yet.
@@ -160,12 +170,13 @@ fn begun(design: Design, bounds: Bounds, differences: Vec<Difference>, points: V
     }
 }
 
-fn concluded(mut comparison: Comparison) -> Comparison {
+fn concluded(mut comparison: Comparison, is_demonstration: bool) -> Comparison {
     adjust(&mut comparison.points, comparison.tolerance);
-    // Files of which it is not known which trials are valid are never one-sided.
-    let is_known = comparison.unknown.is_none();
+    let mut untrusted = comparison.points.iter().filter(|point| comparison.is_untrusted(point));
+    let all_untrusted = untrusted.clone().count() == comparison.points.len();
+    let is_hidden = untrusted.any(PointComparison::is_one_sided) || (all_untrusted && !is_demonstration);
     comparison.verdict = match comparison.regressions() {
-        0 if is_known && comparison.points.iter().any(PointComparison::is_one_sided) => Verdict::NotKnown,
+        0 if is_hidden => Verdict::NotKnown,
         0 => Verdict::NoRegressionFound,
         _ => Verdict::Regression,
     };

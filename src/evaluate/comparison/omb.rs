@@ -99,7 +99,8 @@ pub fn compare_omb(a: &[OmbResult], b: &[OmbResult], bounds: Bounds) -> Result<C
         figures,
         missing_figures,
     };
-    Ok(concluded(Comparison { unknown: Some(UNKNOWN), ..begun(design, bounds, differences(a, b), vec![point]) }))
+    let compared = Comparison { unknown: Some(UNKNOWN), ..begun(design, bounds, differences(a, b), vec![point]) };
+    Ok(concluded(compared, false))
 }
 
 fn figure(kind: &FigureKind, a: &[f64], b: &[f64], design: Design, bounds: Bounds) -> Option<FigureComparison> {

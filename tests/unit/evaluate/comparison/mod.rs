@@ -314,9 +314,31 @@ fn invalid_trials_count_unless_the_machine_explains_them() {
     let unsteady = changed(&sound(60), |_, record| against(record, &[ReasonKind::NotSteady]));
     let failed = changed(&sound(0), |_, record| against(record, &[ReasonKind::Losses]));
     let better = compare(&failed, &unsteady, Bounds::default()).unwrap();
-    assert_eq!(better.verdict, Verdict::NoRegressionFound, "of an unsound trial it is not asked whether it was steady");
+    assert_eq!(better.regressions(), 0, "of an unsound trial it is not asked whether it was steady");
     let lossy = [ReasonKind::TimeWithheld, ReasonKind::Losses];
     assert_eq!(counted(CountKind::UnsoundTrials, &invalid(&lossy, 2)), (Outcome::Worse, Verdict::Regression));
+}
+
+#[test]
+fn a_comparison_without_a_valid_trial_on_both_sides_is_not_known() {
+    let unsteady = |trials: &[KeptTrial]| changed(trials, |_, record| against(record, &[ReasonKind::TimeWithheld]));
+    let a = unsteady(&sound(0));
+    let alike = compare(&a, &unsteady(&sound(60)), Bounds::default()).unwrap();
+    assert_eq!((alike.regressions(), alike.verdict), (0, Verdict::NotKnown));
+    let embedded = |trials: &[KeptTrial]| changed(trials, |_, record| record.environment.embedded = true);
+    let demonstrated = compare(&embedded(&a), &embedded(&a), Bounds::default()).unwrap();
+    assert_eq!(demonstrated.verdict, Verdict::NoRegressionFound, "such trials are hardly ever valid");
+    // Of a sweep, a point that neither side can carry hides nothing of the others.
+    let at_two_points = |trials: &[KeptTrial]| {
+        changed(trials, |index, record| {
+            record.point.insert("producers.count".to_owned(), (index % 2).into());
+            if index % 2 == 1 {
+                against(record, &[ReasonKind::TimeWithheld]);
+            }
+        })
+    };
+    let swept = compare(&at_two_points(&sound(0)), &at_two_points(&sound(60)), Bounds::default()).unwrap();
+    assert_eq!((swept.points.len(), swept.verdict), (2, Verdict::NoRegressionFound));
 }
 
 #[test]
