@@ -33,6 +33,7 @@ pub mod server;
 pub mod shares;
 pub mod socks;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -118,10 +119,17 @@ impl Bench {
     }
 }
 
-/// The program, without environment variables that change its output.
+/// The program, without environment variables that change its output. It hears SIGHUP although the tests may run under `nohup`.
 pub fn brokermark() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brokermark"));
     command.env("COLUMNS", "100").env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
+    let hear_hang_up = || {
+        // SAFETY: a function of this kind may be called between fork and exec.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hear_hang_up) };
     command
 }
 
