@@ -126,6 +126,10 @@ impl BrokerOptions for NsqOptions {
                 "`output_buffer_timeout` is 1ms or more: set `output_buffer = 0` to have nsqd gather nothing",
             ),
             (
+                is_below(self.defer, Duration::from_millis(1)),
+                "`defer` is 1ms or more: leave it out, so that messages arrive at once",
+            ),
+            (
                 is_below(self.message_timeout, Duration::from_secs(1)),
                 "`message_timeout` is 1s or more: leave it out for nsqd's own",
             ),
@@ -293,6 +297,7 @@ mod tests {
         for (text, words) in [
             ("output_buffer_timeout = \"0s\"", "set `output_buffer = 0`"),
             ("message_timeout = \"0s\"", "1s or more"),
+            ("defer = \"500us\"", "1ms or more"),
             ("deflate_level = 6", "no effect"),
             ("deflate_level = 6\ncompression = \"snappy\"", "no effect"),
         ] {

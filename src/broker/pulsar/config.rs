@@ -201,6 +201,12 @@ impl BrokerOptions for PulsarOptions {
         if self.linger.is_some() && !self.batching {
             return Err("`linger` is for batches, but `batching` is false: leave one of them out".to_owned());
         }
+        if self.batch_by_key && !self.batching {
+            return Err("`batch_by_key` is for batches, but `batching` is false: leave one of them out".to_owned());
+        }
+        if self.deliver_after.is_some_and(|after| after < Duration::from_millis(1)) {
+            return Err("`deliver_after` is 1ms or more: leave it out, so that messages arrive at once".to_owned());
+        }
         if self.exclusive_timeout.is_zero() {
             return Err("`exclusive_timeout` is longer than 0s".to_owned());
         }

@@ -68,6 +68,8 @@ pub struct RabbitmqOptions {
     pub reconnect: Duration,
 }
 
+const DEFAULT_PREFETCH: NonZeroU16 = NonZeroU16::new(1000).expect("1000 is not 0");
+
 impl Default for RabbitmqOptions {
     fn default() -> Self {
         RabbitmqOptions {
@@ -86,7 +88,7 @@ impl Default for RabbitmqOptions {
             dead_letter_routing_key: None,
             delivery_limit: None,
             single_active_consumer: false,
-            prefetch: NonZeroU16::new(1000).expect("1000 is not 0"),
+            prefetch: DEFAULT_PREFETCH,
             acknowledge: Acknowledge::Multiple,
             acknowledge_every: None,
             requeue: 0.0,
@@ -131,6 +133,16 @@ impl BrokerOptions for RabbitmqOptions {
             (
                 self.acknowledge_every.is_some_and(|every| every > self.prefetch),
                 "`acknowledge_every` is more than `prefetch`: a consumer would wait for messages that the server holds back",
+            ),
+            (
+                self.prefetch != DEFAULT_PREFETCH && self.acknowledge == Acknowledge::Automatic,
+                "`prefetch` has no effect with `acknowledge = \"automatic\"`: leave one of them out",
+            ),
+            // AMQP 0.9.1 counts whole seconds, and the server takes whole milliseconds.
+            (self.heartbeat.subsec_nanos() > 0, "`heartbeat` is whole seconds"),
+            (
+                self.message_ttl.is_some_and(|ttl| !ttl.subsec_nanos().is_multiple_of(1_000_000)),
+                "`message_ttl` is whole milliseconds",
             ),
         ];
         match refusals.into_iter().find(|(is_so, _)| *is_so) {
@@ -189,7 +201,7 @@ impl RabbitmqOptions {
     }
 }
 
-/// AMQP 0.9.1 counts it in whole seconds; 0 would mean none.
+/// 0 would mean none.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     use serde::de::Error;
 

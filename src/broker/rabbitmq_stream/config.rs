@@ -193,6 +193,11 @@ impl BrokerOptions for RabbitmqStreamOptions {
         if self.resend && self.publisher.is_none() {
             return Err("`resend` without a name would store messages twice: set `publisher` as well".to_owned());
         }
+        // The protocol and the server's `max-age` count whole seconds.
+        let is_cut = |time: Duration| time.subsec_nanos() > 0 || time.is_zero();
+        if is_cut(self.heartbeat) || self.max_age.is_some_and(is_cut) {
+            return Err("`heartbeat` and `max_age` are whole seconds, 1s or more".to_owned());
+        }
         Ok(())
     }
 }
@@ -247,7 +252,7 @@ impl RabbitmqStreamOptions {
             arguments.push(("max-length-bytes", bytes.to_string()));
         }
         if let Some(age) = self.max_age {
-            arguments.push(("max-age", format!("{}s", age.as_secs().max(1))));
+            arguments.push(("max-age", format!("{}s", age.as_secs())));
         }
         if let Some(bytes) = self.segment_size {
             arguments.push(("stream-max-segment-size-bytes", bytes.to_string()));

@@ -70,6 +70,8 @@ fn what_cannot_be_is_refused_without_repeating_a_token() {
         "negative_acks = 1.5",
         "negative_acks = -0.1",
         "linger = '1ms'\nbatching = false",
+        "batch_by_key = true\nbatching = false",
+        "deliver_after = '500us'",
         "tokn = 'x'",
         "oauth2_issuer_url = 'https://issuer'",
         "oauth2_issuer_url = 'issuer'\noauth2_private_key = 'x'",

@@ -15,6 +15,9 @@ fn options_that_contradict_each_other_are_refused() {
         ("acknowledge = 'automatic'\nrequeue = 0.1", "acknowledge"),
         ("acknowledge = 'each'\nacknowledge_every = 5", "multiple"),
         ("prefetch = 4\nacknowledge_every = 5", "prefetch"),
+        ("prefetch = 4\nacknowledge = 'automatic'", "no effect"),
+        ("heartbeat = '1500ms'", "whole seconds"),
+        ("message_ttl = '500us'", "whole milliseconds"),
     ] {
         let refusal = options(text).check().unwrap_err();
         assert!(refusal.contains(word), "{text}: {refusal}");

@@ -55,6 +55,9 @@ fn settings_without_those_that_they_need_are_refused() {
     assert!(check("filters = [\"a\"]\nbody = \"binary\"").is_err_and(|error| error.contains("amqp")));
     assert_eq!(check("filters = [\"a\"]\nmatch_unfiltered = true\nfilter = \"key\""), Ok(()));
     assert!(check("resend = true").is_err_and(|error| error.contains("publisher")));
+    for cut in ["heartbeat = \"1500ms\"", "max_age = \"90100ms\"", "max_age = \"0s\""] {
+        assert!(check(cut).is_err_and(|error| error.contains("whole seconds")), "{cut}");
+    }
 }
 
 #[test]
