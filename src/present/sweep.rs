@@ -157,7 +157,7 @@ pub fn trials_table(records: &[&Record]) -> Table {
         latency(&format!("{headline} p50"), 6, |latency| stated(latency, 0.5, latency.p50_ns)),
         latency("p99", 8, |latency| stated(latency, 0.99, latency.p99_ns)),
         latency("max", 4, |latency| duration(latency.max_ns as f64)),
-        column("failed", 2, &|record| count(record.counts.without_acknowledgement())),
+        column("failed", 2, &|record| count(record.without_acknowledgement())),
         column("CPU/msg", 5, &|record| or_dash(record.client.cpu_ns_per_message.map(duration))),
         Column::toned("verdict", Align::Left, Column::KEEP, records.iter().map(|record| judged(record))),
     ]);
@@ -256,4 +256,20 @@ fn trials_of(point: &Point<'_>) -> (Tone, String) {
 fn limited(point: &Point<'_>) -> String {
     let all = point.counted().into_iter().map(|record| record.verdict.limited_by.limiter.to_string());
     all.collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::FailureClass;
+    use crate::record::sample;
+
+    #[test]
+    fn messages_that_were_aborted_on_purpose_did_not_fail() {
+        let mut record = sample::record();
+        record.errors[0].class = FailureClass::Aborted;
+        let table = trials_table(&[&record]);
+        let failed = table.columns.iter().find(|column| column.title == "failed").unwrap();
+        assert_eq!(failed.cells[0].1, "1");
+    }
 }

@@ -195,14 +195,10 @@ fn losses(record: &Record) -> Tile {
             tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
         }
         None => {
-            let share = counts.without_acknowledgement() as f64
-                / (counts.attempted.saturating_add(counts.unsent)).max(1) as f64;
-            let note = format!(
-                "{} of {}; arrival was not verified",
-                percent(share),
-                count(counts.attempted.saturating_add(counts.unsent))
-            );
-            tile("not acknowledged", count(counts.without_acknowledgement()), note)
+            let missing = record.without_acknowledgement();
+            let due = counts.attempted.saturating_add(counts.unsent).saturating_sub(record.aborted_on_purpose());
+            let share = percent(missing as f64 / due.max(1) as f64);
+            tile("not acknowledged", count(missing), format!("{share} of {}; arrival was not verified", count(due)))
         }
     }
 }
@@ -222,5 +218,21 @@ impl Tile {
             escape(&self.figure),
             escape(&self.note)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::FailureClass;
+    use crate::record::sample;
+
+    #[test]
+    fn messages_that_were_aborted_on_purpose_are_not_missing() {
+        let mut record = sample::record();
+        record.errors[0].class = FailureClass::Aborted;
+        record.verification = None;
+        let tile = losses(&record);
+        assert_eq!((tile.figure.as_str(), tile.note.as_str()), ("1", "0.0002 % of 499,997; arrival was not verified"));
     }
 }

@@ -169,7 +169,7 @@ fn markdown(records: &[&Record]) -> String {
         column("p99", time(|latency| latency.p99_ns)),
         column("p99.9", time(|latency| latency.p99_9_ns)),
         column("max", time(|latency| Some(latency.max_ns))),
-        column("failed", |record| count(record.counts.without_acknowledgement())),
+        column("failed", |record| count(record.without_acknowledgement())),
         column("verdict", |record| if record.verdict.valid { "valid".to_owned() } else { "not valid".to_owned() }),
     ]);
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | ").replace('\n', " "));
@@ -222,6 +222,7 @@ fn quoted(cell: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::FailureClass;
     use crate::record::sample;
     use crate::record::schema::{GroupLatency, Headline};
 
@@ -284,6 +285,14 @@ mod tests {
         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
         | 100B, "small"\| | 1 | 49,994 | 4.8 MiB | 1.29 ms | 3.06 ms | 4.82 ms | 26.5 ms | 4 | valid |
         "#);
+    }
+
+    #[test]
+    fn messages_that_were_aborted_on_purpose_did_not_fail() {
+        let mut record = sample::record();
+        record.errors[0].class = FailureClass::Aborted;
+        let text = markdown(&[&record]);
+        assert!(text.ends_with("| 26.5 ms | 1 | valid |\n"), "{text}");
     }
 
     #[test]

@@ -194,6 +194,11 @@ impl Record {
         saturating_sum(aborted.map(|error| error.count))
     }
 
+    /// Measured messages that the broker was to acknowledge and did not: all of [`Counts::without_acknowledgement`] but those aborted on purpose.
+    pub fn without_acknowledgement(&self) -> u64 {
+        self.counts.without_acknowledgement().saturating_sub(self.aborted_on_purpose())
+    }
+
     /// Messages per second that the schedule had due, but for the share of transactions that the scenario has aborted; `None` in a closed loop.
     pub fn target_without_aborted(&self) -> Option<f64> {
         let wanted = self.counts.attempted.saturating_add(self.counts.unsent);
