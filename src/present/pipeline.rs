@@ -1,16 +1,17 @@
 //! What a pipeline did: messages in, rows out, where time went, and whether all of it adds up.
 
 use super::account::errors;
-use super::{Fact, above_zero, known, stated};
+use super::{Fact, above_zero, known, several, stated};
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Latency, Pipeline, PublishedFigures, SinkRecord};
 
 pub fn facts(pipeline: &Pipeline) -> Vec<Fact> {
+    let batches = if pipeline.batches == 1 { "batch" } else { "batches" };
     let worked = format!(
-        "{} messages, {}/s, by {} instance(s) in {} batches",
-        count(pipeline.consumed),
+        "{}, {}/s, by {} in {} {batches}",
+        several(pipeline.consumed as usize, "message"),
         rate(pipeline.consumed_per_second),
-        pipeline.instances,
+        several(pipeline.instances, "instance"),
         count(pipeline.batches)
     );
     let cpu = pipeline.cpu_ns_per_message.map(|cpu| format!("{} CPU a message", duration(cpu)));
@@ -28,7 +29,7 @@ pub fn facts(pipeline: &Pipeline) -> Vec<Fact> {
         let word = if kept_up.held { "yes" } else { "no" };
         format!("{word}: {} of the acknowledged messages were done when the load ended", percent(kept_up.share))
     });
-    let lag = pipeline.consumer_lag_at_end.map(|lag| format!("{} messages at the end", count(lag)));
+    let lag = pipeline.consumer_lag_at_end.map(|lag| format!("{} at the end", several(lag as usize, "message")));
     let unparsable = pipeline.unparsable.iter();
     let unparsable = unparsable.map(|of| format!("{} × {}, first {}", count(of.count), of.class, of.first));
     facts.extend([
@@ -105,5 +106,20 @@ fn sink(sink: &SinkRecord) -> String {
         held += &format!("; {found} of {keys} keys read back hold what was written to them last");
     }
     let latency = took(sink.latency.as_ref(), sink.written);
-    format!("{} rows, {}/s{more}; {latency}{held}", count(sink.written), rate(sink.written_per_second))
+    let written = several(sink.written as usize, "row");
+    format!("{written}, {}/s{more}; {latency}{held}", rate(sink.written_per_second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_instance_and_batch_are_told_in_the_singular() {
+        let worked = |consumed, instances, batches| {
+            facts(&Pipeline { consumed, instances, batches, ..Pipeline::default() })[0].sentences[0].clone()
+        };
+        assert_eq!(worked(1, 1, 1), "1 message, 0.00/s, by 1 instance in 1 batch");
+        assert_eq!(worked(3_000, 2, 2), "3,000 messages, 0.00/s, by 2 instances in 2 batches");
+    }
 }
