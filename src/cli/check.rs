@@ -61,7 +61,17 @@ fn as_text(plan: &Plan, out: &mut String) -> fmt::Result {
     let points = plan.trials.iter().map(|trial| trial.point_index).max().map_or(0, |last| last + 1);
     writeln!(out, "{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len())?;
     if let Some(first) = plan.trials.first() {
+        if points > 1 {
+            writeln!(out, "  point      {}; the other points have the values below", settings(&first.point))?;
+        }
         describe(&first.scenario, out)?;
+        let told = warnings(&first.scenario);
+        for other in plan.trials.iter().filter(|trial| trial.trial == 1) {
+            let untold = warnings(&other.scenario).into_iter().filter(|warning| !told.contains(warning));
+            for warning in untold {
+                writeln!(out, "           ! with {}: {warning}", settings(&other.point))?;
+            }
+        }
     }
     if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_alone().err()) {
         writeln!(out, "  processes  {reason}")?;
@@ -145,6 +155,12 @@ fn describe_topology(scenario: &Scenario, out: &mut String) -> fmt::Result {
         Some(warning) => writeln!(out, "           ! {warning}"),
         None => Ok(()),
     }
+}
+
+/// All that a point is warned of.
+fn warnings(scenario: &Scenario) -> Vec<String> {
+    let groups = scenario.consumers.iter().flat_map(|consumers| too_slow(scenario, consumers));
+    warning(scenario).into_iter().chain(groups).collect()
 }
 
 /// What a run does to topics that are not its own.

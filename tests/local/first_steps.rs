@@ -127,6 +127,19 @@ fn check_tells_which_group_cannot_follow_the_load() {
 }
 
 #[test]
+fn check_tells_at_which_points_of_a_sweep_a_group_cannot_follow() {
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nload.rate = \"5k/s\"\nrun.duration = \"5s\"\n\
+         sweep.over = { \"load.rate\" = [\"1k/s\", \"10k/s\"] }\n\
+         [[consumers.group]]\nwork = \"500us\"",
+    );
+    let plan = execute(&["check", bench.scenario().to_str().unwrap()]).expect(0).stdout;
+    assert!(plan.contains("point      load.rate = \"1k/s\"; the other points"), "{plan}");
+    assert!(plan.contains("! with load.rate = \"10k/s\": group 0 will fall behind"), "{plan}");
+    assert_eq!(plan.matches("fall behind").count(), 1, "{plan}");
+}
+
+#[test]
 #[cfg(feature = "nats")]
 fn check_tells_what_is_written_in_an_hour() {
     let check = |more: &[&str]| {
