@@ -41,12 +41,17 @@ impl Check {
 }
 
 /// The checks of a run's records: whether its trials ended and can be trusted, and its thresholds. `must_be_valid`: whether a record that is not
-/// valid fails the run.
-pub fn of_records(run: &str, records: &[&Record], must_be_valid: &dyn Fn(&Record) -> bool) -> Vec<Check> {
+/// valid fails the run. `failure`: why a trial that went to its end has failed.
+pub fn of_records(
+    run: &str,
+    records: &[&Record],
+    must_be_valid: &dyn Fn(&Record) -> bool,
+    failure: &dyn Fn(&Record) -> Option<String>,
+) -> Vec<Check> {
     let same_point = |one: &&Record, other: &&Record| one.point_index == other.point_index;
     let mut records = records.to_vec();
     records.sort_by_key(|record| (record.point_index, record.trial));
-    let of_point = |trials: &[&Record]| of_point(&group(run, &point(&trials[0].point)), trials, must_be_valid);
+    let of_point = |trials: &[&Record]| of_point(&group(run, &point(&trials[0].point)), trials, must_be_valid, failure);
     records.chunk_by(same_point).flat_map(of_point).collect()
 }
 
@@ -55,13 +60,18 @@ fn group(run: &str, point: &str) -> String {
     if point.is_empty() { run.to_owned() } else { format!("{run}: {point}") }
 }
 
-fn of_point(group: &str, trials: &[&Record], must_be_valid: &dyn Fn(&Record) -> bool) -> Vec<Check> {
+fn of_point(
+    group: &str,
+    trials: &[&Record],
+    must_be_valid: &dyn Fn(&Record) -> bool,
+    failure: &dyn Fn(&Record) -> Option<String>,
+) -> Vec<Check> {
     let has_ended = |record: &Record| record.status == Status::Completed;
     let is_required = trials.iter().any(|record| must_be_valid(record));
     let otherwise = if is_required { CheckOutcome::Failed } else { CheckOutcome::NotKnown };
     let mut checks = vec![
         check(group, "completed", trials, CheckOutcome::Failed, |record| {
-            (!has_ended(record)).then(|| cause(record).to_owned())
+            if has_ended(record) { failure(record) } else { Some(cause(record).to_owned()) }
         }),
         check(group, "valid", trials, otherwise, |record| record.verdict.kinds_against()),
     ];

@@ -241,6 +241,18 @@ fn a_build_server_sees_as_failed_what_fails_the_run() {
 }
 
 #[test]
+fn a_build_server_sees_a_run_fail_of_which_nothing_was_acknowledged() {
+    let bench = Bench::new("broker = { kind = \"null\", null.fail = 1.0 }\nrun.messages = 50");
+    let file = bench.path().join("checks.xml");
+    let ended = bench.run(&["--junit", file.to_str().unwrap()]).expect(1);
+    let reason = "the broker acknowledged no message: refused by";
+    ended.complains_of(&[reason]);
+    let xml = std::fs::read_to_string(&file).unwrap();
+    let failed = format!("name=\"completed\"><failure message=\"in 0 of 1 trial; trial 1: {reason}");
+    assert!(xml.contains(&failed), "{xml}");
+}
+
+#[test]
 fn a_side_whose_trials_stall_is_a_regression() {
     let bench = verified();
     let of_b = [

@@ -130,7 +130,12 @@ fn write_checks(
         let records = read_records(directory).map_err(Exit::failure)?.records;
         let fails = plan.trials.iter().any(|trial| trial.scenario.when_invalid == WhenInvalid::Fail);
         let must_be_valid = |record: &Record| arguments.strict || (fails && cannot_be_trusted(record));
-        all.extend(checks::of_records(&name, &current_records(&records), &must_be_valid));
+        let failed = |record: &Record| {
+            let place = (record.point_index, record.trial);
+            let trial = plan.trials.iter().find(|trial| (trial.point_index, trial.trial) == place)?;
+            failure(record, &trial.scenario)
+        };
+        all.extend(checks::of_records(&name, &current_records(&records), &must_be_valid, &failed));
     }
     all.extend(compared);
     Ok(arguments.check_files.write(&all, exit))
@@ -294,13 +299,11 @@ pub(super) async fn rest(pause: Duration, mut progress: Progress, interruption: 
 
 /// The exit code that a record asks for. With `strict`, one that is not valid fails.
 pub(super) fn exit_of(record: &Record, scenario: &Scenario, strict: bool) -> Exit {
-    let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
-    let nothing_written = sink_without_rows(record, scenario).is_some();
     match record.status {
         Status::Interrupted => Exit::Interrupted,
         // A checkpoint does not end a trial.
         Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
-        Status::Completed if nothing_arrived || nothing_written || !record.counts.balances() => Exit::Failure,
+        Status::Completed if failure(record, scenario).is_some() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
         Status::Completed if strict && !record.verdict.valid => Exit::ThresholdMissed,
         Status::Completed if scenario.when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => {
@@ -308,6 +311,19 @@ pub(super) fn exit_of(record: &Record, scenario: &Scenario, strict: bool) -> Exi
         }
         Status::Completed => Exit::Success,
     }
+}
+
+/// Why a trial that went to its end has failed.
+fn failure(record: &Record, scenario: &Scenario) -> Option<String> {
+    let counts = &record.counts;
+    if counts.attempted > 0 && counts.acknowledged == 0 {
+        let first = record.errors.first().map_or_else(String::new, |error| format!(": {}", error.first_message));
+        return Some(format!("the broker acknowledged no message{first}"));
+    }
+    if !counts.balances() {
+        return Some("the counts of its messages do not add up: it is a bug of brokermark".to_owned());
+    }
+    sink_without_rows(record, scenario).map(nothing_written)
 }
 
 /// A sink of the pipeline that has none of the rows. A member of a shared group that received nothing had nothing to write: the

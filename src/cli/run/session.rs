@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::metrics::SharedFigures;
 use super::progress::{Progress, Style, Turn};
 use super::recording::{Recording, Run};
-use super::{Exit, RunArguments, ceiling, exit_of, nothing_written, sink_without_rows, untrusted};
+use super::{Exit, RunArguments, ceiling, exit_of, failure, untrusted};
 use crate::cli::exit::IsBrokenPipe;
 use crate::cli::report;
 use crate::cli::show::{View, show_run, summary};
@@ -222,8 +222,10 @@ impl<'a> Session<'a> {
 
     /// Says on standard error why a trial that ended does not end the run with success.
     fn tell_what_failed(&self, record: &Record, trial: &Trial, exit: Exit) {
-        if let Some(sink) = sink_without_rows(record, &trial.scenario) {
-            notice!("error: {}", nothing_written(sink));
+        if exit == Exit::Failure
+            && let Some(reason) = failure(record, &trial.scenario)
+        {
+            notice!("error: {reason}");
         }
         if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
             notice!("error: {}", untrusted(record));

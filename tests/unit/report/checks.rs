@@ -33,7 +33,8 @@ fn lossy(record: &mut Record) {
 }
 
 fn checks(records: &[Record], strict: bool) -> Vec<Check> {
-    of_records("orders-1", &records.iter().collect::<Vec<_>>(), &|record| strict || !record.thresholds.is_empty())
+    let must_be_valid = |record: &Record| strict || !record.thresholds.is_empty();
+    of_records("orders-1", &records.iter().collect::<Vec<_>>(), &must_be_valid, &|_| None)
 }
 
 fn compared(before: &[Record], after: &[Record]) -> Comparison {
@@ -71,6 +72,14 @@ fn a_trial_that_is_not_valid_fails_where_that_is_required() {
     assert_eq!(outcome(&without_thresholds, true), CheckOutcome::Failed);
     assert_eq!(outcome(&trials(lossy), false), CheckOutcome::Failed);
     assert_eq!(outcome(&trials(|_| {}), true), CheckOutcome::Passed);
+}
+
+#[test]
+fn a_trial_that_went_to_its_end_and_failed_is_not_completed() {
+    let failure = |_: &Record| Some("nothing was acknowledged".to_owned());
+    let checks = of_records("orders-1", &[&sample::record()], &|_| false, &failure);
+    let text = "in 0 of 1 trial; trial 1: nothing was acknowledged";
+    assert_eq!(checks[0], Check::new("orders-1", "completed", CheckOutcome::Failed, text));
 }
 
 #[test]
