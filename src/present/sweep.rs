@@ -206,6 +206,7 @@ pub fn points_table(records: &[&Record], most: usize) -> Table {
     let share = |spread: &Spread| percent(spread.share());
     let throughput = spreads(&|record| Some(record.throughput.messages_per_second));
     let payload = spreads(&|record| Some(record.throughput.payload_bytes_per_second));
+    let middle = latency(|latency| latency.supports(0.5).then_some(latency.p50_ns));
     let slowest = latency(|latency| latency.p99_ns.filter(|_| latency.supports(0.99)));
     let numbers = points.iter().map(|point| point.records[0].point_index.to_string());
     let mut columns = vec![Column::new("point", Align::Right, 0, numbers)];
@@ -225,7 +226,7 @@ pub fn points_table(records: &[&Record], most: usize) -> Table {
     }
     columns.extend([
         column("payload/s", 0, &payload, &median(bytes)),
-        column(&format!("{headline} p50"), 0, &latency(|latency| Some(latency.p50_ns)), &median(duration)),
+        column(&format!("{headline} p50"), 0, &middle, &median(duration)),
         column(&format!("{headline} p99"), 8, &slowest, &median(duration)),
         column("lowest … highest", 1, &slowest, &ends(duration)),
         column("spread", 6, &slowest, &share),
@@ -271,5 +272,16 @@ mod tests {
         let table = trials_table(&[&record]);
         let failed = table.columns.iter().find(|column| column.title == "failed").unwrap();
         assert_eq!(failed.cells[0].1, "1");
+    }
+
+    #[test]
+    fn a_median_that_cannot_be_stated_is_a_dash() {
+        let mut record = sample::record();
+        for (independent, shown) in [(19, "–"), (20, "1.29 ms")] {
+            record.latency.response.as_mut().unwrap().independent = Some(independent);
+            let table = points_table(&[&record], 1);
+            let p50 = table.columns.iter().find(|column| column.title == "response p50").unwrap();
+            assert_eq!(p50.cells[0].1, shown);
+        }
     }
 }

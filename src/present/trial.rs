@@ -149,10 +149,10 @@ fn behind(record: &Record) -> Vec<String> {
 
 fn tail(record: &Record) -> Option<String> {
     let latency = record.headline_latency()?;
-    Some(match latency.p99_ns {
-        Some(p99) => format!("p99 {}", duration(p99 as f64)),
-        None => format!("median {}", duration(latency.p50_ns as f64)),
-    })
+    match latency.p99_ns {
+        Some(p99) => Some(format!("p99 {}", duration(p99 as f64))),
+        None => latency.supports(0.5).then(|| format!("median {}", duration(latency.p50_ns as f64))),
+    }
 }
 
 /// What is missing, or that nothing is.
@@ -358,6 +358,16 @@ mod tests {
         says(&record, "; no loss found, though not every message was verified.");
         record.verification.as_mut().unwrap().undecided = 7;
         says(&record, "; 7 not known to have arrived.");
+    }
+
+    #[test]
+    fn a_median_that_cannot_be_stated_is_not_told() {
+        let mut record = sample::record();
+        for (independent, is_told) in [(19, false), (20, true)] {
+            let latency = record.latency.response.as_mut().unwrap();
+            (latency.p99_ns, latency.independent) = (None, Some(independent));
+            assert_eq!(sentence(&record).contains("; median 1.29 ms"), is_told, "{}", sentence(&record));
+        }
     }
 
     #[test]

@@ -174,18 +174,17 @@ fn latencies(latency: &Latency, name: &str) -> Vec<Tile> {
     } else {
         "sent → acknowledged by the broker"
     };
-    let mut tiles = vec![tile(&format!("median {name} time"), duration(latency.p50_ns as f64), meaning.to_owned())];
-    let tail = [
+    let (median, p50_ns) = (format!("median {name} time"), latency.supports(0.5).then_some(latency.p50_ns));
+    let figures = [
+        (0.5, p50_ns, median.as_str(), meaning),
         (0.99, latency.p99_ns, "p99", "1 of 100 took longer"),
         (0.999, latency.p99_9_ns, "p99.9", "1 of 1,000 took longer"),
     ];
-    for (quantile, value, label, note) in tail {
-        if let Some(value) = value {
-            let few = if latency.is_of_few_events(quantile) { "; few events made it" } else { "" };
-            tiles.push(tile(label, duration(value as f64), note.to_owned() + few));
-        }
-    }
-    tiles
+    let known = figures.into_iter().filter_map(|(quantile, value_ns, label, note)| {
+        let few = if latency.is_of_few_events(quantile) { "; few events made it" } else { "" };
+        Some(tile(label, duration(value_ns? as f64), note.to_owned() + few))
+    });
+    known.collect()
 }
 
 fn losses(record: &Record) -> Tile {
@@ -234,5 +233,15 @@ mod tests {
         record.verification = None;
         let tile = losses(&record);
         assert_eq!((tile.figure.as_str(), tile.note.as_str()), ("1", "0.0002 % of 499,997; arrival was not verified"));
+    }
+
+    #[test]
+    fn a_median_that_cannot_be_stated_has_no_tile() {
+        let mut latency = sample::record().latency.response.unwrap();
+        (latency.p99_ns, latency.p99_9_ns) = (None, None);
+        for (independent, tiles) in [(19, 0), (20, 1)] {
+            latency.independent = Some(independent);
+            assert_eq!(latencies(&latency, "response").len(), tiles);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::{Block, Section};
 use crate::present::Table;
 use crate::present::trial::{END_TO_END, latencies, latency_table, latency_words};
 use crate::record::readable::{duration, percent};
-use crate::record::{Headline, Latency, Record};
+use crate::record::{Headline, Latency, Record, independent_values_needed};
 use crate::report::figure::{Figure, PHONE, Values, WIDE};
 use crate::report::html;
 use crate::report::svg::axes::{Frame, Scale};
@@ -85,8 +85,7 @@ fn percentiles(curves: &[Curve]) -> Table {
     let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
     let row = |quantile: f64| {
         let cell = |curve: &Curve| {
-            let is_known = curve.independent >= crate::record::independent_values_needed(quantile);
-            if is_known { duration(curve.at(quantile)) } else { "–".to_owned() }
+            if curve.supports(quantile) { duration(curve.at(quantile)) } else { "–".to_owned() }
         };
         let name = format!("{} %", crate::report::svg::unit::plain(quantile * 100.0));
         std::iter::once(name).chain(curves.iter().map(cell)).collect()
@@ -116,13 +115,17 @@ fn sentence(record: &Record) -> String {
         Headline::Response => "from the intended time to the acknowledgement",
         Headline::Service => "from sending to the acknowledgement",
     };
-    let tail = match latency.p99_ns {
-        Some(p99) => format!("99 of 100 at most {}", duration(p99 as f64)),
-        None => format!("9 of 10 at most {}", duration(latency.p90_ns as f64)),
-    };
     let slowest = format!("the slowest {}", duration(latency.max_ns as f64));
+    if !latency.supports(0.5) {
+        return format!("Too few independent messages were measured to state a percentile; {slowest} {name}.");
+    }
+    let tail = match latency.p99_ns {
+        Some(p99) => format!("99 of 100 at most {}, ", duration(p99 as f64)),
+        None if latency.supports(0.9) => format!("9 of 10 at most {}, ", duration(latency.p90_ns as f64)),
+        None => String::new(),
+    };
     let half = duration(latency.p50_ns as f64);
-    format!("Half of the messages took {half} or less {name}, {tail}, {slowest}.{}", delay(record))
+    format!("Half of the messages took {half} or less {name}, {tail}{slowest}.{}", delay(record))
 }
 
 /// Whose the tail is: of the broker, or of what held messages back before it.
@@ -175,6 +178,11 @@ impl Curve {
     /// The value that a share of all values does not exceed.
     pub fn at(&self, quantile: f64) -> f64 {
         self.histogram.value_at_quantile(quantile) as f64
+    }
+
+    /// Whether it can be stated: ten independent values or more lie beyond it.
+    pub fn supports(&self, quantile: f64) -> bool {
+        self.independent >= independent_values_needed(quantile)
     }
 }
 
@@ -249,6 +257,7 @@ fn path(curve: &Curve, frame: &Frame, scale: Scale, nines: f64) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::sample;
 
     #[test]
     fn a_curve_is_dashed_where_too_few_values_lie_beyond_it() {
@@ -260,5 +269,20 @@ mod tests {
             |independent| Tail { curves: vec![curve(independent)] }.draw(Shape { width: 560.0, height: 320.0 }).body;
         assert!(drawn(10_000).contains(" unsure"));
         assert!(!drawn(1_000_000).contains(" unsure"));
+    }
+
+    #[test]
+    fn a_sentence_tells_only_percentiles_that_can_be_stated() {
+        let mut record = sample::record();
+        record.latency.response.as_mut().unwrap().p99_ns = None;
+        let ends = [
+            (19, "to state a percentile; the slowest 26.5 ms"),
+            (20, "to the acknowledgement, the slowest"),
+            (100, ", 9 of 10 at most 2.02 ms, the slowest"),
+        ];
+        for (independent, told) in ends {
+            record.latency.response.as_mut().unwrap().independent = Some(independent);
+            assert!(sentence(&record).contains(told), "{}", sentence(&record));
+        }
     }
 }

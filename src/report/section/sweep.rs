@@ -292,7 +292,9 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
     let shortest = curves.iter().min_by_key(|curve| curve.histogram.value_at_quantile(0.99))?;
     let part =
         if known.len() > number { format!(" Shown are {number} of {} points.", known.len()) } else { String::new() };
-    let sentence = if curves.len() == 1 {
+    let sentence = if !curves.iter().all(|curve| curve.supports(0.99)) {
+        format!("Too few independent messages were measured to state the 99th percentile of each curve.{part}")
+    } else if curves.len() == 1 {
         format!(
             "Over all trials together, half of the messages took {} or less, 99 of 100 {} or less.",
             duration(longest.at(0.5)),
@@ -338,4 +340,20 @@ fn trials_table(points: &[Point<'_>], measure: &Measure) -> Table {
         vec![record.trial.to_string(), value, if record.verdict.valid { "valid" } else { "not valid" }.to_owned()]
     };
     Table::from_rows(["trial", &measure.name, "verdict"], records.take(MAX_ROWS).map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn a_percentile_of_all_trials_is_told_where_it_can_be_stated() {
+        let mut record = sample::record();
+        for (independent, told) in [(999, "Too few independent messages"), (1_000, "Over all trials together")] {
+            record.latency.response.as_mut().unwrap().independent = Some(independent);
+            let figure = tails(&by_point(&[&record]), &Axes::None).unwrap();
+            assert!(figure.sentence.starts_with(told), "{}", figure.sentence);
+        }
+    }
 }
