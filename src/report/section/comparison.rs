@@ -104,13 +104,17 @@ fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Fi
         latency::merged(name, style, &records(trials).iter().collect::<Vec<_>>())
     };
     let (a, b) = (curve("A", 6, a)?, curve("B", 1, b)?);
-    let sentence = format!(
-        "Of the messages of all trials together, half took {} or less in A and {} in B, 99 of 100 {} and {}. A single bad trial shows here, and weighs less in the ratios above.",
-        duration(a.at(0.5)),
-        duration(b.at(0.5)),
-        duration(a.at(0.99)),
-        duration(b.at(0.99))
-    );
+    let sentence = if a.supports(0.99) && b.supports(0.99) {
+        format!(
+            "Of the messages of all trials together, half took {} or less in A and {} in B, 99 of 100 {} and {}. A single bad trial shows here, and weighs less in the ratios above.",
+            duration(a.at(0.5)),
+            duration(b.at(0.5)),
+            duration(a.at(0.99)),
+            duration(b.at(0.99))
+        )
+    } else {
+        "Too few independent messages were measured to state the 99th percentile of both sides.".to_owned()
+    };
     Some(latency::figure("latency-by-percentile", "Latency by percentile", sentence, vec![a, b]))
 }
 
@@ -139,5 +143,17 @@ mod tests {
         assert!(found.ratio_high.unwrap() < 1.0 && found.band < 1e-9, "{found:?}");
         assert_eq!(found.outcome, Outcome::CannotTell);
         assert!(forest(&comparison).sentence.starts_with("No figure changed for sure: "));
+    }
+
+    #[test]
+    fn a_percentile_of_both_sides_is_told_where_it_can_be_stated() {
+        for (independent, told) in [(999, "Too few independent messages"), (1_000, "Of the messages of all trials")] {
+            let mut record = sample::record();
+            record.latency.response.as_mut().unwrap().independent = Some(independent);
+            let side = [KeptTrial { record, series: Vec::new() }];
+            let comparison = compare(&side, &side, Bounds::default()).unwrap();
+            let figure = tails(&side, &side, &comparison).unwrap();
+            assert!(figure.sentence.starts_with(told), "{}", figure.sentence);
+        }
     }
 }
