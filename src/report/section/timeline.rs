@@ -45,9 +45,9 @@ impl<'a> Timeline<'a> {
             }
             now += row.seconds();
         }
-        let mut measured = rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
-        let first = measured.next().map_or(0.0, |(begin, _)| *begin);
-        let last = measured.next_back().map_or(first, |(begin, row)| begin + row.seconds());
+        let measured = || rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
+        let first = measured().next().map_or(0.0, |(begin, _)| *begin);
+        let last = measured().next_back().map_or(first, |(begin, row)| begin + row.seconds());
         (rows.len() > 1).then_some(Timeline { record, rows, until: now, measured: (first, last.max(first)) })
     }
 
@@ -215,5 +215,14 @@ mod tests {
             events(&Timeline::new(&record, &series).unwrap()).into_iter().map(|event| event.text).collect();
         assert!(told.iter().any(|text| text.contains("denied")), "{told:?}");
         assert!(!told.iter().any(|text| text.contains("index")), "{told:?}");
+    }
+
+    #[test]
+    fn a_measurement_of_one_row_is_not_the_drain() {
+        let (record, series) = (sample::record(), sample::series());
+        let first = series.iter().position(|row| row.phase == Phase::Measure).unwrap();
+        let timeline = Timeline::new(&record, &series[..=first]).unwrap();
+        assert_eq!(timeline.measured_rows().count(), 1);
+        assert!(timeline.segments().iter().all(|segment| segment.name == "warm-up"), "{:?}", timeline.segments());
     }
 }
