@@ -51,13 +51,11 @@ fn texts(path: &Path) -> Vec<(PathBuf, String)> {
     read.filter(|(_, text)| text.contains(MARK)).collect()
 }
 
-/// A file has one result; what `show --format omb` prints has one for each trial.
-fn results(texts: &[(PathBuf, String)]) -> Result<Vec<OmbResult>, String> {
-    let mut found = Vec::new();
-    for (file, text) in texts {
-        for result in serde_json::Deserializer::from_str(text).into_iter() {
-            found.push(result.map_err(|error| format!("{}: {error}", file.display()))?);
-        }
-    }
-    Ok(found)
+/// The results of each file, which is a run: one, or what `show --format omb` prints, which has one for each trial.
+fn results(texts: &[(PathBuf, String)]) -> Result<Vec<Vec<OmbResult>>, String> {
+    let of_file = |(file, text): &(PathBuf, String)| {
+        let read = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>();
+        read.map_err(|error| format!("{}: {error}", file.display()))
+    };
+    texts.iter().map(of_file).collect()
 }

@@ -1,5 +1,5 @@
-//! Result files of OpenMessaging Benchmark, each of them a run with one trial. They have a rate and percentiles, and nothing that says whether
-//! these can be trusted.
+//! Result files of OpenMessaging Benchmark, each of them a run: with one trial, or with those of a run of brokermark. They have a rate and
+//! percentiles, and nothing that says whether these can be trusted.
 
 use serde::Deserialize;
 
@@ -67,34 +67,36 @@ impl OmbResult {
     }
 }
 
+/// The trials of each file.
+type Runs = [Vec<OmbResult>];
+
 /// Compares the files of A and B: each is a run.
 ///
 /// # Errors
 /// When a side has no file with a rate.
-pub fn compare_omb(a: &[OmbResult], b: &[OmbResult], bounds: Bounds) -> Result<Comparison, ComparisonError> {
-    for (side, results) in [("A", a), ("B", b)] {
-        if !results.iter().any(|result| result.figure(&FigureKind::MessagesPerSecond).is_some()) {
+pub fn compare_omb(a: &Runs, b: &Runs, bounds: Bounds) -> Result<Comparison, ComparisonError> {
+    for (side, runs) in [("A", a), ("B", b)] {
+        if !runs.iter().flatten().any(|result| result.figure(&FigureKind::MessagesPerSecond).is_some()) {
             return Err(ComparisonError::NoTrial { side });
         }
     }
     let design = if a.len().min(b.len()) >= MIN_RUNS { Design::SeveralRuns } else { Design::SingleRuns };
     let (mut figures, mut missing_figures) = (Vec::new(), Vec::new());
     for kind in FigureKind::ALL {
-        let of = |results: &[OmbResult]| results.iter().map(|result| result.figure(&kind)).collect::<Vec<_>>();
-        let (of_a, of_b) = (of(a), of(b));
-        if of_a.iter().chain(&of_b).all(Option::is_none) {
+        if a.iter().chain(b).flatten().all(|result| result.figure(&kind).is_none()) {
             continue;
         }
-        let whole = |values: Vec<Option<f64>>| values.into_iter().collect::<Option<Vec<f64>>>();
-        match whole(of_a).zip(whole(of_b)).and_then(|(of_a, of_b)| figure(&kind, &of_a, &of_b, design, bounds)) {
+        let of_run = |run: &Vec<OmbResult>| run.iter().map(|result| result.figure(&kind)).collect();
+        let whole = |runs: &Runs| runs.iter().map(of_run).collect::<Option<Vec<Vec<f64>>>>();
+        match whole(a).zip(whole(b)).and_then(|(of_a, of_b)| figure(&kind, &of_a, &of_b, design, bounds)) {
             Some(found) => figures.push(found),
             None => missing_figures.push(MissingFigure { figure: kind, reason: "a file does not have it".to_owned() }),
         }
     }
     let point = PointComparison {
         point: Default::default(),
-        trials_of_a: SideTrials::untold(a.len()),
-        trials_of_b: SideTrials::untold(b.len()),
+        trials_of_a: untold(a),
+        trials_of_b: untold(b),
         counts: Vec::new(),
         figures,
         missing_figures,
@@ -103,17 +105,30 @@ pub fn compare_omb(a: &[OmbResult], b: &[OmbResult], bounds: Bounds) -> Result<C
     Ok(concluded(compared, false))
 }
 
-fn figure(kind: &FigureKind, a: &[f64], b: &[f64], design: Design, bounds: Bounds) -> Option<FigureComparison> {
-    let runs = |figures: &[f64]| figures.iter().map(|figure| vec![figure.ln()]).collect::<Vec<_>>();
-    let of_chance = match design {
-        Design::SingleRuns => {
-            let spread = statistics::spread_of_runs(&[runs(a), runs(b)], bounds.between_runs.ln_1p());
-            statistics::Design::Separate { spread }
-        }
-        _ => statistics::Design::Independent,
+fn untold(runs: &Runs) -> SideTrials {
+    SideTrials::untold(runs.iter().map(Vec::len).sum(), runs.len())
+}
+
+fn figure(
+    kind: &FigureKind,
+    a: &[Vec<f64>],
+    b: &[Vec<f64>],
+    design: Design,
+    bounds: Bounds,
+) -> Option<FigureComparison> {
+    let logarithms = |runs: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        runs.iter().map(|trials| trials.iter().map(|figure| figure.ln()).collect()).collect()
     };
-    let compared = statistics::compare(a, b, of_chance)?;
-    Some(FigureComparison::new(kind.clone(), (of_side(a)?, of_side(b)?), compared, design))
+    let (ln_a, ln_b) = (logarithms(a), logarithms(b));
+    let (a, b, of_chance) = match design {
+        Design::SingleRuns => {
+            let spread = statistics::spread_of_runs(&[ln_a, ln_b], bounds.between_runs.ln_1p());
+            (a.concat(), b.concat(), statistics::Design::Separate { spread })
+        }
+        _ => (statistics::run_centres(&ln_a), statistics::run_centres(&ln_b), statistics::Design::Independent),
+    };
+    let compared = statistics::compare(&a, &b, of_chance)?;
+    Some(FigureComparison::new(kind.clone(), (of_side(&a)?, of_side(&b)?), compared, design))
 }
 
 fn of_side(figures: &[f64]) -> Option<Centre> {
@@ -132,10 +147,10 @@ fn of_side(figures: &[f64]) -> Option<Centre> {
 }
 
 /// Other messages or clients, and shares of failed messages, forbid a comparison.
-fn differences(a: &[OmbResult], b: &[OmbResult]) -> Vec<Difference> {
+fn differences(a: &Runs, b: &Runs) -> Vec<Difference> {
     let text = |what: &str, refused: bool, of: &dyn Fn(&OmbResult) -> String| {
-        let all = |results: &[OmbResult]| {
-            let mut texts: Vec<String> = results.iter().map(of).collect();
+        let all = |runs: &Runs| {
+            let mut texts: Vec<String> = runs.iter().flatten().map(of).collect();
             texts.sort();
             texts.dedup();
             texts.join("; ")
@@ -149,7 +164,7 @@ fn differences(a: &[OmbResult], b: &[OmbResult]) -> Vec<Difference> {
             "{message_size} B, {topics} topic(s) of {partitions} partition(s), {producers_per_topic} producer(s) and {consumers_per_topic} consumer(s) each"
         )
     };
-    let errors = |results: &[OmbResult]| mean(&results.iter().map(OmbResult::errors).collect::<Vec<_>>());
+    let errors = |runs: &Runs| mean(&runs.iter().flatten().map(OmbResult::errors).collect::<Vec<_>>());
     let (of_a, of_b) = (errors(a), errors(b));
     let failed = ((of_a - of_b).abs() > MAX_ERROR_DIFFERENCE).then(|| Difference {
         what: "share of failed messages".to_owned(),

@@ -66,10 +66,10 @@ pub struct SideTrials {
 }
 
 impl SideTrials {
-    /// So many runs of one trial each, of which is not known how they ended.
-    pub(super) fn untold(runs: usize) -> Self {
+    /// So many trials of so many runs, of which is not known how they ended.
+    pub(super) fn untold(trials: usize, runs: usize) -> Self {
         let (completed, valid, failed, stalled, disturbed, interrupted) = (0, 0, 0, 0, 0, 0);
-        SideTrials { trials: runs, runs, completed, valid, failed, stalled, disturbed, interrupted }
+        SideTrials { trials, runs, completed, valid, failed, stalled, disturbed, interrupted }
     }
 }
 

@@ -245,6 +245,22 @@ fn files_of_openmessaging_benchmark_are_compared_as_runs() {
     assert!(text.contains("single runs"), "{exit:?} {text}");
 }
 
+/// What `show --format omb` prints of a run.
+#[test]
+fn the_trials_of_one_file_are_of_one_run() {
+    let base = tempfile::tempdir().unwrap();
+    let [a, b] = [("a", 50_000.0), ("b", 45_000.0)].map(|(name, rate)| {
+        let directory = base.path().join(name);
+        omb_file(&directory, "run.json", rate, 10.0, "");
+        let file = directory.join("run.json");
+        fs::write(&file, (fs::read_to_string(&file).unwrap() + "\n").repeat(6)).unwrap();
+        directory
+    });
+    let (exit, text) = omb_compared(&a, &b);
+    assert_eq!(exit, Exit::Success, "runs may differ by 10 %: {text}");
+    assert!(text.contains("single runs") && text.contains("runs may differ by as much"), "{text}");
+}
+
 #[test]
 fn what_files_of_openmessaging_benchmark_cannot_be_compared_with_is_refused() {
     let base = tempfile::tempdir().unwrap();
