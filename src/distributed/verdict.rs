@@ -153,9 +153,14 @@ fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
         share.record.verdict.limited_by.limiter == Limiter::Machine
             && machines.iter().any(|machine| machine.has(share) && machine.limited_by().is_some())
     };
+    // One that only consumes has measured no message of its own, which says nothing of what the others sent.
+    let any_sends = shares.iter().any(sections::sends);
+    let says_nothing = |share: &KeptShare| {
+        any_sends && !sections::sends(share) && share.record.verdict.limited_by.limiter == Limiter::Unknown
+    };
     let of_shares = shares
         .iter()
-        .filter(|share| !is_told_together(share))
+        .filter(|share| !is_told_together(share) && !says_nothing(share))
         .map(|share| (FindingScope::from_share(share), &share.record.verdict.limited_by));
     let of_machines =
         machines.iter().filter_map(|machine| Some((FindingScope::from_machine(machine), machine.limited_by()?)));

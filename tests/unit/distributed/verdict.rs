@@ -35,6 +35,19 @@ fn one_client_bound_share_makes_the_whole_client_bound() {
     assert_eq!(verdict.limited_by.evidence, "Share 2: Busy.");
 }
 
+#[test]
+fn a_share_that_only_consumes_does_not_hide_what_limited_those_that_send() {
+    let mut shares = pair(0);
+    let limit = |limiter, evidence: &str| LimitedBy { limiter, evidence: evidence.to_owned() };
+    shares[0].record.verdict.limited_by = limit(Limiter::Schedule, "Kept.");
+    shares[1].record.verdict.limited_by = limit(Limiter::Unknown, "No message was measured.");
+    let unknown = limit(Limiter::Unknown, "Share 2: No message was measured.");
+    assert_eq!(completed(&shares).limited_by, unknown, "it has producers");
+    shares[1].record.share.as_mut().unwrap().producers = 0;
+    assert_eq!(completed(&shares).limited_by, limit(Limiter::Schedule, "Share 1: Kept."));
+    assert_eq!(completed(&shares[1..]).limited_by, unknown, "those that send are missing");
+}
+
 /// A closed loop on 4 cores, all of them busy; each share takes the other for a process that is not part of the load.
 fn share_of_a_full_machine(share: &mut KeptShare, cores_used: f64) {
     let record = &mut share.record;
