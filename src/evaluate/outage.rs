@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Outcome;
 use crate::measure::host::{LongPause, paused_ns};
-use crate::measure::{BIN_NS, Bin};
+use crate::measure::{BIN_NS, Bin, FailureClass};
 use crate::record::Outage;
 use crate::scenario::{Load, Schedule};
 
@@ -50,6 +50,8 @@ struct AckTimeline<'a> {
     bins: &'a [Bin],
     /// `None` in a closed loop.
     schedule: Option<&'a Schedule>,
+    /// Share of what the schedule has due that is to be acknowledged: messages of transactions that the scenario aborts never are.
+    acknowledged_share: f64,
     load_start_ns: u64,
     /// Nothing is due from here on.
     load_end_ns: u64,
@@ -135,6 +137,7 @@ impl<'a> AckTimeline<'a> {
                 Load::Open(schedule) => Some(schedule),
                 Load::Closed => None,
             },
+            acknowledged_share: acknowledged_share(outcome),
             load_start_ns: times.load_start_ns,
             load_end_ns: times.load_end_ns.map_or(times.load_ended_ns, |end_ns| end_ns.min(times.load_ended_ns)),
             window: times.load_start_ns + window.begin_ns..times.load_start_ns + window.end_ns,
@@ -218,14 +221,14 @@ impl<'a> AckTimeline<'a> {
         Expected::PerSecond(messages as f64 * 1e9 / (at_ns - from_ns).max(BIN_NS) as f64)
     }
 
-    /// Messages expected between two moments.
+    /// Messages whose acknowledgements are expected between two moments.
     fn count(&self, expected: Expected<'_>, from_ns: u64, until_ns: u64) -> f64 {
         let in_load = |at_ns: u64| at_ns.clamp(self.load_start_ns, self.load_end_ns) - self.load_start_ns;
         let (from_ns, until_ns) = (in_load(from_ns), in_load(until_ns.max(from_ns)));
         match expected {
             Expected::Schedule(schedule) => {
                 let due = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
-                (due(until_ns) - due(from_ns)) as f64
+                (due(until_ns) - due(from_ns)) as f64 * self.acknowledged_share
             }
             Expected::PerSecond(rate) => rate * (until_ns - from_ns) as f64 / 1e9,
         }
@@ -281,6 +284,15 @@ impl<'a> AckTimeline<'a> {
         let bins = self.bins_between(from_ns, until_ns);
         !bins.iter().any(|bin| broken(bin.first_ns, bin.last_ns)) && !broken(until_ns, until_ns)
     }
+}
+
+/// By the measured messages that were acknowledged, and those that the scenario aborted: what else failed, or was not sent, was to be
+/// acknowledged in the same proportion.
+fn acknowledged_share(outcome: &Outcome) -> f64 {
+    let mut errors = outcome.totals.outcomes.errors.iter();
+    let aborted = errors.find(|(class, _)| *class == FailureClass::Aborted).map_or(0, |(_, tally)| tally.count);
+    let acknowledged = outcome.ledger.measured.acknowledged;
+    if acknowledged == 0 { 1.0 } else { acknowledged as f64 / (acknowledged + aborted) as f64 }
 }
 
 #[cfg(test)]
