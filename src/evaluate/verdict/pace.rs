@@ -3,7 +3,7 @@
 use super::{Evidence, Finding, against, limits, note, steadiness, warm_up};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{capital, count, duration, duration_at_least, percent, rate};
-use crate::record::{Latency, LimitedBy, Limiter, Reason};
+use crate::record::{Latency, LimitedBy, Limiter, Reason, Record};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let all = [too_short, rate_missed, cold_start, warm_up::too_short, steadiness::not_steady, rates_differ];
@@ -11,12 +11,14 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 }
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
-    // Without producers, the pipeline is what is measured.
-    let (duration_ns, messages, what) =
-        match evidence.record.pipeline.as_ref().filter(|_| evidence.record.counts.attempted == 0) {
-            Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
-            None => (evidence.record.throughput.window_ns, evidence.record.counts.acknowledged, "acknowledged"),
-        };
+    let Record { pipeline, share, throughput, counts, .. } = evidence.record;
+    // Without producers, the pipeline is what is measured, or the consumers of a share.
+    let only_consumes = share.as_ref().is_some_and(|share| share.producers == 0);
+    let (duration_ns, messages, what) = match pipeline.as_ref().filter(|_| counts.attempted == 0) {
+        Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
+        None if only_consumes => (throughput.window_ns, counts.consumed.unwrap_or(0), "consumed"),
+        None => (throughput.window_ns, counts.acknowledged, "acknowledged"),
+    };
     let advice = match (duration_ns < limits::MIN_WINDOW_NS, messages < limits::MIN_MESSAGES) {
         (false, false) => return None,
         (true, _) => {

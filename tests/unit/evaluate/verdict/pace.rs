@@ -1,6 +1,6 @@
-use super::super::sound::{judged, notes, reasons};
+use super::super::sound::{judged, notes, reasons, share};
 use super::*;
-use crate::record::{Completion, LoadModel, Phase};
+use crate::record::{Completion, Counts, LoadModel, Phase, Share};
 
 #[test]
 fn too_short_at_its_boundaries() {
@@ -17,6 +17,17 @@ fn too_short_at_its_boundaries() {
         })
     };
     assert_eq!((with(1_000), with(999)), (vec![], vec![TooShort]));
+}
+
+#[test]
+fn a_share_that_only_consumes_is_judged_by_what_it_consumed() {
+    let with = |producers, consumed| {
+        reasons(move |record, _, _| {
+            record.share = Some(Share { producers, ..share() });
+            record.counts = Counts { consumed: Some(consumed), ..Counts::default() };
+        })
+    };
+    assert_eq!((with(0, 1_000), with(0, 999), with(4, 1_000)), (vec![], vec![TooShort], vec![TooShort]));
 }
 
 #[test]
