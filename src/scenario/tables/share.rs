@@ -121,10 +121,14 @@ impl Scenario {
         if let Some(idle) = self.idle_connections.as_ref().filter(|idle| idle.count < share.count) {
             return Err(format!("{} idle connections cannot be divided into {} shares", idle.count, share.count));
         }
-        let is_of_outages = |one: &Threshold| matches!(one.metric, Metric::Outage | Metric::Recovery);
-        if let Some(threshold) = self.thresholds.iter().find(|one| is_of_outages(one)) {
+        let why_unknown = |one: &Threshold| match one.metric {
+            Metric::Outage | Metric::Recovery => Some("which find outages each on its own"),
+            Metric::Lag | Metric::CatchUp => Some("which do not know what the others have sent when the load ends"),
+            _ => None,
+        };
+        if let Some((threshold, why)) = self.thresholds.iter().find_map(|one| Some((one, why_unknown(one)?))) {
             return Err(format!(
-                "\"{}\" cannot be judged in shares, which find outages each on its own: remove it from `thresholds.require`",
+                "\"{}\" cannot be judged in shares, {why}: remove it from `thresholds.require`",
                 threshold.text
             ));
         }

@@ -29,7 +29,7 @@ fn a_share_expects_its_part_of_the_schedule() {
 }
 
 #[test]
-fn the_first_share_alone_runs_faults_and_none_judges_outages() {
+fn the_first_share_alone_runs_faults_and_none_judges_outages_or_lag() {
     let text =
         "broker.kind = \"null\"\nproducers.count = 8\nrun.duration = \"5s\"\n[[faults]]\nat = \"1s\"\nrun = \"a\"\n";
     let whole = |text: &str| {
@@ -40,6 +40,11 @@ fn the_first_share_alone_runs_faults_and_none_judges_outages() {
     assert_eq!((faults(1), faults(2)), (1, 0));
     let judged = whole(&format!("{text}[thresholds]\nrequire = \"recovery < 5s\""));
     assert!(judged.part(Share { number: 1, count: 2 }).unwrap_err().contains("\"recovery < 5s\" cannot be judged"));
+    for lag in ["lag of 0 at end < 5s", "lag of 0 at end < 5k"] {
+        let judged = whole(&format!("{text}[consumers]\nmembers = 2\n[thresholds]\nrequire = \"{lag}\""));
+        let refused = judged.part(Share { number: 1, count: 2 }).unwrap_err();
+        assert!(refused.starts_with(&format!("\"{lag}\" cannot be judged in shares")), "{refused}");
+    }
 }
 
 #[test]
