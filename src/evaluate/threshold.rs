@@ -145,7 +145,7 @@ pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, gro
                 .map(|consumer_lag| consumer_lag as f64)
                 .ok_or("the consumer lag of the pipeline is unknown".to_owned())
         }
-        Metric::Failed => Ok(record.counts.failed as f64),
+        Metric::Failed => Ok(record.counts.failed.saturating_sub(record.aborted_on_purpose()) as f64),
         Metric::Unresolved => Ok(record.counts.unresolved as f64),
         Metric::Lost => verification().map(|found| found.lost as f64),
         Metric::Unread => verification().map(|found| found.unread as f64),

@@ -1,6 +1,6 @@
 use super::*;
-use crate::measure::{ConditionKind, SubjectKind};
-use crate::record::{Condition, FaultCommand, MergedShare, Share, sample};
+use crate::measure::{ConditionKind, FailureClass, SubjectKind};
+use crate::record::{Condition, ErrorCount, FaultCommand, MergedShare, Share, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
@@ -20,6 +20,15 @@ fn each_comparison_at_its_boundary() {
     assert!(held(Comparison::LessOrEqual, failed) && !held(Comparison::Less, failed));
     assert!(held(Comparison::GreaterOrEqual, failed) && !held(Comparison::Greater, failed));
     assert!(held(Comparison::Less, failed + 1.0) && held(Comparison::Greater, failed - 1.0));
+}
+
+#[test]
+fn messages_that_the_scenario_aborts_have_not_failed() {
+    let mut record = sample::record();
+    let errors = |count, class| ErrorCount { class, count, first_message: String::new(), first_at_ns: 0 };
+    record.errors = vec![errors(97, FailureClass::Aborted), errors(3, FailureClass::Timeout)];
+    record.counts.failed = 100;
+    assert_eq!(outcome(Metric::Failed, Comparison::Equal, 0.0, &record).measured, Some(3.0));
 }
 
 #[test]
