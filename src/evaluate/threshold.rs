@@ -208,6 +208,9 @@ fn latency(
     if latency.lag_grew {
         return Err("consumers fell further and further behind, so it tells how long the trial lasted".to_owned());
     }
+    if group.is_some() && record.verification.is_none() && times_a_part(record) {
+        return Err("what the group received of other shares was not counted: set `consumers.verify = true`".to_owned());
+    }
     let population = Population { missing: missing(record, kind, group, groups), latency };
     match statistic {
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
@@ -236,7 +239,7 @@ fn missing(record: &Record, kind: LatencyKind, group: Option<&str>, groups: u64)
             let timed =
                 latency_of(record, kind, group).map_or(0, |latency| latency.count.saturating_add(latency.beyond_range));
             // Those that another process sent were received, and not timed.
-            let received = match (record.times_own_messages(), group) {
+            let received = match (times_a_part(record), group) {
                 (false, _) => timed,
                 (true, None) => record.counts.consumed.unwrap_or(0),
                 (true, Some(group)) => {
@@ -254,6 +257,11 @@ fn missing(record: &Record, kind: LatencyKind, group: Option<&str>, groups: u64)
             what: "had no acknowledgement",
         },
     }
+}
+
+/// Whether end-to-end latency is that of a part of the messages that were received: in one process, all of them are its own.
+fn times_a_part(record: &Record) -> bool {
+    !record.shares.is_empty() && record.times_own_messages()
 }
 
 struct Missing {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::measure::{ConditionKind, FailureClass, SubjectKind};
-use crate::record::{Condition, ErrorCount, FaultCommand, MergedShare, Share, sample};
+use crate::record::{Condition, ErrorCount, FaultCommand, GroupLatency, MergedShare, Share, sample};
 use hdrhistogram::Histogram;
 
 fn threshold(metric: Metric, comparison: Comparison, value: f64) -> Threshold {
@@ -242,7 +242,15 @@ fn a_missing_share_leaves_unknown_what_was_lost() {
     let held = |record: &Record| {
         [Metric::Lost, Metric::Unread].map(|metric| outcome(metric, Comparison::Equal, 0.0, record).held)
     };
-    let share = |number| Share {
+    record.shares = vec![merged(1), merged(2)];
+    assert_eq!(held(&record), [true; 2]);
+    record.shares.pop();
+    assert_eq!(held(&record), [false; 2]);
+}
+
+/// One of two shares.
+fn merged(number: usize) -> MergedShare {
+    let share = Share {
         number,
         count: 2,
         first_producer: 0,
@@ -257,8 +265,8 @@ fn a_missing_share_leaves_unknown_what_was_lost() {
         before_intended: 0,
         most_before_intended_ns: 0,
     };
-    let merged = |number| MergedShare {
-        share: share(number),
+    MergedShare {
+        share,
         start: None,
         hostname: None,
         window_ns: 1,
@@ -266,9 +274,21 @@ fn a_missing_share_leaves_unknown_what_was_lost() {
         cores_used: 1.0,
         valid: true,
         clock: None,
-    };
+    }
+}
+
+#[test]
+fn one_process_that_times_its_own_messages_times_all_of_a_group() {
+    let mut record = Record { verification: None, ..sample::record() };
+    record.scenario["consumers"]["timing"] = "own".into();
+    let end_to_end = record.latency.end_to_end.clone();
+    (record.counts.attempted, record.counts.unsent) = (end_to_end.as_ref().unwrap().count, 0);
+    record.latency.end_to_end_by_group = vec![GroupLatency { group: "a".to_owned(), end_to_end }];
+    let metric = Metric::Latency(LatencyKind::EndToEnd, LatencyStatistic::Quantile(0.9));
+    let p90 = Threshold { group: Some("a".to_owned()), ..threshold(metric, Comparison::Less, 1e12) };
+    let judged = |record: &Record| evaluate(std::slice::from_ref(&p90), record, 2).remove(0);
+    assert!(judged(&record).held, "{:?}", judged(&record));
     record.shares = vec![merged(1), merged(2)];
-    assert_eq!(held(&record), [true; 2]);
-    record.shares.pop();
-    assert_eq!(held(&record), [false; 2]);
+    let unknown = judged(&record);
+    assert!(!unknown.held && unknown.explanation.contains("was not counted"), "{unknown:?}");
 }
