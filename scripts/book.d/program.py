@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,9 +46,17 @@ class Program:
                 raise PeerError(f"brokermark left no record: {done.stderr[-1000:].strip()}")
             records = [thinned(record, histograms=True) for record in lines(directory / "records.jsonl")]
             if keep is not None:
-                self.call("report", str(directory), "--output", str(keep / "report.html"))
+                page = keep / "report.html"
+                self.call("report", str(directory), "--output", str(page))
+                page.write_text(without_folders(page.read_text()))
                 (keep / "records.jsonl").write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
             return records, lines(directory / "series.jsonl")
+
+
+def without_folders(page: str) -> str:
+    """A page whose command line names files, and not where this machine has them."""
+    names = lambda command: re.sub(r"(?<![\w.])/(?:[^\s/<]+/)+([^\s/<]+)", r"\1", command[0])
+    return re.sub(r"<dt>command</dt><dd>[^<]*", names, page)
 
 
 def lines(file: Path) -> list[dict]:

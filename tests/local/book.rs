@@ -165,20 +165,33 @@ fn the_plan_says_what_is_done() {
 #[test]
 fn a_minute_of_a_soak_has_the_median_of_the_percentiles_that_there_are() {
     let program = r#"
-import sys
-sys.dont_write_bytecode = True
-sys.path[:0] = sys.argv[1:]
 from soak_parts import per_minute
 row = {"phase": "measure", "full": True, "acknowledged": 1, "memory_bytes": 1}
 for found in ([None, None, 5, 7], [None] * 4):
     [minute] = per_minute([row | {"p99_ns": p99_ns} for p99_ns in found], 4)
     print(minute["p99_median_ns"], minute["p99_highest_ns"])
 "#;
+    assert_eq!(said_by(program), "6.0 7\nNone None\n");
+}
+
+/// It is read on other machines.
+#[test]
+fn a_page_names_files_without_the_folders_that_they_were_in() {
+    let program = r#"
+from program import without_folders
+print(without_folders("<dt>command</dt><dd>/a/b/brokermark run /a/c.toml --set d=e/f</dd> /g/h"))
+"#;
+    assert_eq!(said_by(program), "<dt>command</dt><dd>brokermark run c.toml --set d=e/f</dd> /g/h\n");
+}
+
+/// What a program that uses the book's modules prints.
+fn said_by(program: &str) -> String {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let mut python = Command::new("python3");
-    python.args(["-c", program]).args([scripts.join("book.d"), scripts.join("peers.d")]);
+    let begin = "import sys\nsys.dont_write_bytecode = True\nsys.path[:0] = sys.argv[1:]";
+    python.args(["-c", &format!("{begin}{program}")]).args(["book.d", "peers.d"].map(|modules| scripts.join(modules)));
     let output = python.output().expect("python3 cannot be run: the scripts need it");
-    assert_eq!(said(&output), "6.0 7\nNone None\n");
+    said(&output)
 }
 
 #[test]
