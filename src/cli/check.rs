@@ -157,7 +157,7 @@ fn describe_topology(scenario: &Scenario, out: &mut String) -> fmt::Result {
     }
 }
 
-/// All that a point is warned of.
+/// All warnings of a point.
 fn warnings(scenario: &Scenario) -> Vec<String> {
     let groups = scenario.consumers.iter().flat_map(|consumers| too_slow(scenario, consumers));
     warning(scenario).into_iter().chain(groups).collect()

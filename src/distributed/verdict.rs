@@ -153,7 +153,7 @@ fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
         share.record.verdict.limited_by.limiter == Limiter::Machine
             && machines.iter().any(|machine| machine.has(share) && machine.limited_by().is_some())
     };
-    // One that only consumes has measured no message of its own, which says nothing of what the others sent.
+    // A share that only consumes cannot tell what limited the shares that send.
     let any_sends = shares.iter().any(sections::sends);
     let says_nothing = |share: &KeptShare| {
         any_sends && !sections::sends(share) && share.record.verdict.limited_by.limiter == Limiter::Unknown

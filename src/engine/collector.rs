@@ -205,7 +205,7 @@ impl Collector {
         self.totals
     }
 
-    /// What was watched of the broker so far.
+    /// Sets the broker's usage up to this sample.
     pub fn watched(&mut self, broker: Vec<WatchedUsage>) {
         self.totals.broker = broker;
     }

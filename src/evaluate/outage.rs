@@ -50,7 +50,7 @@ struct AckTimeline<'a> {
     bins: &'a [Bin],
     /// `None` in a closed loop.
     schedule: Option<&'a Schedule>,
-    /// Share of what the schedule has due that is to be acknowledged: messages of transactions that the scenario aborts never are.
+    /// Share of the due messages that the broker should acknowledge. It never acknowledges messages of transactions that the scenario aborts.
     acknowledged_share: f64,
     load_start_ns: u64,
     /// Nothing is due from here on.
@@ -286,8 +286,8 @@ impl<'a> AckTimeline<'a> {
     }
 }
 
-/// By the measured messages that were acknowledged, and those that the scenario aborted: what else failed, or was not sent, was to be
-/// acknowledged in the same proportion.
+/// Acknowledged messages / (acknowledged + aborted by the scenario), of the measured ones. Messages that failed otherwise, or were not sent, are
+/// assumed to have the same share.
 fn acknowledged_share(outcome: &Outcome) -> f64 {
     let mut errors = outcome.totals.outcomes.errors.iter();
     let aborted = errors.find(|(class, _)| *class == FailureClass::Aborted).map_or(0, |(_, tally)| tally.count);

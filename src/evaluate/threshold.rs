@@ -209,7 +209,10 @@ fn latency(
         return Err("consumers fell further and further behind, so it tells how long the trial lasted".to_owned());
     }
     if group.is_some() && record.verification.is_none() && times_a_part(record) {
-        return Err("what the group received of other shares was not counted: set `consumers.verify = true`".to_owned());
+        return Err(
+            "messages that the group received from other shares were not counted: set `consumers.verify = true`"
+                .to_owned(),
+        );
     }
     let population = Population { missing: missing(record, kind, group, groups), latency };
     match statistic {
@@ -259,7 +262,7 @@ fn missing(record: &Record, kind: LatencyKind, group: Option<&str>, groups: u64)
     }
 }
 
-/// Whether end-to-end latency is that of a part of the messages that were received: in one process, all of them are its own.
+/// Whether end-to-end latency covers only a part of the received messages. In one process, it covers all of them.
 fn times_a_part(record: &Record) -> bool {
     !record.shares.is_empty() && record.times_own_messages()
 }

@@ -41,7 +41,7 @@ impl Check {
 }
 
 /// The checks of a run's records: whether its trials ended and can be trusted, and its thresholds. `must_be_valid`: whether a record that is not
-/// valid fails the run. `failure`: why a trial that went to its end has failed.
+/// valid fails the run. `failure`: why a completed trial counts as failed.
 pub fn of_records(
     run: &str,
     records: &[&Record],

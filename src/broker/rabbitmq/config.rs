@@ -201,7 +201,7 @@ impl RabbitmqOptions {
     }
 }
 
-/// 0 would mean none.
+/// AMQP 0.9.1 sends it in 16 bits; 0 turns heartbeats off.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     use serde::de::Error;
 

@@ -313,7 +313,7 @@ pub(super) fn exit_of(record: &Record, scenario: &Scenario, strict: bool) -> Exi
     }
 }
 
-/// Why a trial that went to its end has failed.
+/// Why a completed trial counts as failed.
 fn failure(record: &Record, scenario: &Scenario) -> Option<String> {
     let counts = &record.counts;
     if counts.attempted > 0 && counts.acknowledged == 0 {

@@ -81,8 +81,7 @@ pub struct Comparison {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     NoRegressionFound,
-    /// One side has a valid trial and the other has none, at some point; or there is no point where both have one, and the broker was a real
-    /// one.
+    /// At some point, only one side has a valid trial; or, with a real broker, both sides have one at no point.
     NotKnown,
     Regression,
 }
@@ -146,9 +145,9 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], bounds: Bounds) -> Result<Compa
     let design = settings::design(&mut matched.pairs);
     let differences = settings::differences(&matched.pairs);
     let points = matched.pairs.iter().map(|(a, b)| compare_point(a, b, design, bounds)).collect();
-    // A broker within this process is there to try things out: its trials are hardly ever valid.
-    let is_to_try = |record: &Record| record.environment.embedded || record.is_without_broker();
-    let is_demonstration = a.iter().chain(b).all(|trial| is_to_try(&trial.record));
+    // Trials of a broker within this process are hardly ever valid. People run them to learn the tool.
+    let is_without_real_broker = |record: &Record| record.environment.embedded || record.is_without_broker();
+    let is_demonstration = a.iter().chain(b).all(|trial| is_without_real_broker(&trial.record));
     let compared = Comparison { unmatched_points: matched.unmatched, ..begun(design, bounds, differences, points) };
     Ok(concluded(compared, is_demonstration))
 }

@@ -66,7 +66,7 @@ pub struct SideTrials {
 }
 
 impl SideTrials {
-    /// So many trials of so many runs, of which is not known how they ended.
+    /// Trials of which only their number and that of their runs is known.
     pub(super) fn untold(trials: usize, runs: usize) -> Self {
         let (completed, valid, failed, stalled, disturbed, interrupted) = (0, 0, 0, 0, 0, 0);
         SideTrials { trials, runs, completed, valid, failed, stalled, disturbed, interrupted }

@@ -191,7 +191,7 @@ impl Writer {
     }
 }
 
-/// A checkpoint takes megabytes for a moment, between what stays to the end. glibc keeps such memory, so that the process would grow with each.
+/// Gives free memory back to the system. Each checkpoint allocates and frees megabytes; glibc would keep them, and the process would grow.
 fn return_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it may be called at any time, on any thread.

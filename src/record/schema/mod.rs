@@ -194,7 +194,7 @@ impl Record {
         saturating_sum(aborted.map(|error| error.count))
     }
 
-    /// Measured messages that the broker was to acknowledge and did not: all of [`Counts::without_acknowledgement`] but those aborted on purpose.
+    /// [`Counts::without_acknowledgement`] without the messages that the scenario aborted on purpose.
     pub fn without_acknowledgement(&self) -> u64 {
         self.counts.without_acknowledgement().saturating_sub(self.aborted_on_purpose())
     }

@@ -290,5 +290,5 @@ fn one_process_that_times_its_own_messages_times_all_of_a_group() {
     assert!(judged(&record).held, "{:?}", judged(&record));
     record.shares = vec![merged(1), merged(2)];
     let unknown = judged(&record);
-    assert!(!unknown.held && unknown.explanation.contains("was not counted"), "{unknown:?}");
+    assert!(!unknown.held && unknown.explanation.contains("were not counted"), "{unknown:?}");
 }
