@@ -97,13 +97,7 @@ fn rate_not_held(record: &Record) -> Option<String> {
         return Some("nothing moved any more".to_owned());
     }
     let reason = record.verdict.reasons.iter().find(|reason| NOT_HELD.contains(&reason.kind))?;
-    Some(match reason.kind {
-        ReasonKind::RateMissed => {
-            let target = record.throughput.target_per_second.unwrap_or_default();
-            format!("{} of {} messages/s were sent in time", rate(record.throughput.sent_per_second), rate(target))
-        }
-        _ => clause(&reason.evidence),
-    })
+    Some(clause(&reason.evidence))
 }
 
 /// A window that is too short to show a growing backlog shows this all the same.
