@@ -33,7 +33,7 @@ class Soak:
 
     def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         keys = LOAD | BROKERS[self.broker].bounded
-        searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
+        searched = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}), SEARCH_MINUTES)
         rate = capacity(searched["answer"]) / 2
         duration = "12s" if program.quick else f"{self.minutes}min"
         keys |= {"load.rate": f"{math.floor(rate)}/s", "run.warm_up": "5s", "run.duration": duration}
@@ -44,9 +44,9 @@ class Soak:
         return {"capacity": searched["answer"], "rate": rate, "minutes": minutes, "growth_bytes_per_second": growth(minutes)} | kept_of(record)
 
 
-def answer(program: Program, file: Path) -> dict:
+def answer(program: Program, file: Path, minutes: int) -> dict:
     """A search's answer with its probes."""
-    within, probe = ("40s", "2s") if program.quick else (f"{SEARCH_MINUTES}min", "5s")
+    within, probe = ("40s", "2s") if program.quick else (f"{minutes}min", "5s")
     required = "failed = 0, lost = 0" if program.quick else REQUIRED
     with tempfile.TemporaryDirectory(prefix="brokermark-book-") as results:
         options = ["--within", within, "--probe", probe, "--quiet", "--output", results, "--format", "json"]

@@ -10,9 +10,12 @@ from loads import BROKERS, scenario, servers
 from part import Part
 from program import Program
 from soak_parts import LOAD as VERIFIED
-from soak_parts import REQUIRED, SEARCH_MINUTES, answer, capacity
+from soak_parts import REQUIRED, answer, capacity
 
 PAIRS = 10
+# In 5 minutes and with three trials a rate, each of both capacities is uncertain by 5 %.
+SEARCH_MINUTES = 15
+TRIALS = 5
 CLOSED = {"producers.count": 4, "producers.batch": 10, "producers.in_flight": 100, "payload.kind": "zeros", "payload.size": "100B"}
 # One message of each of 10 producers in flight: 5 % more time is 5 % fewer messages. A broker's clock of milliseconds would hide it.
 PLANTED = {"producers.count": 10, "producers.in_flight": 1, "payload.kind": "zeros", "payload.size": "100B"}
@@ -42,17 +45,17 @@ class InTurn:
 
 @dataclass(frozen=True)
 class Searched:
-    """`search`, and three trials of each rate around its answer: the capacity is the highest rate up to which most trials hold."""
+    """`search`, and trials of each rate around its answer: the capacity is the highest rate up to which most trials hold."""
 
     broker: str
 
     def run(self, program: Program, environment: dict[str, str], kept: Path) -> dict:
         keys = VERIFIED | BROKERS[self.broker].bounded
-        found = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}))
+        found = answer(program, scenario(kept, self.broker, environment, keys | {"load.rate": "5k/s"}), SEARCH_MINUTES)
         searched = found["answer"]
         rates = [math.floor(capacity(searched) * factor) for factor in (FACTORS[::6] if program.quick else FACTORS)]
         sweep = {"sweep.over": {"load.rate": [f"{rate}/s" for rate in rates]}, "sweep.order": "shuffled"}
-        sweep |= {"sweep.trials": 1 if program.quick else 3, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}
+        sweep |= {"sweep.trials": 1 if program.quick else TRIALS, "run.warm_up": "1s", "run.duration": "2s" if program.quick else "10s"}
         held = {"thresholds.require": REQUIRED.split(", ")}
         records, _ = program.run(scenario(kept, self.broker, environment, keys | sweep | held), None)
         trials = [[trial(record) for record in records if record["point_index"] == index] for index in range(len(rates))]
@@ -62,14 +65,15 @@ class Searched:
 
 
 def trial(record: dict) -> dict:
-    """Held, as a probe of the search: thresholds, the rate sent and acknowledged, and read as well (99 % each)."""
+    """Held, as a probe of the search: thresholds, the rate sent in time and acknowledged, and read as well (99 % each)."""
     if record["status"] != "completed":
         return {"held": False, "error": record["error"]}
     throughput, counts = record["throughput"], record["counts"]
     behind = sum(group["consumer_lag_at_load_end"] or 0 for group in record["verification"]["groups"])
+    in_time = all(reason["kind"] != "rate-missed" for reason in record["verdict"]["reasons"])
     kept_up = throughput["messages_per_second"] >= 0.99 * throughput["target_per_second"] and behind <= 0.01 * counts["acknowledged"]
     return {
-        "held": kept_up and all(threshold["held"] for threshold in record["thresholds"]),
+        "held": in_time and kept_up and all(threshold["held"] for threshold in record["thresholds"]),
         "messages_per_second": throughput["messages_per_second"],
         "behind_at_load_end": behind,
         "p99_ns": record["latency"]["response"]["p99_ns"],
@@ -86,7 +90,7 @@ def highest(rates: list[int], trials: list[list[bool]]) -> int | None:
 
 
 AA_SECONDS = PAIRS * 2 * 8 + 40
-SWEEP_SECONDS = 60 * SEARCH_MINUTES + len(FACTORS) * 3 * 13 + 60
+SWEEP_SECONDS = 60 * SEARCH_MINUTES + len(FACTORS) * TRIALS * 13 + 60
 PARTS = [
     Part("trust/null-slowdown", AA_SECONDS, (), InTurn("null", PLANTED | BEFORE, PLANTED | AFTER).run, ("null",)),
     *(
