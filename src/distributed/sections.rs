@@ -220,7 +220,12 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     let are_all = shares[0].record.share.as_ref().is_none_or(|share| share.count <= shares.len());
     let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
     let total = |count: fn(&Verification) -> u64| saturating_sum(of_shares().map(count));
+    let mut removal_rules: Vec<_> = of_shares().flat_map(|found| found.removal_rules.iter().cloned()).collect();
+    removal_rules.sort();
+    removal_rules.dedup();
+    let is_decided = are_all && removal_rules.is_empty();
     let mut sum = Verification {
+        removal_rules,
         unordered: total(|found| found.unordered),
         order_unchecked: total(|found| found.order_unchecked),
         foreign: total(|found| found.foreign),
@@ -229,20 +234,22 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     };
     for (number, merged) in groups.iter().enumerate().take(first.groups.len()) {
         let found: Vec<&GroupVerification> = of_shares().filter_map(|found| found.groups.get(number)).collect();
-        sum.add_group(group(&found, merged, are_all));
+        sum.add_group(group(&found, merged, are_all, is_decided));
     }
     Ok(Some(sum))
 }
 
-/// `are_all`: whether no share is missing. What one that is missing has sent and received is not known.
-fn group(found: &[&GroupVerification], merged: &MergedGroup, are_all: bool) -> GroupVerification {
-    let MergedGroup { account, repeated } = *merged;
-    let undecided = account.undecided.saturating_add(account.lost).saturating_add(account.unread);
-    let account = if are_all {
-        account
-    } else {
-        GroupAccount { lost: 0, unread: 0, undecided, not_acknowledged_but_stored: 0, ..account }
-    };
+/// `are_all`: whether no share is missing. What one that is missing has sent and received is not known. `is_decided`: whether what is missing
+/// was neither received by such a share nor removed by the broker.
+fn group(found: &[&GroupVerification], merged: &MergedGroup, are_all: bool, is_decided: bool) -> GroupVerification {
+    let MergedGroup { mut account, repeated } = *merged;
+    if !is_decided {
+        let undecided = account.undecided.saturating_add(account.lost).saturating_add(account.unread);
+        account = GroupAccount { lost: 0, unread: 0, undecided, ..account };
+    }
+    if !are_all {
+        account.not_acknowledged_but_stored = 0;
+    }
     let total = |count: fn(&GroupVerification) -> u64| saturating_sum(found.iter().map(|group| count(group)));
     let received_something = found.iter().filter(|group| group.received > 0);
     GroupVerification {
@@ -265,7 +272,7 @@ fn group(found: &[&GroupVerification], merged: &MergedGroup, are_all: bool) -> G
         catch_up_ns: received_something
             .filter_map(|group| group.catch_up_ns)
             .max()
-            .filter(|_| are_all && account.unread == 0),
+            .filter(|_| are_all && merged.account.unread == 0),
     }
 }
 

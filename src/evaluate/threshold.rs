@@ -107,6 +107,11 @@ pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, gro
                 (_, Metric::Lost | Metric::Unread) if is_share_missing => {
                     Err("a share is missing, and it is not known what its consumers received".to_owned())
                 }
+                (_, Metric::Lost | Metric::Unread | Metric::Removed)
+                    if found.undecided > 0 && !found.removal_rules.is_empty() =>
+                {
+                    Err("the broker removed messages by its own rules, and shares do not tell which".to_owned())
+                }
                 (_, Metric::Reordered) if found.order_unchecked > 0 => {
                     Err("the order of some messages was not checked, for lack of memory".to_owned())
                 }

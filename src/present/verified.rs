@@ -12,7 +12,10 @@ const FOUND: [(&str, &str); 11] = [
     ("lost", "acknowledged and never received, though the group read past them"),
     ("unread", "not received when the wait for consumers ended; the broker may have them"),
     ("removed", "gone by the broker's own rules before the group read them"),
-    ("undecided", "not known, because the verifier's memory was exceeded or only all shares together tell"),
+    (
+        "undecided",
+        "not known: the verifier's memory was exceeded, only all shares together tell, or the broker may have removed it",
+    ),
     ("not acknowledged but stored", "received, though they had failed or had no outcome"),
     ("duplicated", "received again, and the broker did not announce it"),
     ("redelivered", "received again, as the broker announced"),

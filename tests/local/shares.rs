@@ -175,6 +175,7 @@ mod on_a_cluster {
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Stdio};
 
+    use brokermark::record::{RemovalCause, RemovalRule};
     use rdkafka::consumer::{BaseConsumer, Consumer};
 
     use crate::harness::{assert_delivered, finding};
@@ -282,6 +283,16 @@ mod on_a_cluster {
         std::fs::write(&path, messages.to_string()).unwrap();
         let found = merge(&bench, &shares, "without").expect(0).record().verification.unwrap();
         assert_eq!((found.lost + found.unread, found.not_acknowledged_but_stored), (received, 0));
+        let path = shares[1].join("records.jsonl");
+        let mut record: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let rule = RemovalRule::new(RemovalCause::Retention, "retention.bytes", "5");
+        record["verification"]["removal_rules"] = serde_json::to_value([rule]).unwrap();
+        std::fs::write(&path, format!("{record}\n")).unwrap();
+        let removing = merge(&bench, &shares, "removing").expect(0).record();
+        let found = removing.verification.as_ref().unwrap();
+        assert_eq!((found.lost + found.unread, found.undecided), (0, received));
+        let evidence = &finding(&removing, ReasonKind::Removed).unwrap().evidence;
+        assert!(evidence.contains("retention (retention.bytes = 5)"), "{evidence}");
         assert!(received > 0 && !whole.verdict.reasons.iter().any(|reason| reason.evidence.contains("lost")));
     }
 

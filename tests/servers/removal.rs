@@ -118,6 +118,34 @@ fn real_nats_stream_discards_what_is_beyond_its_size() {
     assert_kept(&run("1GB"));
 }
 
+/// Shares do not tell which of the missing messages were removed, but that some were, and by which rule.
+#[cfg(feature = "nats")]
+#[test]
+fn real_messages_removed_under_shares_are_not_called_lost() {
+    use crate::harness::shares::{merge, run_shares};
+    use crate::harness::{Bench, finding, nats};
+
+    let missing = |size: &str| {
+        let options = format!("max_bytes = \"{size}\"\nstorage = \"memory\"");
+        let bench = Bench::new(&format!(
+            "thresholds.require = [\"lost = 0\"]\nbroker.kind = \"nats\"\nbroker.address = \"{}\"\n[broker.nats]\n{options}\n{SLOW_GROUP}",
+            nats::address()
+        ));
+        let shares = run_shares(&bench, 2, 4);
+        let merged = merge(&bench, &shares, "merged");
+        let record = merged.record();
+        let found = record.verification.clone().unwrap();
+        (finding(&record, ReasonKind::Removed).map(|reason| reason.evidence.clone()), found, record.thresholds)
+    };
+    let (removed, found, thresholds) = missing("5MB");
+    assert!(found.undecided > 10_000 && found.lost + found.unread == 0, "{found:?}");
+    assert!(removed.unwrap().contains("retention (max_bytes = 5000000)"));
+    assert!(thresholds[0].measured.is_none(), "{thresholds:?}");
+    let (removed, found, thresholds) = missing("1GB");
+    assert_eq!((removed, found.undecided, thresholds[0].measured), (None, 0, Some(0.0)), "{found:?}");
+    assert!(found.unread > 0, "{found:?}");
+}
+
 /// The broker looks for expired messages every few minutes; here it is told to, until the last of them is old enough.
 #[cfg(feature = "pulsar")]
 #[test]

@@ -337,7 +337,9 @@ impl Broker for NatsBroker {
         let stream = self.admin.get_stream(&topic.name).await.ok()?;
         let info = stream.cached_info();
         let rules = removal_rules(&info.config);
-        let extent = RemovalExtent::FirstOffsets(vec![info.state.first_sequence]);
+        // Sequences begin at 1, and the offsets of a new topic at 0: nothing was removed before the first sequence.
+        let first = info.state.first_sequence;
+        let extent = RemovalExtent::FirstOffsets(vec![if first == 1 { 0 } else { first }]);
         // Without a limit, a message is removed when its groups have acknowledged it.
         (!rules.is_empty()).then_some(Removal { rules, extent })
     }

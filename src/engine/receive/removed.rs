@@ -1,6 +1,7 @@
 //! Which of the missing messages the broker has removed by its own rules, as retention and a time to live do. They are not lost.
 //!
 //! The broker is asked once, when consumers have ended and something is missing. What it does not show to be removed stays lost or unread.
+//! Only all shares of a scenario together show what is missing, so each share asks, and tells which rules may have removed messages.
 
 use futures_util::future::{FutureExt, join_all};
 
@@ -20,17 +21,29 @@ const MAX_MESSAGES: u64 = 200_000_000;
 pub struct Removals(Vec<Option<Removal>>);
 
 impl Removals {
-    /// Asks the broker. Of a share nothing is asked: only all shares together show what is missing.
+    /// Asks the broker.
     pub async fn ask<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Self {
-        let (Some(consumers), None) = (&context.scenario.consumers, &context.scenario.part) else {
-            return Removals::default();
-        };
+        let Some(consumers) = &context.scenario.consumers else { return Removals::default() };
         let of_topic = |topic: usize| async move {
             let name = |group| subscription(context, consumers, SubscriptionIndex { group, topic }, 0).group;
             let groups: Vec<String> = (0..consumers.groups.len()).map(name).collect();
             broker.removal(&context.topics[topic], &groups).await
         };
         Removals(join_all((0..context.topics.len()).map(|topic| of_topic(topic).boxed())).await)
+    }
+
+    /// Without the topics of which the broker has removed no message.
+    #[must_use]
+    pub fn without_complete(mut self, starts: &[Vec<u64>]) -> Self {
+        let is_complete = |extent: &RemovalExtent, starts| match extent {
+            RemovalExtent::FirstOffsets(firsts) => is_from_the_start(firsts, starts),
+            RemovalExtent::Undelivered(counts) => counts.iter().all(|of_group| of_group.messages == 0),
+            RemovalExtent::FirstOffsetsWithGaps(_) | RemovalExtent::Left(_) => false,
+        };
+        for (topic, starts) in self.0.iter_mut().zip(starts) {
+            topic.take_if(|removal| is_complete(&removal.extent, starts));
+        }
+        self
     }
 
     /// The rules by which the broker removes messages.
@@ -160,6 +173,7 @@ fn written(starts: &[Vec<u64>], ends: &[Option<Vec<u64>>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::RemovalCause;
 
     #[test]
     fn left_messages_of_every_topic_or_not_known() {
@@ -168,5 +182,19 @@ mod tests {
         assert_eq!(Removals(vec![left(&[1, 2]), left(&[10, 20])]).left(1), Some(22));
         assert_eq!(Removals(vec![left(&[1]), None]).left(0), None);
         assert_eq!(Removals::default().left(0), None);
+    }
+
+    #[test]
+    fn topics_of_which_nothing_was_removed_have_no_rules() {
+        let rules = |extent| {
+            let rules = vec![RemovalRule::new(RemovalCause::Retention, "max_bytes", "5")];
+            Removals(vec![Some(Removal { rules, extent })]).without_complete(&[vec![3, 3]]).rules().len()
+        };
+        let undelivered = |messages| RemovalExtent::Undelivered(vec![Undelivered { messages, some_are_left: true }]);
+        assert_eq!([vec![3, 3], vec![3, 4]].map(|firsts| rules(RemovalExtent::FirstOffsets(firsts))), [0, 1]);
+        assert_eq!([0, 1].map(|messages| rules(undelivered(messages))), [0, 1]);
+        // Compaction leaves the first offset, and what is left does not tell what is gone.
+        let kept = [RemovalExtent::FirstOffsetsWithGaps(vec![3, 3]), RemovalExtent::Left(vec![0])];
+        assert_eq!(kept.map(rules), [1, 1]);
     }
 }

@@ -13,6 +13,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
         losses(verification, acknowledged, evidence),
         unread(verification, acknowledged),
         removed(verification, acknowledged),
+        perhaps_removed(verification, acknowledged, evidence),
         behind(verification),
         stored(verification),
         order(verification),
@@ -100,14 +101,49 @@ fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
             )
         },
     )?;
-    let rules: Vec<String> = verification.removal_rules.iter().map(ToString::to_string).collect();
-    let rules = if rules.is_empty() { "a rule that it does not tell".to_owned() } else { rules.join(", ") };
+    let rules = match verification.removal_rules.is_empty() {
+        true => "a rule that it does not tell".to_owned(),
+        false => removal_rules(verification),
+    };
     Some(against(
         Removed,
         format!("{described} The broker removed them by its own rules: {rules}."),
         "The broker did what it is set to do, and lost nothing. To have every message read, relax these rules, or let the group read faster: add members (each needs a partition, where topics have them), or lower the load.",
         &[("removed", verification.removed as f64), ("acknowledged", acknowledged as f64)],
     ))
+}
+
+/// Of shares that were merged: which of the missing messages the broker removed is not known.
+fn perhaps_removed(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_>) -> Option<Finding> {
+    if verification.removal_rules.is_empty() || evidence.record.shares.is_empty() {
+        return None;
+    }
+    let described = describe_groups(
+        verification,
+        |group| group.undecided > 0,
+        |group| {
+            format!(
+                "in group {}, {} of {} acknowledged messages were not received by these shares",
+                group.title(),
+                count(group.undecided),
+                count(acknowledged)
+            )
+        },
+    )?;
+    Some(against(
+        Removed,
+        format!(
+            "{described} The broker removed messages by its own rules ({}), and shares do not tell which.",
+            removal_rules(verification)
+        ),
+        "Relax these rules, or let the group read faster: then what is missing is lost or unread. One process alone tells what was removed.",
+        &[("undecided", verification.undecided as f64), ("acknowledged", acknowledged as f64)],
+    ))
+}
+
+fn removal_rules(verification: &Verification) -> String {
+    let rules: Vec<String> = verification.removal_rules.iter().map(ToString::to_string).collect();
+    rules.join(", ")
 }
 
 fn behind(verification: &Verification) -> Option<Finding> {

@@ -130,7 +130,8 @@ pub struct Verification {
     /// Messages acknowledged and not received, because the broker had removed them by its own rules, as `removal_rules` tells.
     #[serde(default)]
     pub removed: u64,
-    /// Messages acknowledged of which the verifier, beyond its bounded memory, does not know whether they were received.
+    /// Messages acknowledged of which the verifier, beyond its bounded memory, does not know whether they were received. Of shares that were
+    /// merged: also those not received that a missing share may have received, or that the broker may have removed by its own rules.
     #[serde(default)]
     pub undecided: u64,
     /// Messages received though they had failed or had no outcome: a producer that sends them again makes duplicates.
@@ -155,7 +156,8 @@ pub struct Verification {
     /// Whether the verifier's bounded memory was exceeded: then `lost`, `unread`, `duplicated`, `redelivered` and
     /// `not_acknowledged_but_stored` are lower bounds.
     pub saturated: bool,
-    /// Rules by which the broker removes messages from the topics; empty where nothing was missing, or where the broker does not tell.
+    /// Rules by which the broker removes messages from the topics; empty where nothing was missing, or where the broker does not tell. Of a
+    /// share and of shares that were merged: of the topics of which it has removed some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removal_rules: Vec<RemovalRule>,
     /// Findings of each group.

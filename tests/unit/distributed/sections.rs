@@ -112,11 +112,14 @@ fn what_a_missing_share_may_have_received_is_not_lost() {
         ..GroupAccount::default()
     };
     let received = GroupVerification { received: 9, catch_up_ns: Some(7), ..GroupVerification::default() };
-    let counted = |account, are_all| {
-        let of = group(&[&received], &MergedGroup { account, repeated: 0 }, are_all);
+    let counted_as = |account, are_all, is_decided| {
+        let of = group(&[&received], &MergedGroup { account, repeated: 0 }, are_all, is_decided);
         ([of.lost, of.unread, of.removed, of.undecided, of.not_acknowledged_but_stored], of.catch_up_ns)
     };
+    let counted = |account, are_all| counted_as(account, are_all, are_all);
     assert_eq!(counted(account, true), ([3, 2, 1, 4, 5], None));
+    // The broker has removed some of them.
+    assert_eq!(counted_as(account, true, false), ([0, 0, 1, 9, 5], None));
     assert_eq!(counted(account, false), ([0, 0, 1, 9, 0], None));
     let nothing = GroupAccount::default();
     assert_eq!([true, false].map(|are_all| counted(nothing, are_all).1), [Some(7), None]);
