@@ -207,7 +207,9 @@ impl ProbedSource {
 
     /// What the settings of the command line or the import leave out, as sentences for people.
     pub fn notes(&self) -> Vec<String> {
-        self.0.written().map(|written| written.notes()).unwrap_or_default()
+        // A workload that asks for the highest rate is read only with one, which the command sets.
+        let with_rate = || self.0.with(None, &[Setting::set("load.rate=1/s")]).written();
+        self.0.written().or_else(|_| with_rate()).map(|written| written.notes()).unwrap_or_default()
     }
 }
 

@@ -93,7 +93,7 @@ pub fn conclusion(search: &SearchRecord) -> String {
             format!("No more may be written: {held}. {}", limited_often(search).unwrap_or(advice.to_owned()))
         }
         SearchEnd::Interrupted => format!("Interrupted: {held}."),
-        SearchEnd::Failed => format!("A probe could not run: {held}."),
+        SearchEnd::Failed => format!("A probe could not run, or its record could not be written: {held}."),
     };
     capital(&words)
 }

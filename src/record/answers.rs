@@ -80,7 +80,7 @@ pub enum SearchEnd {
     WriteLimit,
     /// The user ended it.
     Interrupted,
-    /// A probe could not run.
+    /// A probe could not run, or its record could not be written.
     Failed,
 }
 

@@ -242,7 +242,8 @@ fn run_all(
         _ => arguments::order(sessions[0].plan),
     };
     let plans: Vec<&Plan> = sessions.iter().map(|session| session.plan).collect();
-    for ((side, position), turn) in order.iter().zip(Turn::all(&plans, &order)) {
+    let turns = Turn::all(&plans, &order, |side, position| !sessions[side].is_to_run(position));
+    for ((side, position), turn) in order.iter().zip(turns) {
         sessions[*side].turns[*position] = turn;
     }
     // Records of earlier sessions count for the exit code as well.

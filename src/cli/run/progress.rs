@@ -49,10 +49,12 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The turns of trials that run in this order: each as its side and its position in the side's plan.
-    pub fn all(plans: &[&Plan], order: &[(usize, usize)]) -> Vec<Turn> {
-        let took = |(side, position): &(usize, usize)| {
-            plans[*side].pause + length(&plans[*side].trials[*position].scenario.run)
+    /// The turns of trials that run in this order: each as its side and its position in the side's plan. Those that an earlier session has
+    /// kept (`is_kept`) take no time.
+    pub fn all(plans: &[&Plan], order: &[(usize, usize)], is_kept: impl Fn(usize, usize) -> bool) -> Vec<Turn> {
+        let took = |(side, position): &(usize, usize)| match is_kept(*side, *position) {
+            true => Duration::ZERO,
+            false => plans[*side].pause + length(&plans[*side].trials[*position].scenario.run),
         };
         let turn = |(index, (side, _)): (usize, &(usize, usize))| Turn {
             number: index + 1,
@@ -388,10 +390,14 @@ mod tests {
         let text = "broker.kind = \"null\"\nrun.warm_up = \"10s\"\nrun.duration = \"30s\"\nsweep.trials = 2";
         let plan =
             crate::scenario::parse_for(crate::engine::kinds(), text, "x.toml", &[], std::path::Path::new(".")).unwrap();
-        let turns = Turn::all(&[&plan, &plan], &[(0, 0), (1, 0), (1, 1), (0, 1)]);
+        let order = [(0, 0), (1, 0), (1, 1), (0, 1)];
+        let turns = Turn::all(&[&plan, &plan], &order, |_, _| false);
         let told: Vec<String> = turns.iter().map(|turn| format!("{}/{} {}", turn.number, turn.of, turn.side)).collect();
         assert_eq!(told, ["1/4 A ", "2/4 B ", "3/4 B ", "4/4 A "]);
-        assert_eq!(turns.iter().map(|turn| turn.rest.as_secs()).collect::<Vec<_>>(), [120, 80, 40, 0]);
+        let rests = |turns: &[Turn]| turns.iter().map(|turn| turn.rest.as_secs()).collect::<Vec<_>>();
+        assert_eq!(rests(&turns), [120, 80, 40, 0]);
+        let resumed = Turn::all(&[&plan, &plan], &order, |side, position| (side, position) == (1, 1));
+        assert_eq!(rests(&resumed), [80, 40, 40, 0], "the third is not run again");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         directory.keep_inputs(&files)?;
         let (start_unix_ns, command_line) = (arguments.share.start_unix_ns(), masked_command_line());
         let order: Vec<(usize, usize)> = (0..plan.trials.len()).map(|position| (0, position)).collect();
-        let turns = Turn::all(&[plan], &order);
+        let turns = Turn::all(&[plan], &order, |_, _| false);
         let has_begun = arguments.resume.is_some();
         Ok(Session {
             arguments,

@@ -246,7 +246,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Result<Exit, 
     let searched = runtime.block_on(async {
         let interruption = interrupt::watch(interrupt::deadline(Some(&planned.plan)))?;
         let probing = Probing::open(arguments, &planned).map_err(|error| error.to_string())?;
-        probing.run(&interruption).await.map_err(|error| error.to_string())
+        Ok::<_, String>(probing.run(&interruption).await)
     });
     runtime.shutdown_background();
     Ok(conclude(arguments, &planned.plan, &searched.map_err(Exit::failure)?, out))
@@ -260,6 +260,9 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
     };
     let printed = Exit::print(&printed, out);
     notice!("records: {}", searched.directory.display());
+    if let Err(error) = &searched.kept {
+        return Exit::failure(error);
+    }
     if printed != Exit::Success {
         return printed;
     }

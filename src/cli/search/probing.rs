@@ -80,6 +80,8 @@ pub(super) struct Searched {
     /// The last probe of the rate that was confirmed.
     pub confirmation: Option<Record>,
     pub directory: PathBuf,
+    /// Whether the record of the search is on disk.
+    pub kept: Result<(), DirectoryError>,
 }
 
 /// A search under way.
@@ -135,8 +137,9 @@ impl<'a> Probing<'a> {
         })
     }
 
-    /// Probes until the answer is known, time is up, or the user ends it. The record of the search is on disk then.
-    pub(super) async fn run(mut self, interruption: &Interruption) -> Result<Searched, DirectoryError> {
+    /// Probes until the answer is known, time is up, or the user ends it. Where the disk does not take a probe, what those before it have found
+    /// is the answer.
+    pub(super) async fn run(mut self, interruption: &Interruption) -> Searched {
         let answer = loop {
             let (rate, length) = match self.search.next(self.budget()) {
                 Step::Probe { rate, length } => (rate, length),
@@ -146,17 +149,21 @@ impl<'a> Probing<'a> {
             if interruption.is_requested() {
                 break self.ended_early(SearchEnd::Interrupted);
             }
-            match self.probe(rate, length, interruption).await? {
-                Status::Failed => break self.ended_early(SearchEnd::Failed),
-                Status::Interrupted => break self.ended_early(SearchEnd::Interrupted),
-                _ => {}
+            match self.probe(rate, length, interruption).await {
+                Ok(Status::Failed) => break self.ended_early(SearchEnd::Failed),
+                Ok(Status::Interrupted) => break self.ended_early(SearchEnd::Interrupted),
+                Ok(_) => {}
+                Err(error) => {
+                    notice!("error: {error}");
+                    break self.ended_early(SearchEnd::Failed);
+                }
             }
         };
         let record = self.record(answer);
-        self.directory.keep_search(&record)?;
+        let kept = self.directory.keep_search(&record);
         let directory = self.directory.path().to_owned();
         let confirmation = self.confirmation(record.answer.rate_per_second).cloned();
-        Ok(Searched { record, confirmation, directory })
+        Searched { record, confirmation, directory, kept }
     }
 
     fn window(&self, length: Length) -> Duration {
@@ -370,21 +377,57 @@ fn search_answer(answer: Answer) -> SearchAnswer {
 }
 
 #[cfg(test)]
-#[cfg(feature = "nsq")]
 mod tests {
-    use std::path::Path;
+    use clap::Parser;
+    use tokio::sync::watch;
 
     use super::*;
-    use crate::scenario::parse_for;
+    use crate::cli::search::conclude;
+    use crate::cli::{Arguments, Exit, Verb};
+
+    /// A search on the null broker that so many signals have ended before it began, in whose run directory a file cannot be written; its exit
+    /// code, and what it prints.
+    async fn searched(signals: u32, unwritable: &str) -> (Searched, Exit, String) {
+        let results = tempfile::tempdir().unwrap();
+        let output = results.path().to_str().unwrap();
+        let words = ["brokermark", "search", "null://", "--require", "failed = 0", "--probe", "5ms", "--quiet"];
+        let words = words.into_iter().chain(["--format", "json", "--output", output]);
+        let Verb::Search(arguments) = Arguments::try_parse_from(words).unwrap().verb else { panic!("no search") };
+        let planned = arguments.plan().unwrap();
+        let probing = Probing::open(&arguments, &planned).unwrap();
+        std::fs::create_dir(probing.directory.path().join(unwritable)).unwrap();
+        let searched = probing.run(&Interruption::new(watch::channel(signals).1)).await;
+        let mut out = Vec::new();
+        let exit = conclude(&arguments, &planned.plan, &searched, &mut out);
+        (searched, exit, String::from_utf8(out).unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_the_disk_does_not_take_is_printed() {
+        let (searched, exit, printed) = searched(1, "search.json").await;
+        assert_eq!(searched.record.answer.end, SearchEnd::Interrupted);
+        assert!(searched.kept.is_err());
+        assert_eq!((printed, exit), (searched.record.to_line(), Exit::Failure));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_probe_that_the_disk_does_not_take_ends_the_search_with_what_is_known() {
+        let (searched, exit, printed) = searched(0, "checkpoint.json").await;
+        assert_eq!(searched.record.answer.end, SearchEnd::Failed);
+        assert!(searched.kept.is_ok(), "{:?}", searched.kept);
+        assert_eq!((printed, exit), (searched.record.to_line(), Exit::Failure));
+    }
 
     #[test]
+    #[cfg(feature = "nsq")]
     fn a_probe_waits_for_messages_that_are_delivered_late() {
         let drain_of = |defer: &str| {
             let text = format!(
                 "broker = {{ kind = \"nsq\", address = \"h:1\", nsq = {{ defer = \"{defer}\" }} }}\nload.rate = \"1k/s\"\n\
                  consumers = {{}}\nrun = {{ messages = 1, drain_deadline = \"12s\" }}"
             );
-            let plan = parse_for(kinds(), &text, "a.toml", &[], Path::new("")).unwrap();
+            let directory = std::path::Path::new("");
+            let plan = crate::scenario::parse_for(kinds(), &text, "a.toml", &[], directory).unwrap();
             let scenario = &plan.trials[0].scenario;
             let Load::Open(schedule) = &scenario.load else { panic!("{:?}", scenario.load) };
             let second = Duration::from_secs(1);

@@ -513,3 +513,21 @@ fn a_note_names_the_keys_that_do_not_apply() {
     let note = CEILING.note("pipeline.parse = \"none\"\n").unwrap();
     assert!(note.ends_with("`pipeline`"), "{note}");
 }
+
+#[test]
+#[cfg(feature = "nsq")]
+fn a_search_names_what_a_workload_without_a_rate_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let workload = "topics: 1\nmessageSize: 100\nproducerRate: 0\ntestDurationMinutes: 1\nlogIntervalMillis: 10\n";
+    let driver = "driverClass: io.openmessaging.benchmark.driver.nsq.NsqBenchmarkDriver\nnsqdHost: localhost\n";
+    let (workload, driver) = (file("workload.yaml", workload), file("driver.yaml", driver));
+    let words = ["brokermark", "search", "--omb", &workload, &driver];
+    let Verb::Search(search) = Arguments::try_parse_from(words).unwrap().verb else { panic!() };
+    let notes = search.source.notes();
+    assert!(notes.iter().any(|note| note.contains("`logIntervalMillis`")), "{notes:?}");
+}
