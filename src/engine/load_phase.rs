@@ -82,7 +82,7 @@ pub(super) struct Loaded {
     pub end: End,
     /// Why a producer crashed.
     pub crash: Option<String>,
-    /// Why a producer could send nothing more.
+    /// Why a producer could send nothing more, as a sentence.
     pub failure: Option<String>,
     pub sent: Vec<Sent>,
     /// Resources used in the measured window.
@@ -285,7 +285,7 @@ impl<'a> LoadPhase<'a> {
         Loaded {
             end: self.end,
             crash: self.crash,
-            failure: self.trial_window.failure().map(str::to_owned),
+            failure: self.trial_window.failure(),
             sent: self.sent,
             // An outage may end after the window.
             usage: HostUsage {

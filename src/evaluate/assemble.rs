@@ -86,8 +86,7 @@ fn status(outcome: &Outcome) -> (Status, Option<String>) {
         return (Status::Failed, Some(reason));
     }
     if let Some(failure) = &outcome.failure {
-        let reason = format!("a producer could send nothing more, so the load was ended: {failure}");
-        return (Status::Failed, Some(reason));
+        return (Status::Failed, Some(failure.clone()));
     }
     let status = match outcome.end {
         End::Completed => Status::Completed,

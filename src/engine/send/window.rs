@@ -136,9 +136,10 @@ impl TrialWindow {
         self.stop();
     }
 
-    /// Why the load cannot go on.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    /// Why the load cannot go on, as a sentence.
+    pub fn failure(&self) -> Option<String> {
+        let reason = self.failure.get()?;
+        Some(format!("a producer could send nothing more, so the load was ended: {reason}"))
     }
 
     /// Notes the first message of a producer. The earliest of all counts.
