@@ -83,6 +83,22 @@ fn unreached_rate_is_missed_when_bounded_by_messages() {
 }
 
 #[test]
+fn target_rate_is_that_of_the_time_in_which_the_load_lasted() {
+    // 500 messages of 100 bytes on average.
+    let record = record_of(&null(
+        "load.rate = \"1k/s\"
+        payload.size = { uniform = [\"50B\", \"150B\"] }
+        run = { duration = \"1h\", payload_bytes = \"50kB\" }",
+    ));
+    let target = record.throughput.target_per_second.unwrap();
+    assert!((300.0..=1_100.0).contains(&target), "{:?}", record.throughput);
+    // The last of four messages is due after 750 ms, and the limit in messages is not reached.
+    let record = record_of(&null("load.rate = \"4/s\"\nrun = { duration = \"1s\", messages = 1_000 }"));
+    assert_acknowledged(&record, 4);
+    assert!(record.throughput.window_ns >= SECOND, "{:?}", record.throughput);
+}
+
+#[test]
 fn what_was_due_and_never_sent_is_counted() {
     // One message in flight, and the second one is never answered: the other 1,998 are never sent.
     let record = Bench::new(&null(

@@ -230,6 +230,11 @@ impl Quota {
         Some(self.messages.load(Ordering::Relaxed)).filter(|messages| *messages != u64::MAX)
     }
 
+    /// Whether nothing more may be sent.
+    pub fn is_used_up(&self) -> bool {
+        self.payload_bytes.load(Ordering::Relaxed) <= 0 || self.messages.load(Ordering::Relaxed) == 0
+    }
+
     /// Takes up to `wanted` messages: 0 means that the load has ended.
     #[inline]
     pub fn take(&self, wanted: u64) -> u64 {
