@@ -44,6 +44,18 @@ fn one_straggler_does_not_decide_the_throughput() {
 }
 
 #[test]
+fn wait_for_a_straggler_after_the_load_is_no_gap_of_the_window() {
+    // The last of 20 messages, 100 ms after the one before it, is answered 3 s late.
+    let record = record_of(&null(
+        "broker.null = { late = 0.05, late_by = \"3s\" }
+        load.rate = \"10/s\"
+        run.duration = \"2s\"",
+    ));
+    assert_acknowledged(&record, 20);
+    assert!(record.throughput.longest_gap_ns.is_some_and(|gap_ns| gap_ns < SECOND), "{:?}", record.throughput);
+}
+
+#[test]
 fn the_client_s_cpu_is_that_of_the_window_and_not_of_the_drain() {
     let record = record_of(&null(
         "broker.null = { service_time = \"100us\", late = 0.0001, late_by = \"4s\" }
