@@ -18,7 +18,7 @@ use super::outcome::{BacklogOutcome, End};
 use super::prepare::TrialContext;
 use super::receive::{Patience, StartSignal};
 use super::sampler::{Checkpoints, Sampler, SamplingTimes};
-use super::send::{self, Closing, Sent, TrialWindow};
+use super::send::{self, Closing, Quota, Sent, TrialWindow};
 use super::start_barrier;
 use crate::broker::{Broker, Producer};
 use crate::load::{ScheduleSegment, due_by};
@@ -37,6 +37,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub(super) struct LoadPhase<'a> {
     context: &'a TrialContext<'a>,
     trial_window: Arc<TrialWindow>,
+    quota: Arc<Quota>,
     tasks: JoinSet<Vec<Sent>>,
     /// The schedule's segments, if it changes its rate.
     segments: Vec<ScheduleSegment>,
@@ -82,7 +83,7 @@ pub(super) struct Loaded {
     pub end: End,
     /// Why a producer crashed.
     pub crash: Option<String>,
-    /// Why a producer could send nothing more.
+    /// Why a producer could send nothing more, as a sentence.
     pub failure: Option<String>,
     pub sent: Vec<Sent>,
     /// Resources used in the measured window.
@@ -112,7 +113,7 @@ impl<'a> LoadPhase<'a> {
             }
             _ => None,
         };
-        let quota = send::process_quota(context.scenario, quota, due_by_ns);
+        let quota = Arc::new(send::process_quota(context.scenario, quota, due_by_ns));
         let clock = context.acks.clock();
         let load_start_ns = start_barrier::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);
@@ -126,10 +127,11 @@ impl<'a> LoadPhase<'a> {
             context.acks.divide_into(SegmentEnds::new(ends));
         }
         let own_producers = scenario.first_producer()..scenario.first_producer() + producers.len();
-        let (tasks, closing) = send::start(context, producers, &trial_window, quota);
+        let (tasks, closing) = send::start(context, producers, &trial_window, quota.clone());
         let load = LoadPhase {
             context,
             trial_window,
+            quota,
             sent: Vec::new(),
             tasks,
             segments,
@@ -226,10 +228,9 @@ impl<'a> LoadPhase<'a> {
         may_come && self.phase != Phase::Drain && !self.trial_window.is_stopped()
     }
 
-    /// Whether the window goes on although all producers have ended: a schedule that ends at 0/s has nothing due until its time is over.
+    /// Whether the window goes on although all producers have ended: nothing is due any more until its time is over.
     fn awaits_window_end(&self) -> bool {
-        let stop = &self.context.scenario.run.stop;
-        let ends_by_time = stop.duration.is_some() && stop.messages.is_none() && stop.payload_bytes.is_none();
+        let ends_by_time = self.context.scenario.run.stop.duration.is_some() && !self.quota.is_used_up();
         let is_over = self.phase == Phase::Drain || self.trial_window.is_stopped();
         let sends = self.context.producer_mode() != Some(ProducerMode::None);
         ends_by_time && sends && self.context.is_open_loop() && !is_over
@@ -285,7 +286,7 @@ impl<'a> LoadPhase<'a> {
         Loaded {
             end: self.end,
             crash: self.crash,
-            failure: self.trial_window.failure().map(str::to_owned),
+            failure: self.trial_window.failure(),
             sent: self.sent,
             // An outage may end after the window.
             usage: HostUsage {

@@ -141,7 +141,7 @@ pub struct Outcome {
     pub receive_errors: Errors,
     /// Panic message of a producer that crashed, which ended the load.
     pub crash: Option<String>,
-    /// Why a producer could send nothing more, which ended the load.
+    /// Why a producer could send nothing more, which ended the load, or consumers could not join; as a sentence.
     pub failure: Option<String>,
     /// Panic messages of consumers that crashed.
     pub consumer_crashes: Vec<String>,

@@ -53,11 +53,21 @@ impl SamplingTimes {
         ends_of_segments: impl Iterator<Item = std::time::Instant>,
     ) -> Self {
         let measure_start = Instant::from_std(measure_start);
-        let ends_of_segments = ends_of_segments.map(Instant::from_std).collect();
-        let mut sampling_times =
-            SamplingTimes { next: Instant::from_std(load_start), ends_of_segments, measure_start, window };
-        sampling_times.next += sampling_times.pause_after(sampling_times.next);
+        let is_inside = |end: &Instant| window.is_none_or(|window| *end < measure_start + window);
+        let ends_of_segments = ends_of_segments.map(Instant::from_std).filter(is_inside).collect();
+        let next = Instant::from_std(load_start);
+        let mut sampling_times = SamplingTimes { next, ends_of_segments, measure_start, window };
+        sampling_times.go_on_from(next);
         sampling_times
+    }
+
+    /// The next sample is due one pause after this moment. Where the window ends, the engine takes one itself: a checkpoint of another one at that
+    /// moment would make the window longer.
+    fn go_on_from(&mut self, moment: Instant) {
+        self.next = moment + self.pause_after(moment);
+        if self.window.is_some_and(|window| self.next == self.measure_start + window) {
+            self.next += self.pause_after(self.next);
+        }
     }
 
     fn pause_after(&self, now: Instant) -> Duration {
@@ -79,21 +89,25 @@ impl SamplingTimes {
     async fn due(&mut self) {
         let end_of_segment = self.ends_of_segments.front().copied();
         tokio::time::sleep_until(end_of_segment.map_or(self.next, |end| end.min(self.next))).await;
-        let now = Instant::now();
-        if let Some(end) = end_of_segment.filter(|end| *end <= now) {
+        self.advance(Instant::now());
+    }
+
+    /// The sample that was due is taken `now`.
+    fn advance(&mut self, now: Instant) {
+        if let Some(end) = self.ends_of_segments.front().copied().filter(|end| *end <= now) {
             // Samples begin again here, so that the rows of a segment are whole.
             self.ends_of_segments.pop_front();
             self.next = end;
         }
-        self.next += self.pause_after(self.next);
+        self.go_on_from(self.next);
         if self.next <= now {
-            self.next = now + self.pause_after(now);
+            self.go_on_from(now);
         }
     }
 
     /// A sample was taken when the window began: the next ones count from there.
     pub fn begin_window(&mut self) {
-        self.next = self.measure_start + self.pause_after(self.measure_start);
+        self.go_on_from(self.measure_start);
     }
 }
 
@@ -282,4 +296,29 @@ fn groups(arrivals: &Arrivals) -> Vec<GroupOutcome> {
         consumer_lag_at_load_end: None,
     };
     arrivals.groups().into_iter().enumerate().map(so_far).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn no_sample_is_due_where_the_window_ends() {
+        let load_start = std::time::Instant::now();
+        let at = |milliseconds: u32| load_start + MILLISECOND * milliseconds;
+        let due = |segments: &[u32]| {
+            let ends = segments.to_vec().into_iter().map(at);
+            let mut times = SamplingTimes::new(load_start, load_start, Some(MILLISECOND * 1000), ends);
+            let taken = (0..10).map(|_| {
+                let now = times.ends_of_segments.front().map_or(times.next, |end| times.next.min(*end));
+                times.advance(now);
+                (now.into_std() - load_start).as_millis()
+            });
+            taken.collect::<Vec<_>>()
+        };
+        assert_eq!(due(&[]), [100, 200, 300, 400, 500, 600, 700, 800, 900, 1100]);
+        assert_eq!(due(&[550, 1000]), [100, 200, 300, 400, 500, 550, 650, 750, 850, 950]);
+    }
 }

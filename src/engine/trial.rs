@@ -124,7 +124,7 @@ async fn run_prepared<B: Broker>(
         signals = signals.next();
     }
 
-    if receiving.after_load(&mut sampler, &signals, interruption).await? {
+    if receiving.after_load(&mut sampler, &signals, interruption).await {
         end = end.interrupted();
     }
     if context.producer_mode() == Some(ProducerMode::None) {
@@ -163,7 +163,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         receive_errors: received.errors,
         consumer_crashes: received.crashes,
         crash: loaded.crash,
-        failure: loaded.failure,
+        failure: loaded.failure.or(received.failure),
         pipeline: received.pipeline,
         backlog: loaded.backlog,
         ..Outcome::so_far(context, window, ended_ns, received.totals, usage, broker.identity())

@@ -86,8 +86,7 @@ fn status(outcome: &Outcome) -> (Status, Option<String>) {
         return (Status::Failed, Some(reason));
     }
     if let Some(failure) = &outcome.failure {
-        let reason = format!("a producer could send nothing more, so the load was ended: {failure}");
-        return (Status::Failed, Some(reason));
+        return (Status::Failed, Some(failure.clone()));
     }
     let status = match outcome.end {
         End::Completed => Status::Completed,
@@ -219,8 +218,11 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
     let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
     let consumers = trial.scenario.consumers.as_ref();
-    // Nothing is due before the window's nominal begin or after its nominal end, and samples at both come a little late.
-    let nominal_end_ns = outcome.times.load_end_ns.filter(|_| outcome.end == End::Completed);
+    // Nothing is due before the window's nominal begin or after its nominal end, and samples at both come a little late. A load that a limit of
+    // bytes or a failure has ended did not last until then.
+    let nominal_end_ns = outcome.times.load_end_ns;
+    let nominal_end_ns =
+        nominal_end_ns.filter(|end_ns| outcome.end == End::Completed && *end_ns <= outcome.times.load_ended_ns);
     let due_ns = nominal_end_ns.map_or(window_ns, |end_ns| end_ns.saturating_sub(outcome.times.measure_start_ns));
     Throughput {
         window_ns,

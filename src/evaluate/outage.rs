@@ -36,13 +36,14 @@ pub(super) fn outages(load: &Load, outcome: &Outcome) -> Vec<Outage> {
     outages.into_iter().filter(measured).map(|outage| outage.record(begin_ns)).collect()
 }
 
-/// The longest time without an acknowledgement that ends in the window, if it is longer than a bin.
+/// The longest time without an acknowledgement that ends in the window, if it is longer than a bin. What follows the load does not count:
+/// nothing is due then.
 pub(super) fn longest_gap_ns(outcome: &Outcome) -> Option<u64> {
     let times = &outcome.times;
     let timeline = AckTimeline::new(&Load::Closed, outcome);
     let in_window = |gap: &Gap| gap.end_ns > times.measure_start_ns && gap.begin_ns < timeline.load_end_ns;
     let gaps = timeline.gaps().into_iter().filter(in_window);
-    gaps.map(|gap| gap.end_ns - gap.begin_ns).max().filter(|longest_ns| *longest_ns >= BIN_NS)
+    gaps.map(|gap| gap.end_ns.min(timeline.load_end_ns) - gap.begin_ns).max().filter(|longest_ns| *longest_ns >= BIN_NS)
 }
 
 /// A load and its acknowledgements over time; times are in nanoseconds since the trial's epoch.

@@ -3,7 +3,7 @@
 //! Each expectation is a count, or a time that a slow machine can only make longer.
 
 use brokermark::record::{
-    Backlog, GroupTask, GroupVerification, Phase, ReasonKind, Record, SeriesRow, WorkDistribution, read_series,
+    Backlog, GroupTask, GroupVerification, Phase, ReasonKind, Record, SeriesRow, Status, WorkDistribution, read_series,
 };
 
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, execute, finding, record_of};
@@ -83,6 +83,31 @@ fn late_group_receives_everything() {
     let [early, late] = groups(&record) else { panic!("{:?}", record.verification) };
     assert_eq!(early.task, None);
     assert_eq!(late.task.as_ref().unwrap().start_after_ns, Some(600 * MILLISECOND));
+}
+
+#[test]
+fn late_group_that_cannot_join_leaves_the_figures_of_the_load() {
+    for hide_ends in [false, true] {
+        let tables = format!(
+            "broker.null = {{ hide_ends = {hide_ends}, groups = [{{}}, {{ refuse = true }}] }}
+            run.drain_deadline = \"1s\"
+            [[consumers.group]]
+            [[consumers.group]]
+            start_after = \"100ms\"
+            [[consumers.group]]
+            start_after = \"200ms\""
+        );
+        let record = Bench::new(&second(&tables)).run(&[]).expect(1).record();
+        let error = record.error.as_deref().unwrap_or_default();
+        assert_eq!(record.status, Status::Failed, "{error}");
+        assert!(error.contains("could not join") && error.contains("refused by the null broker's script"), "{error}");
+        assert_eq!(record.counts.acknowledged, 1_000);
+        assert_eq!(record.latency.response.as_ref().unwrap().count, 1_000);
+        let received: Vec<u64> = groups(&record).iter().map(|group| group.received).collect();
+        assert_eq!(received, [1_000, 0, 1_000], "the others received all");
+        let refused = &groups(&record)[1];
+        assert_eq!((refused.lost, refused.unread), (0, 1_000), "nothing was offered to it");
+    }
 }
 
 #[test]

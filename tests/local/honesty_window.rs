@@ -44,6 +44,18 @@ fn one_straggler_does_not_decide_the_throughput() {
 }
 
 #[test]
+fn wait_for_a_straggler_after_the_load_is_no_gap_of_the_window() {
+    // The last of 20 messages, 100 ms after the one before it, is answered 3 s late.
+    let record = record_of(&null(
+        "broker.null = { late = 0.05, late_by = \"3s\" }
+        load.rate = \"10/s\"
+        run.duration = \"2s\"",
+    ));
+    assert_acknowledged(&record, 20);
+    assert!(record.throughput.longest_gap_ns.is_some_and(|gap_ns| gap_ns < SECOND), "{:?}", record.throughput);
+}
+
+#[test]
 fn the_client_s_cpu_is_that_of_the_window_and_not_of_the_drain() {
     let record = record_of(&null(
         "broker.null = { service_time = \"100us\", late = 0.0001, late_by = \"4s\" }
@@ -80,6 +92,22 @@ fn unreached_rate_is_missed_when_bounded_by_messages() {
         "the last message is due after 1 s: {throughput:?}"
     );
     assert!(reasons(&record).contains(&ReasonKind::RateMissed), "{:?}", record.verdict);
+}
+
+#[test]
+fn target_rate_is_that_of_the_time_in_which_the_load_lasted() {
+    // 500 messages of 100 bytes on average.
+    let record = record_of(&null(
+        "load.rate = \"1k/s\"
+        payload.size = { uniform = [\"50B\", \"150B\"] }
+        run = { duration = \"1h\", payload_bytes = \"50kB\" }",
+    ));
+    let target = record.throughput.target_per_second.unwrap();
+    assert!((300.0..=1_100.0).contains(&target), "{:?}", record.throughput);
+    // The last of four messages is due after 750 ms, and the limit in messages is not reached.
+    let record = record_of(&null("load.rate = \"4/s\"\nrun = { duration = \"1s\", messages = 1_000 }"));
+    assert_acknowledged(&record, 4);
+    assert!(record.throughput.window_ns >= SECOND, "{:?}", record.throughput);
 }
 
 #[test]

@@ -129,7 +129,11 @@ impl Broker for NullBroker {
             let reason = "its groups end with the run: remove `pipeline.group`".to_owned();
             return Err(BrokerError::Configuration(reason));
         }
-        let NullOptions { hide_ends, consumer_panics_after, .. } = &self.options;
+        let NullOptions { hide_ends, consumer_panics_after, groups, .. } = &self.options;
+        if groups.get(subscription.number).is_some_and(|group| group.refuse) {
+            let (topic, reason) = (subscription.topic.name.clone(), REFUSED.to_owned());
+            return Err(BrokerError::Topic { topic, action: "consumed", reason });
+        }
         let membership = self.log(&subscription.topic).join(subscription);
         Ok(NullConsumer { membership, has_offsets: !hide_ends, left: *consumer_panics_after })
     }

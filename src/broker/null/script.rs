@@ -107,6 +107,8 @@ pub struct GroupOptions {
     pub flag: f64,
     /// Most messages per second that each member receives; without it, there is no limit.
     pub rate: Option<u64>,
+    /// No member can join.
+    pub refuse: bool,
 }
 
 /// A stretch in which nothing is acknowledged.

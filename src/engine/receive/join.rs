@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, LocalBoxFuture, try_join_all};
+use futures_util::future::{FutureExt, LocalBoxFuture, join_all, try_join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -219,7 +219,7 @@ pub struct LateGroups<'a> {
     signal: StartSignal,
     /// Groups that have not begun.
     waiting: Rc<RefCell<BTreeSet<usize>>>,
-    /// `None`: all have joined, or one could not.
+    /// `None`: each has joined, or could not.
     joining: Option<LocalBoxFuture<'a, Result<(), EngineError>>>,
     failure: Option<EngineError>,
 }
@@ -247,7 +247,8 @@ impl<'a> LateGroups<'a> {
             }
             .boxed_local()
         });
-        let joining = try_join_all(joining.collect::<Vec<_>>()).map(|joined| joined.map(drop)).boxed_local();
+        // One that cannot join keeps no other from joining.
+        let joining = join_all(joining).map(|joined| joined.into_iter().collect::<Result<(), _>>()).boxed_local();
         let signal = StartSignal(Arc::new(gate));
         Ok(LateGroups { signal, waiting, joining: Some(joining), failure: None })
     }

@@ -52,6 +52,8 @@ pub(super) struct AfterLoad<'a, B> {
     /// Until when the pipeline may write what it has taken.
     deadline: Instant,
     last_phase: Phase,
+    /// Why consumers that were to join after the load began could not.
+    failure: Option<String>,
 }
 
 /// What all consumers received.
@@ -66,6 +68,8 @@ pub(super) struct Received {
     pub consumer_answers: Option<ConsumerAnswers>,
     pub part: Option<PartOutcome>,
     pub pipeline: Option<pipeline::Outcome>,
+    /// Why some consumers could not join.
+    pub failure: Option<String>,
 }
 
 impl<'a, B: Broker> Receiving<'a, B> {
@@ -119,6 +123,7 @@ impl<'a, B: Broker> Receiving<'a, B> {
             receiving: self,
             catch_up,
             last_phase: Phase::Drain,
+            failure: None,
         }
     }
 }
@@ -150,28 +155,30 @@ async fn join_before_load<'a, B: Broker>(
 }
 
 impl<B: Broker> AfterLoad<'_, B> {
-    /// Waits until consumers have received, or the pipeline has written, everything that is there for them. Returns whether a
-    /// signal ended the wait.
-    ///
-    /// # Errors
-    /// When consumers cannot join for a backlog.
+    /// Waits until consumers have received, or the pipeline has written, everything that is there for them: also where some cannot join, as the
+    /// load has been measured. Returns whether a signal ended the wait.
     pub async fn after_load(
         &mut self,
         sampler: &mut Sampler<'_, B>,
         signals: &InterruptiblePhase,
         interruption: &Interruption,
-    ) -> Result<bool, EngineError> {
+    ) -> bool {
         match self.receiving.context.producer_mode() {
-            Some(ProducerMode::None) => Ok(self.work_off_for_a_time(sampler, || interruption.is_requested()).await),
+            Some(ProducerMode::None) => self.work_off_for_a_time(sampler, || interruption.is_requested()).await,
             Some(mode) => self.work_off(mode, sampler, signals).await,
             None if self.receiving.context.arrivals.is_some() => {
                 self.begin_phase(Phase::Verify, sampler);
-                self.join_late(sampler, signals).await?;
+                let joined = self.join_late(sampler, signals).await;
+                self.note_failure(joined);
                 self.catch_up.wait(sampler, signals).await;
-                Ok(signals.is_over())
+                signals.is_over()
             }
-            None => Ok(false),
+            None => false,
         }
+    }
+
+    fn note_failure(&mut self, joined: Result<(), EngineError>) {
+        self.failure = joined.err().map(|error| format!("consumers could not join after the load had begun: {error}"));
     }
 
     /// Waits until the groups have joined that began late. A signal ends the wait.
@@ -222,13 +229,13 @@ impl<B: Broker> AfterLoad<'_, B> {
         mode: ProducerMode,
         sampler: &mut Sampler<'_, B>,
         signals: &InterruptiblePhase,
-    ) -> Result<bool, EngineError> {
+    ) -> bool {
         if mode == ProducerMode::Backlog {
             // A signal that ends this ends the wait for the backlog as well: the load is still recorded.
             if let Some(pipeline) = &mut sampler.pipeline
                 && let Some(joined) = signals.unless_over(self.receiving.members.join_pipeline(pipeline)).await
             {
-                joined?;
+                self.note_failure(joined);
             }
             self.deadline = Instant::now() + self.receiving.context.scenario.run.drain_deadline;
         }
@@ -243,7 +250,7 @@ impl<B: Broker> AfterLoad<'_, B> {
         if signals.is_over() {
             self.deadline = Instant::now();
         }
-        Ok(signals.is_over())
+        signals.is_over()
     }
 
     /// Messages that the pipeline has received and finished so far: it only grows.
@@ -286,9 +293,14 @@ impl<B: Broker> AfterLoad<'_, B> {
         let consumer_lag = if interruption.is_urgent() { None } else { sampler.measure_consumer_lag().await };
         let (totals, pipeline) = sampler.close(self.last_phase);
         let arrived = self.receiving.context.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
-        // Instances of a pipeline do not ask for messages while their writers are busy.
-        let groups = self.catch_up.outcome(arrived, self.receiving.context.producer_mode().is_none());
-        let (part, removal_rules) = (self.catch_up.part(&groups), self.catch_up.removals.rules());
+        // Instances of a pipeline do not ask for messages while their writers are busy, and those that could not join ask for none.
+        let idle = self.receiving.context.producer_mode().is_none() && self.failure.is_none();
+        let groups = self.catch_up.outcome(arrived, idle);
+        let (mut part, removal_rules) = (self.catch_up.part(&groups), self.catch_up.removals.rules());
+        if let Some(part) = part.as_mut().filter(|_| self.failure.is_some()) {
+            // They would show messages as lost that were offered to no consumer.
+            part.messages = None;
+        }
         let pipeline = match pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
@@ -297,6 +309,7 @@ impl<B: Broker> AfterLoad<'_, B> {
             None => None,
         };
         let consumer_answers = self.receiving.members.answers();
-        Received { errors, crashes, totals, groups, removal_rules, consumer_answers, part, pipeline }
+        let failure = self.failure;
+        Received { errors, crashes, totals, groups, removal_rules, consumer_answers, part, pipeline, failure }
     }
 }

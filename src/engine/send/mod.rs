@@ -82,10 +82,9 @@ pub fn start<P: Producer>(
     context: &TrialContext<'_>,
     producers: Vec<P>,
     trial_window: &Arc<TrialWindow>,
-    quota: Quota,
+    quota: Arc<Quota>,
 ) -> (JoinSet<Vec<Sent>>, Closing<P>) {
     let (settings, pacing) = (&context.scenario.producers, context.scenario.pacing);
-    let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
     let shared = Arc::new(SenderShared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =

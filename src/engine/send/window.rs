@@ -136,9 +136,10 @@ impl TrialWindow {
         self.stop();
     }
 
-    /// Why the load cannot go on.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    /// Why the load cannot go on, as a sentence.
+    pub fn failure(&self) -> Option<String> {
+        let reason = self.failure.get()?;
+        Some(format!("a producer could send nothing more, so the load was ended: {reason}"))
     }
 
     /// Notes the first message of a producer. The earliest of all counts.
@@ -227,6 +228,11 @@ impl Quota {
     /// The messages that may still be sent; `None`: without a limit in messages.
     pub fn messages(&self) -> Option<u64> {
         Some(self.messages.load(Ordering::Relaxed)).filter(|messages| *messages != u64::MAX)
+    }
+
+    /// Whether nothing more may be sent.
+    pub fn is_used_up(&self) -> bool {
+        self.payload_bytes.load(Ordering::Relaxed) <= 0 || self.messages.load(Ordering::Relaxed) == 0
     }
 
     /// Takes up to `wanted` messages: 0 means that the load has ended.

@@ -47,8 +47,10 @@ fn bytes_of_unequal_payloads_end_the_load_once_spent() {
     assert_eq!(quota.take(10), 10);
     quota.spend(999);
     assert_eq!(quota.take(10), 10);
+    assert!(!quota.is_used_up());
     quota.spend(1);
     assert_eq!(quota.take(10), 0);
+    assert!(quota.is_used_up());
 }
 
 #[test]
