@@ -96,33 +96,30 @@ pub(super) fn measured(metric: Metric, group: Option<&str>, record: &Record, gro
     };
     // Of those that this record was merged from.
     let is_share_missing = record.shares.first().is_some_and(|first| record.shares.len() < first.share.count);
-    let verification = || {
-        let found = record.verification.as_ref();
-        found.ok_or_else(|| NOT_VERIFIED.to_owned()).and_then(|found| {
-            match (found.saturated, metric) {
-                // What was found is there all the same, but what was not found may be.
-                (true, Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered) => {
-                    Err("the verifier's memory was exceeded, so its counts are not certain".to_owned())
-                }
-                (_, Metric::Lost | Metric::Unread) if is_share_missing => {
-                    Err("a share is missing, and it is not known what its consumers received".to_owned())
-                }
-                (_, Metric::Lost | Metric::Unread | Metric::Removed)
-                    if found.undecided > 0 && !found.removal_rules.is_empty() =>
-                {
-                    Err("the broker removed messages by its own rules, and shares do not tell which".to_owned())
-                }
-                (_, Metric::Reordered) if found.order_unchecked > 0 => {
-                    Err("the order of some messages was not checked, for lack of memory".to_owned())
-                }
-                _ if group.is_some() => {
-                    let mut one = Verification::default();
-                    one.add_group(of_group()?.clone());
-                    Ok(one)
-                }
-                _ => Ok(found.clone()),
+    let verification = || -> Result<Verification, String> {
+        let found = record.verification.as_ref().ok_or_else(|| NOT_VERIFIED.to_owned())?;
+        let is_removal_unclear = found.undecided > 0 && !found.removal_rules.is_empty();
+        match (found.saturated, metric) {
+            // What was found is there all the same, but what was not found may be.
+            (true, Metric::Lost | Metric::Unread | Metric::Removed | Metric::Duplicated | Metric::Reordered) => {
+                Err("the verifier's memory was exceeded, so its counts are not certain".to_owned())
             }
-        })
+            (_, Metric::Lost | Metric::Unread) if is_share_missing => {
+                Err("a share is missing, and it is not known what its consumers received".to_owned())
+            }
+            (_, Metric::Lost | Metric::Unread | Metric::Removed) if is_removal_unclear => {
+                Err("the broker removed messages by its own rules, and shares do not tell which".to_owned())
+            }
+            (_, Metric::Reordered) if found.order_unchecked > 0 => {
+                Err("the order of some messages was not checked, for lack of memory".to_owned())
+            }
+            _ if group.is_some() => {
+                let mut one = Verification::default();
+                one.add_group(of_group()?.clone());
+                Ok(one)
+            }
+            _ => Ok(found.clone()),
+        }
     };
     match metric {
         Metric::Latency(kind, statistic) => latency(record, kind, statistic, group, groups),
