@@ -189,6 +189,10 @@ impl Broker for NatsBroker {
         Ok(Some(Topic { name: topic.name.clone(), partitions: 1, replication: config.num_replicas as u32 }))
     }
 
+    fn finds_created(&self) -> bool {
+        self.setup.options.mode == Mode::Jetstream
+    }
+
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         if self.setup.options.mode != Mode::Jetstream {
             return Ok(());

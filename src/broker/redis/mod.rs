@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use self::codec::{Value, append_bulk};
 pub use self::config::RedisOptions;
 use self::config::{Mode, Pop};
-use self::connect::{Admin, Connector};
+use self::connect::{Admin, Connector, field, server};
 use self::consume::RedisConsumer;
 use self::publish::{Connection, InFlight, Publishing, RedisProducer};
 use self::reply::offset;
@@ -210,6 +210,11 @@ impl Broker for RedisBroker {
                 Err(BrokerError::Topic { topic: topic.name.clone(), action: "used", reason })
             }
         }
+    }
+
+    fn finds_created(&self) -> bool {
+        // A list is there as long as it has a message.
+        self.setup.options.mode == Mode::Streams
     }
 
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
@@ -425,19 +430,6 @@ fn entries_behind(stream: &Value, delivered: u64) -> Option<u64> {
         return Some(0);
     }
     stream.get("length")?.integer()
-}
-
-/// The value of a line `name:value` of `INFO`.
-fn field<'a>(information: &'a str, name: &str) -> Option<&'a str> {
-    information.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
-/// Name and version of the server, as `INFO` tells them.
-fn server(information: &str) -> Option<String> {
-    match field(information, "valkey_version") {
-        Some(version) => Some(format!("Valkey {version}")),
-        None => field(information, "redis_version").map(|version| format!("Redis {version}")),
-    }
 }
 
 /// Headers as fields of an entry, encoded, with their number.

@@ -23,3 +23,16 @@ async fn a_topic_waits_for_no_connection_once_that_is_back() {
     assert!(server.read(&mut [0; 64]).await.unwrap() > 0, "the connection is in use");
     scripted::assert_topic_has_its_connection(&conditions);
 }
+
+/// Another process waits for a topic that can be found, which a subject never can.
+#[tokio::test]
+async fn only_streams_are_found_once_they_are_created() {
+    for (mode, finds) in [(Mode::Jetstream, true), (Mode::Core, false), (Mode::Request, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = NatsOptions { mode, ..NatsOptions::default() };
+        let setup = scripted::setup("nats", listener.local_addr().unwrap(), options);
+        let accepted = async { (accept(&listener).await, accept(&listener).await) };
+        let (broker, _servers) = tokio::join!(NatsBroker::connect(setup), accepted);
+        assert_eq!(broker.unwrap().finds_created(), finds, "{mode:?}");
+    }
+}

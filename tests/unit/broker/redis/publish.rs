@@ -63,6 +63,18 @@ fn options(keys: &str) -> RedisOptions {
     toml::from_str(keys).unwrap()
 }
 
+/// Another process waits for a topic that can be found. A channel never can, and a list not before its first message.
+#[tokio::test]
+async fn only_streams_are_found_once_they_are_created() {
+    for (keys, finds) in [("", true), ("mode = 'list'", false), ("mode = 'pubsub'", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let setup = scripted::setup("redis", listener.local_addr().unwrap(), options(keys));
+        let accepted = async { (accept(&listener, 2).await, accept(&listener, 3).await) };
+        let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
+        assert_eq!(broker.unwrap().finds_created(), finds, "{keys}");
+    }
+}
+
 #[test]
 fn replies_settle_messages_in_their_order() {
     let mut in_flight = with(3, false);
