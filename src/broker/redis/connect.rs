@@ -45,7 +45,8 @@ pub struct Connector {
     database: u32,
     resp: u8,
     name: String,
-    timeout: Duration,
+    /// Of each question, and of connecting.
+    pub timeout: Duration,
     conditions: Conditions,
 }
 
