@@ -181,8 +181,18 @@ impl Broker for MqttBroker {
         Ok(Created::New)
     }
 
-    async fn find_topic(&self, _: &Topic) -> Result<Option<Topic>, BrokerError> {
-        Ok(None)
+    /// A server tells of no topic, but for its retained message.
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        if !self.setup.options.retain {
+            return Ok(None);
+        }
+        let asked = self.with_admin(async |opened| {
+            opened.subscribe(&topic.name, 0, true).await?;
+            opened.ask(&PINGREQ).await
+        });
+        let retained = asked.await.and_then(|answer| answer.map_err(ClientError::from));
+        let retained = retained.map_err(|error| error.for_topic(&topic.name, "looked up"))?;
+        Ok(retained.map(|_| topic.clone()))
     }
 
     /// Only a retained message is there to be removed: by an empty one (MQTT 5, 3.3.1.3).

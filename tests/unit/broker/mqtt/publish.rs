@@ -1,9 +1,11 @@
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OnceCell;
 
+use super::super::MqttBroker;
 use super::super::connect::tests::next_packet;
 use super::*;
-use crate::broker::scripted;
+use crate::broker::{Broker, Topic, scripted};
 use crate::measure::SubjectKind;
 
 /// Accepts a client.
@@ -43,4 +45,28 @@ async fn a_topic_waits_for_no_connection_once_that_is_back() {
     let mut server = accept(&listener).await;
     assert_eq!(next_packet(&mut server).await, Some(0xc0), "the connection is in use");
     scripted::assert_topic_has_its_connection(&setup.conditions);
+}
+
+/// After a run in shares or ranks, what was retained is looked for and removed.
+#[tokio::test]
+async fn a_topic_is_found_by_its_retained_message() {
+    for retained in [&b"\x31\x0a\0\x06orders\0x"[..], b""] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = MqttOptions { retain: true, ..MqttOptions::default() };
+        let setup = scripted::setup("mqtt", listener.local_addr().unwrap(), options);
+        let connector = Arc::new(Connector::new(&setup).unwrap());
+        let (connections, sessions, shares) = (Vec::new(), Mutex::default(), OnceCell::new());
+        let broker = MqttBroker { setup, connector, version: None, connections, sessions, shares };
+        let topic = Topic { name: "orders".to_owned(), partitions: 1, replication: 1 };
+        let answering = async {
+            let mut client = accept(&listener).await;
+            assert_eq!(next_packet(&mut client).await, Some(0x82));
+            client.write_all(&[&b"\x90\x04\0\x01\0\0"[..], retained].concat()).await.unwrap();
+            assert_eq!(next_packet(&mut client).await, Some(0xc0));
+            client.write_all(&[0xd0, 0]).await.unwrap();
+            client
+        };
+        let (found, _client) = tokio::join!(broker.find_topic(&topic), answering);
+        assert_eq!(found.unwrap().is_some(), !retained.is_empty());
+    }
 }
