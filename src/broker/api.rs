@@ -376,6 +376,8 @@ pub struct Subscription {
     /// Members of this group on this topic, and which of them this is.
     pub members: usize,
     pub member: usize,
+    /// Numbers the trial's consumers from 0, those of other processes included, and picks the connection, or the server that this one begins at.
+    pub consumer_number: usize,
     /// Whether some of the members are in other processes.
     pub is_divided: bool,
     /// The scenario's `consumers.properties`.

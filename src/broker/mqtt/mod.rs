@@ -306,7 +306,7 @@ impl MqttBroker {
     /// A member of a group, which receives what is sent from now on, and what the server has kept for it.
     async fn join(&self, subscription: &Subscription) -> Result<MqttConsumer, ClientError> {
         self.shares.get_or_try_init(|| self.check_shares()).await?;
-        MqttConsumer::connect(subscription.member, self.member(subscription)).await
+        MqttConsumer::connect(subscription.consumer_number, self.member(subscription)).await
     }
 
     /// What the server tells of itself, where it does as mosquitto does.

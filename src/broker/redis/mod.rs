@@ -242,7 +242,7 @@ impl Broker for RedisBroker {
             self.left.lock().lists.push(own_list(topic, &member));
         }
         let source = Source::new(options, topic, &subscription.group, &member);
-        let connecting = RedisConsumer::connect(self.admin.connector.clone(), subscription.member, source);
+        let connecting = RedisConsumer::connect(self.admin.connector.clone(), subscription.consumer_number, source);
         connecting.await.map_err(|error| error.for_topic(topic, "consumed"))
     }
 

@@ -3,7 +3,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::RedisBroker;
 use super::*;
-use crate::broker::{Broker, Topic, scripted};
+use crate::broker::{Broker, Progress, Subscription, Topic, scripted};
+use crate::scenario::StartFrom;
 
 /// Accepts a client and answers its first commands, each of which it sends when the one before it is answered.
 async fn accept(listener: &TcpListener, commands: usize) -> TcpStream {
@@ -72,6 +73,38 @@ async fn only_streams_are_found_once_they_are_created() {
         let accepted = async { (accept(&listener, 2).await, accept(&listener, 3).await) };
         let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
         assert_eq!(broker.unwrap().finds_created(), finds, "{keys}");
+    }
+}
+
+/// Also those that are the only members of their groups.
+#[tokio::test]
+async fn consumers_begin_at_the_servers_in_turn() {
+    let (first, second) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let mut setup = scripted::setup("redis", first.local_addr().unwrap(), options("mode = 'pubsub'"));
+    setup.config.addresses.push(second.local_addr().unwrap().to_string());
+    let accepted = async { (accept(&first, 2).await, accept(&first, 3).await) };
+    let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
+    let broker = broker.unwrap();
+    let subscription = |consumer_number| Subscription {
+        group: "billing".to_owned(),
+        number: consumer_number,
+        topic: Topic { name: "orders".to_owned(), partitions: 1, replication: 1 },
+        from: StartFrom::Latest,
+        members: 1,
+        member: 0,
+        consumer_number,
+        is_divided: false,
+        properties: Vec::new(),
+        progress: Progress::Uncommitted,
+    };
+    for (number, begins_at) in [(0, 0), (1, 1), (2, 0)] {
+        let asked = tokio::select! {
+            _ = first.accept() => 0,
+            _ = second.accept() => 1,
+            _ = broker.consumer(&subscription(number)) => panic!("no server has answered"),
+        };
+        assert_eq!(asked, begins_at, "consumer {number}");
     }
 }
 
