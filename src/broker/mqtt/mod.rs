@@ -18,7 +18,7 @@ mod in_flight;
 mod publish;
 mod reason;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub struct MqttBroker {
     connector: Arc<Connector>,
     version: Option<String>,
     connections: Vec<Arc<Connection>>,
-    /// Client ids whose sessions the server keeps.
-    sessions: Mutex<BTreeSet<String>>,
+    /// Client ids whose sessions a server keeps, and the number of the server that each of them began at.
+    sessions: Mutex<BTreeMap<String, usize>>,
     /// That the server shares subscriptions, once that is known.
     shares: OnceCell<()>,
 }
@@ -276,9 +276,9 @@ impl Broker for MqttBroker {
 
     async fn close(self) -> Result<(), BrokerError> {
         let sessions = std::mem::take(&mut *self.sessions.lock());
-        for id in sessions {
+        for (id, first) in sessions {
             // A connection that is clean ends it.
-            let mut opened = self.admin(id.clone()).await.map_err(|error| {
+            let mut opened = self.admin(id.clone(), first).await.map_err(|error| {
                 BrokerError::Client(format!("the session of the client id {id} cannot be removed: {error}"))
             })?;
             let _ = opened.write(disconnect()).await;
@@ -289,11 +289,12 @@ impl Broker for MqttBroker {
 
 impl MqttBroker {
     fn member(&self, subscription: &Subscription) -> Member {
-        let Subscription { group, topic, member, .. } = subscription;
+        let Subscription { group, topic, member, consumer_number, .. } = subscription;
         let (MqttOptions { shared, session_expiry, .. }, topic) = (&self.setup.options, &topic.name);
         let id = format!("{}-{topic}-{group}-{member}", self.setup.run_id);
         // What was registered under this id has its subscription: another one would have to wait behind the messages that the server has kept.
-        let is_missing = session_expiry.is_zero() || self.sessions.lock().insert(id.clone());
+        let is_missing =
+            session_expiry.is_zero() || self.sessions.lock().insert(id.clone(), *consumer_number).is_none();
         let filter = match shared {
             // A group's name has no wildcard and no level (MQTT 5, 4.8.2).
             true => format!("$share/{}/{topic}", group.replace(['/', '+', '#'], "-")),
@@ -360,15 +361,15 @@ impl MqttBroker {
         &self,
         each: impl AsyncFnOnce(&mut Opened) -> Result<T, ConnectError>,
     ) -> Result<Result<T, ConnectError>, ClientError> {
-        let mut opened = self.admin(format!("{}-{}-admin", self.setup.run_id, self.setup.first_producer)).await?;
+        let mut opened = self.admin(format!("{}-{}-admin", self.setup.run_id, self.setup.first_producer), 0).await?;
         let answer = timeout(self.setup.timeout, each(&mut opened)).await;
         let answer = answer.unwrap_or(Err(ConnectError::Timeout(self.setup.timeout)));
         let _ = opened.write(disconnect()).await;
         Ok(answer)
     }
 
-    async fn admin(&self, id: String) -> Result<Opened, ClientError> {
-        self.connector.connect(0, &Client { id, ..Client::default() }, None).await
+    async fn admin(&self, id: String, first: usize) -> Result<Opened, ClientError> {
+        self.connector.connect(first, &Client { id, ..Client::default() }, None).await
     }
 }
 

@@ -5,8 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Outgoing, Setup};
+#[cfg(any(feature = "mqtt", feature = "redis"))]
+use super::{Progress, Subscription, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Clock, ConditionKind, Conditions, SendTag, SubjectKind};
+#[cfg(any(feature = "mqtt", feature = "redis"))]
+use crate::scenario::StartFrom;
 use crate::scenario::parse_for;
 
 /// What a broker of this kind, whose server is at `address`, is given to connect with.
@@ -36,6 +40,23 @@ pub fn setup<Options>(kind: &str, address: SocketAddr, options: Options) -> Setu
 pub fn message() -> Outgoing<'static> {
     let send_tag = SendTag::new(0, 0, 0, 0, true);
     Outgoing { payload: b"one", key: None, trace_header: None, attributes: None, send_tag }
+}
+
+/// Of the only member of a group.
+#[cfg(any(feature = "mqtt", feature = "redis"))]
+pub fn subscription(consumer_number: usize) -> Subscription {
+    Subscription {
+        group: format!("group-{consumer_number}"),
+        number: consumer_number,
+        topic: Topic { name: "orders".to_owned(), partitions: 1, replication: 1 },
+        from: StartFrom::Latest,
+        members: 1,
+        member: 0,
+        consumer_number,
+        is_divided: false,
+        properties: Vec::new(),
+        progress: Progress::Uncommitted,
+    }
 }
 
 /// The topic of a message that was lost with its connection waited for another one, and waits no longer.

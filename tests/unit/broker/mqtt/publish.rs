@@ -5,7 +5,7 @@ use tokio::sync::OnceCell;
 use super::super::MqttBroker;
 use super::super::connect::tests::next_packet;
 use super::*;
-use crate::broker::{Broker, Topic, scripted};
+use crate::broker::{Broker, Setup, Topic, scripted};
 use crate::measure::SubjectKind;
 
 /// Accepts a client.
@@ -47,6 +47,31 @@ async fn a_topic_waits_for_no_connection_once_that_is_back() {
     scripted::assert_topic_has_its_connection(&setup.conditions);
 }
 
+/// A broker that has not connected.
+fn without_connections(setup: Setup<MqttOptions>) -> MqttBroker {
+    let connector = Arc::new(Connector::new(&setup).unwrap());
+    let (connections, sessions, shares) = (Vec::new(), Mutex::default(), OnceCell::new());
+    MqttBroker { setup, connector, version: None, connections, sessions, shares }
+}
+
+#[tokio::test]
+async fn a_session_is_removed_from_the_server_that_it_began_at() {
+    let (first, second) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    for (number, began_at) in [(0, 0), (1, 1), (2, 0)] {
+        let mut setup = scripted::setup("mqtt", first.local_addr().unwrap(), MqttOptions::default());
+        setup.config.addresses.push(second.local_addr().unwrap().to_string());
+        let broker = without_connections(setup);
+        let _ = broker.member(&scripted::subscription(number));
+        let asked = tokio::select! {
+            _ = first.accept() => 0,
+            _ = second.accept() => 1,
+            _ = broker.close() => panic!("no server has answered"),
+        };
+        assert_eq!(asked, began_at, "consumer {number}");
+    }
+}
+
 /// After a run in shares or ranks, what was retained is looked for and removed.
 #[tokio::test]
 async fn a_topic_is_found_by_its_retained_message() {
@@ -54,9 +79,7 @@ async fn a_topic_is_found_by_its_retained_message() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let options = MqttOptions { retain: true, ..MqttOptions::default() };
         let setup = scripted::setup("mqtt", listener.local_addr().unwrap(), options);
-        let connector = Arc::new(Connector::new(&setup).unwrap());
-        let (connections, sessions, shares) = (Vec::new(), Mutex::default(), OnceCell::new());
-        let broker = MqttBroker { setup, connector, version: None, connections, sessions, shares };
+        let broker = without_connections(setup);
         let topic = Topic { name: "orders".to_owned(), partitions: 1, replication: 1 };
         let answering = async {
             let mut client = accept(&listener).await;

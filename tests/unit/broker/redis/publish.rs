@@ -3,8 +3,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::RedisBroker;
 use super::*;
-use crate::broker::{Broker, Progress, Subscription, Topic, scripted};
-use crate::scenario::StartFrom;
+use crate::broker::{Broker, Topic, scripted};
 
 /// Accepts a client and answers its first commands, each of which it sends when the one before it is answered.
 async fn accept(listener: &TcpListener, commands: usize) -> TcpStream {
@@ -86,23 +85,11 @@ async fn consumers_begin_at_the_servers_in_turn() {
     let accepted = async { (accept(&first, 2).await, accept(&first, 3).await) };
     let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
     let broker = broker.unwrap();
-    let subscription = |consumer_number| Subscription {
-        group: "billing".to_owned(),
-        number: consumer_number,
-        topic: Topic { name: "orders".to_owned(), partitions: 1, replication: 1 },
-        from: StartFrom::Latest,
-        members: 1,
-        member: 0,
-        consumer_number,
-        is_divided: false,
-        properties: Vec::new(),
-        progress: Progress::Uncommitted,
-    };
     for (number, begins_at) in [(0, 0), (1, 1), (2, 0)] {
         let asked = tokio::select! {
             _ = first.accept() => 0,
             _ = second.accept() => 1,
-            _ = broker.consumer(&subscription(number)) => panic!("no server has answered"),
+            _ = broker.consumer(&scripted::subscription(number)) => panic!("no server has answered"),
         };
         assert_eq!(asked, begins_at, "consumer {number}");
     }
