@@ -86,10 +86,11 @@ async fn consumers_begin_at_the_servers_in_turn() {
     let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
     let broker = broker.unwrap();
     for (number, begins_at) in [(0, 0), (1, 1), (2, 0)] {
+        let subscription = scripted::subscription(number);
         let asked = tokio::select! {
             _ = first.accept() => 0,
             _ = second.accept() => 1,
-            _ = broker.consumer(&scripted::subscription(number)) => panic!("no server has answered"),
+            _ = broker.consumer(&subscription) => panic!("no server has answered"),
         };
         assert_eq!(asked, begins_at, "consumer {number}");
     }
