@@ -80,6 +80,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
         async { only(self.find_topics(slice::from_ref(topic)).await) }
     }
 
+    /// Whether [`Broker::find_topic`] finds a topic as soon as it was created. Otherwise a process that uses topics of another one creates them too.
+    fn finds_created(&self) -> bool {
+        Self::DESCRIPTOR.capabilities.existing_topics
+    }
+
     /// Deletes a topic that this trial, or another process for it, has created. A topic that is gone already is not an error.
     ///
     /// # Errors
@@ -371,6 +376,8 @@ pub struct Subscription {
     /// Members of this group on this topic, and which of them this is.
     pub members: usize,
     pub member: usize,
+    /// Numbers the trial's consumers from 0, those of other processes included, and picks the connection, or the server that this one begins at.
+    pub consumer_number: usize,
     /// Whether some of the members are in other processes.
     pub is_divided: bool,
     /// The scenario's `consumers.properties`.

@@ -37,6 +37,9 @@ pub mod rabbitmq_stream;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod registry;
+#[cfg(all(test, any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis")))]
+#[path = "../../tests/unit/broker/scripted.rs"]
+mod scripted;
 #[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod servers;
 #[cfg(feature = "sls")]

@@ -106,7 +106,7 @@ pub async fn await_created<B: Broker>(
 ) -> Result<(), BrokerError> {
     let deadline = Instant::now() + until_load.max(CONTROL_TIMEOUT);
     loop {
-        let found = if B::DESCRIPTOR.capabilities.existing_topics {
+        let found = if broker.finds_created() {
             let found = find_all(broker, topics).await;
             found.and_then(|found| topics.iter().zip(&found).try_for_each(|(wanted, found)| agree(wanted, found)))
         } else {

@@ -142,6 +142,7 @@ fn real_share_group_survives_a_killed_member_and_expired_locks() {
             from: StartFrom::Earliest,
             members: 3,
             member,
+            consumer_number: member,
             is_divided: false,
             properties: Vec::new(),
             progress: Progress::Uncommitted,

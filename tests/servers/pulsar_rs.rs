@@ -115,6 +115,7 @@ async fn read(broker: &impl Broker, topic: &Topic) -> Vec<Seen> {
         from: StartFrom::Earliest,
         members: 1,
         member: 0,
+        consumer_number: 0,
         is_divided: false,
         properties: Vec::new(),
         progress: Progress::Uncommitted,

@@ -325,4 +325,4 @@ pub fn acknowledge_at_once(transport: &Transport) {
 
 #[cfg(test)]
 #[path = "../../../tests/unit/broker/mqtt/connect.rs"]
-mod tests;
+pub(super) mod tests;

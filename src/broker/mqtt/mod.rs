@@ -18,7 +18,7 @@ mod in_flight;
 mod publish;
 mod reason;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub struct MqttBroker {
     connector: Arc<Connector>,
     version: Option<String>,
     connections: Vec<Arc<Connection>>,
-    /// Client ids whose sessions the server keeps.
-    sessions: Mutex<BTreeSet<String>>,
+    /// Client ids whose sessions a server keeps, and the number of the server that each of them began at.
+    sessions: Mutex<BTreeMap<String, usize>>,
     /// That the server shares subscriptions, once that is known.
     shares: OnceCell<()>,
 }
@@ -181,8 +181,18 @@ impl Broker for MqttBroker {
         Ok(Created::New)
     }
 
-    async fn find_topic(&self, _: &Topic) -> Result<Option<Topic>, BrokerError> {
-        Ok(None)
+    /// A server tells of no topic, but for its retained message.
+    async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
+        if !self.setup.options.retain {
+            return Ok(None);
+        }
+        let asked = self.with_admin(async |opened| {
+            opened.subscribe(&topic.name, 0, true).await?;
+            opened.ask(&PINGREQ).await
+        });
+        let retained = asked.await.and_then(|answer| answer.map_err(ClientError::from));
+        let retained = retained.map_err(|error| error.for_topic(&topic.name, "looked up"))?;
+        Ok(retained.map(|_| topic.clone()))
     }
 
     /// Only a retained message is there to be removed: by an empty one (MQTT 5, 3.3.1.3).
@@ -266,9 +276,9 @@ impl Broker for MqttBroker {
 
     async fn close(self) -> Result<(), BrokerError> {
         let sessions = std::mem::take(&mut *self.sessions.lock());
-        for id in sessions {
+        for (id, first) in sessions {
             // A connection that is clean ends it.
-            let mut opened = self.admin(id.clone()).await.map_err(|error| {
+            let mut opened = self.admin(id.clone(), first).await.map_err(|error| {
                 BrokerError::Client(format!("the session of the client id {id} cannot be removed: {error}"))
             })?;
             let _ = opened.write(disconnect()).await;
@@ -279,11 +289,12 @@ impl Broker for MqttBroker {
 
 impl MqttBroker {
     fn member(&self, subscription: &Subscription) -> Member {
-        let Subscription { group, topic, member, .. } = subscription;
+        let Subscription { group, topic, member, consumer_number, .. } = subscription;
         let (MqttOptions { shared, session_expiry, .. }, topic) = (&self.setup.options, &topic.name);
         let id = format!("{}-{topic}-{group}-{member}", self.setup.run_id);
         // What was registered under this id has its subscription: another one would have to wait behind the messages that the server has kept.
-        let is_missing = session_expiry.is_zero() || self.sessions.lock().insert(id.clone());
+        let is_missing =
+            session_expiry.is_zero() || self.sessions.lock().insert(id.clone(), *consumer_number).is_none();
         let filter = match shared {
             // A group's name has no wildcard and no level (MQTT 5, 4.8.2).
             true => format!("$share/{}/{topic}", group.replace(['/', '+', '#'], "-")),
@@ -296,7 +307,7 @@ impl MqttBroker {
     /// A member of a group, which receives what is sent from now on, and what the server has kept for it.
     async fn join(&self, subscription: &Subscription) -> Result<MqttConsumer, ClientError> {
         self.shares.get_or_try_init(|| self.check_shares()).await?;
-        MqttConsumer::connect(subscription.member, self.member(subscription)).await
+        MqttConsumer::connect(subscription.consumer_number, self.member(subscription)).await
     }
 
     /// What the server tells of itself, where it does as mosquitto does.
@@ -350,15 +361,15 @@ impl MqttBroker {
         &self,
         each: impl AsyncFnOnce(&mut Opened) -> Result<T, ConnectError>,
     ) -> Result<Result<T, ConnectError>, ClientError> {
-        let mut opened = self.admin(format!("{}-{}-admin", self.setup.run_id, self.setup.first_producer)).await?;
+        let mut opened = self.admin(format!("{}-{}-admin", self.setup.run_id, self.setup.first_producer), 0).await?;
         let answer = timeout(self.setup.timeout, each(&mut opened)).await;
         let answer = answer.unwrap_or(Err(ConnectError::Timeout(self.setup.timeout)));
         let _ = opened.write(disconnect()).await;
         Ok(answer)
     }
 
-    async fn admin(&self, id: String) -> Result<Opened, ClientError> {
-        self.connector.connect(0, &Client { id, ..Client::default() }, None).await
+    async fn admin(&self, id: String, first: usize) -> Result<Opened, ClientError> {
+        self.connector.connect(first, &Client { id, ..Client::default() }, None).await
     }
 }
 

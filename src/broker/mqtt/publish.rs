@@ -232,6 +232,8 @@ impl Protocol for Publishing {
         let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
         let opened = publishing.connector.connect(first, &publishing.client, None).await.ok()?;
         publishing.node.end();
+        // What else a message has failed with lasts until one is acknowledged.
+        publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         session.state().protocol.restart(opened.allowed);
         let served = publishing.serve(opened);
         session.install(served.transport.clone(), WriteBuffer::default());
@@ -346,3 +348,7 @@ impl Producer for MqttProducer {
         self.connection.submit(|| false, publishing.connector.options.ack_timeout, write).await?
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/mqtt/publish.rs"]
+mod tests;

@@ -105,6 +105,9 @@ impl BrokerOptions for NatsOptions {
         {
             return Err(format!("`{key}` is about JetStream: set `mode = \"jetstream\"`, or remove it"));
         }
+        if let Some(key) = self.zero_key() {
+            return Err(format!("`{key}` is more than 0: leave it out for the server's own, which 0 stands for"));
+        }
         if let Some((key, beside)) = self.key_without_effect() {
             return Err(format!("`{key}` has no effect {beside}: remove it"));
         }
@@ -155,6 +158,14 @@ impl NatsOptions {
             ("pull_batch", self.pull_batch != default.pull_batch),
         ];
         keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
+    }
+
+    /// The first key with a value of 0, in place of which the server has a default, or no limit.
+    fn zero_key(&self) -> Option<&'static str> {
+        let times =
+            [("max_age", self.max_age), ("duplicate_window", self.duplicate_window), ("ack_wait", self.ack_wait)];
+        let zero_time = times.into_iter().find_map(|(key, time)| (time == Some(Duration::ZERO)).then_some(key));
+        zero_time.or((self.max_bytes == Some(0)).then_some("max_bytes"))
     }
 
     /// The first key that has no effect, and the setting that takes it away.
@@ -345,6 +356,10 @@ mod tests {
             ("batches = 'fast'\nmode = 'request'", "`batches` is about JetStream"),
             ("max_bytes = '1MB'\nmode = 'core'", "`max_bytes` is about JetStream"),
             ("pull_batch = 7\nmode = 'core'", "`pull_batch` is about JetStream"),
+            ("ack_wait = '0s'", "`ack_wait` is more than 0"),
+            ("duplicate_window = '0s'", "`duplicate_window` is more than 0"),
+            ("max_age = '0s'", "`max_age` is more than 0"),
+            ("max_bytes = 0", "`max_bytes` is more than 0"),
             ("discard = 'new'", "`discard` has no effect without `max_bytes`"),
             ("pending_messages = 7", "`pending_messages` has no effect with `consumer = \"pull\"`"),
             ("consumer = 'push'\npull_batch = 7", "`pull_batch` has no effect with `consumer = \"push\"`"),

@@ -334,10 +334,13 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn refusal(error: &[u8]) -> ClientError {
     let message = text(error);
     let lower = message.to_lowercase();
-    if lower.contains("authoriz") || lower.contains("authenticat") || lower.contains("account") {
-        ClientError::lasting(FailureClass::Authorisation, message)
-    } else if lower.contains("permissions violation") {
+    // A login that came too late, or one more than the account may have connections ("maximum account active connections exceeded").
+    let may_pass = lower.contains("timeout") || lower.contains("exceeded");
+    let is_login = ["authoriz", "authenticat", "account"].iter().any(|word| lower.contains(word));
+    if lower.contains("permissions violation") {
         ClientError::passing(FailureClass::Authorisation, message)
+    } else if is_login && !may_pass {
+        ClientError::lasting(FailureClass::Authorisation, message)
     } else {
         ClientError::passing(FailureClass::Refused, message)
     }
@@ -359,8 +362,11 @@ mod tests {
         for (text, class, lasting) in [
             ("Authorization Violation", FailureClass::Authorisation, true),
             ("User Authentication Expired", FailureClass::Authorisation, true),
-            ("Permissions Violation for Publish to \"a\"", FailureClass::Authorisation, false),
+            ("Permissions Violation for Publish to \"accounts\"", FailureClass::Authorisation, false),
             ("Stale Connection", FailureClass::Refused, false),
+            ("Authentication Timeout", FailureClass::Refused, false),
+            ("maximum account active connections exceeded", FailureClass::Refused, false),
+            ("maximum connections exceeded", FailureClass::Refused, false),
         ] {
             let refusal = refusal(text.as_bytes());
             assert_eq!((refusal.class, refusal.lasting), (class, lasting), "{text}");

@@ -405,4 +405,4 @@ pub fn name_for_server(group: &str) -> String {
 
 #[cfg(test)]
 #[path = "../../../tests/unit/broker/nats/consume.rs"]
-mod tests;
+pub(super) mod tests;

@@ -189,6 +189,10 @@ impl Broker for NatsBroker {
         Ok(Some(Topic { name: topic.name.clone(), partitions: 1, replication: config.num_replicas as u32 }))
     }
 
+    fn finds_created(&self) -> bool {
+        self.setup.options.mode == Mode::Jetstream
+    }
+
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         if self.setup.options.mode != Mode::Jetstream {
             return Ok(());
@@ -220,13 +224,14 @@ impl Broker for NatsBroker {
                 self.create_consumer(subscription).await?;
                 let consumer = (topic.as_str(), name_for_server(&subscription.group));
                 let pulls = (options.ack_policy, options.pull_batch.get());
-                let connecting = PullConsumer::connect(self.pulling.clone(), subscription.member, consumer, pulls);
+                let connecting =
+                    PullConsumer::connect(self.pulling.clone(), subscription.consumer_number, consumer, pulls);
                 let pulling = connecting.await.map_err(|error| error.at(&self.setup.config.addresses.join(", ")))?;
                 return Ok(NatsConsumer::Pull(Box::new(pulling)));
             }
         }
         let connect = |address| client(&self.setup, "consumer", address);
-        let client = self.consumers.consuming(subscription.member, &self.setup, connect).await?.clone();
+        let client = self.consumers.consuming(subscription.consumer_number, &self.setup, connect).await?.clone();
         let failed = |reason| BrokerError::Topic { topic: topic.clone(), action: "consumed", reason };
         let source = if options.mode == Mode::Jetstream {
             let context = ContextBuilder::new().timeout(self.setup.timeout).build(client.clone());

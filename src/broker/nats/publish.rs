@@ -304,6 +304,8 @@ impl Protocol for Publishing {
         let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
         let opened = publishing.connector.connect(first, &publishing.inbox, MAX_ANSWER_BYTES).await.ok()?;
         publishing.node.end();
+        // What else a message has failed with lasts until one is acknowledged.
+        publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         let served = publishing.serve(opened);
         session.install(served.transport.clone(), WriteBuffer::default());
         Some(served)
@@ -417,3 +419,7 @@ impl Producer for NatsProducer {
 pub fn header_lines(headers: &[(String, String)]) -> Vec<u8> {
     headers.iter().flat_map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect()
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/nats/publish.rs"]
+mod tests;

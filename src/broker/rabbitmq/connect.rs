@@ -251,8 +251,9 @@ pub fn refusal(code: u16, message: String) -> ClientError {
     let class = match code {
         404 => FailureClass::UnknownTopic,
         403 => FailureClass::Authorisation,
-        // Also for a virtual host that does not exist.
-        530 if message.contains("refused") => FailureClass::Authorisation,
+        // Also for a virtual host that does not exist, and, by rabbit_reader.erl, where there are too many connections: "connection refused:
+        // node connection limit (10) is reached".
+        530 if message.contains("refused") && !message.contains("connection limit") => FailureClass::Authorisation,
         // rabbit_channel.erl, check_msg_size: "message size 20 is larger than configured max size 10".
         406 if message.contains("larger than") => FailureClass::TooLarge,
         // CONNECTION_FORCED: the server shuts down, or an operator has closed the connection.
@@ -285,5 +286,22 @@ mod tests {
         assert_eq!(version(properties).as_deref(), Some("4.0.5"));
         assert_eq!(version(&properties[..properties.len() - 1]), None);
         assert_eq!(version(b"HTTP/1.1"), None);
+    }
+
+    #[test]
+    fn refusals_have_classes() {
+        let refused = FailureClass::Refused;
+        for (code, words, class) in [
+            (403, "ACCESS_REFUSED - Login was refused using …", FailureClass::Authorisation),
+            (530, "NOT_ALLOWED - access to vhost '/' refused for user 'me'", FailureClass::Authorisation),
+            (530, "NOT_ALLOWED - vhost billing not found", refused),
+            (530, "NOT_ALLOWED - connection refused: node connection limit (10) is reached", refused),
+            (530, "NOT_ALLOWED - access to vhost '/' refused for user 'me': connection limit (9) is reached", refused),
+            (530, "NOT_ALLOWED - connection refused for user 'me': user connection limit (9) is reached", refused),
+        ] {
+            let refusal = refusal(code, words.to_owned());
+            // A connection of before may be gone with the next attempt; a login stays wrong.
+            assert_eq!((refusal.class, refusal.lasting), (class, class == FailureClass::Authorisation), "{words}");
+        }
     }
 }

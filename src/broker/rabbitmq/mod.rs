@@ -213,7 +213,7 @@ impl Broker for RabbitmqBroker {
     async fn consumer(&self, subscription: &Subscription) -> Result<Self::Consumer, BrokerError> {
         self.register(subscription).await?;
         let (connector, queue) = (self.connector.clone(), self.queue_of(subscription));
-        let opened = RabbitmqConsumer::open(Consuming { connector, place: subscription.member, queue }).await;
+        let opened = RabbitmqConsumer::open(Consuming { connector, place: subscription.consumer_number, queue }).await;
         opened.map_err(|error| error.for_topic(&subscription.topic.name, "consumed"))
     }
 

@@ -45,7 +45,8 @@ pub struct Connector {
     database: u32,
     resp: u8,
     name: String,
-    timeout: Duration,
+    /// Of each question, and of connecting.
+    pub timeout: Duration,
     conditions: Conditions,
 }
 
@@ -237,6 +238,19 @@ pub fn refusal(error: &[u8]) -> ClientError {
             ClientError::passing(FailureClass::Refused, message)
         }
         _ => ClientError::passing(FailureClass::Refused, message),
+    }
+}
+
+/// The value of a line `name:value` of `INFO`.
+pub fn field<'a>(information: &'a str, name: &str) -> Option<&'a str> {
+    information.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// Name and version of the server, as `INFO` tells them.
+pub fn server(information: &str) -> Option<String> {
+    match field(information, "valkey_version") {
+        Some(version) => Some(format!("Valkey {version}")),
+        None => field(information, "redis_version").map(|version| format!("Redis {version}")),
     }
 }
 

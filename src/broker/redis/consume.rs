@@ -12,10 +12,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::codec::{Malformed, Token, decode, value};
 use super::config::Mode;
-use super::connect::{ConnectError, Connector, Opened};
+use super::connect::{Connector, Opened};
 use super::reply::{Entry, Expected, Head, Messages, Reading, Replies, head, offset, published, unexpected};
 use super::source::{BLOCK, Source};
 use crate::broker::{ClientError, Consumer, NoDetails, ReceiveError, Received, TRACE_HEADER_NAME};
+use crate::net::connect::within;
 use crate::net::receiving::{Line, Opener, ReceivingConnection};
 
 /// How long the last acknowledgements may take.
@@ -41,10 +42,7 @@ impl Listener {
     async fn connect(&self, number: usize) -> Result<Opened, ClientError> {
         let mut opened = self.connector.connect(number).await?;
         if !self.subscribe.is_empty() {
-            opened.ask_encoded(&self.subscribe).await.map_err(|error| match error {
-                ConnectError::Refused(refusal) => refusal,
-                other => ClientError::lost(other.to_string()),
-            })?;
+            within(self.connector.timeout, opened.ask_encoded(&self.subscribe)).await?;
         }
         Ok(opened)
     }
@@ -289,3 +287,7 @@ impl Up {
 fn received(payload: &[u8]) -> Received<'_> {
     Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details: &NoDetails }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/unit/broker/redis/consume.rs"]
+mod tests;

@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use self::codec::{Value, append_bulk};
 pub use self::config::RedisOptions;
 use self::config::{Mode, Pop};
-use self::connect::{Admin, Connector};
+use self::connect::{Admin, Connector, field, server};
 use self::consume::RedisConsumer;
 use self::publish::{Connection, InFlight, Publishing, RedisProducer};
 use self::reply::offset;
@@ -212,6 +212,11 @@ impl Broker for RedisBroker {
         }
     }
 
+    fn finds_created(&self) -> bool {
+        // A list is there as long as it has a message.
+        self.setup.options.mode == Mode::Streams
+    }
+
     async fn delete_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
         if self.setup.options.mode == Mode::Pubsub {
             return Ok(());
@@ -237,7 +242,7 @@ impl Broker for RedisBroker {
             self.left.lock().lists.push(own_list(topic, &member));
         }
         let source = Source::new(options, topic, &subscription.group, &member);
-        let connecting = RedisConsumer::connect(self.admin.connector.clone(), subscription.member, source);
+        let connecting = RedisConsumer::connect(self.admin.connector.clone(), subscription.consumer_number, source);
         connecting.await.map_err(|error| error.for_topic(topic, "consumed"))
     }
 
@@ -425,19 +430,6 @@ fn entries_behind(stream: &Value, delivered: u64) -> Option<u64> {
         return Some(0);
     }
     stream.get("length")?.integer()
-}
-
-/// The value of a line `name:value` of `INFO`.
-fn field<'a>(information: &'a str, name: &str) -> Option<&'a str> {
-    information.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
-/// Name and version of the server, as `INFO` tells them.
-fn server(information: &str) -> Option<String> {
-    match field(information, "valkey_version") {
-        Some(version) => Some(format!("Valkey {version}")),
-        None => field(information, "redis_version").map(|version| format!("Redis {version}")),
-    }
 }
 
 /// Headers as fields of an entry, encoded, with their number.

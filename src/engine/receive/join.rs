@@ -185,6 +185,7 @@ pub(in crate::engine) fn subscription(
         from: consumers.from,
         members: consumers.members_of(group),
         member,
+        consumer_number: consumers.number_of(group, topic, context.topics.len()) + member,
         is_divided: context.scenario.is_divided(group, place.topic),
         properties: consumers.groups[place.group].properties.clone(),
         progress,

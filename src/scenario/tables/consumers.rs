@@ -196,6 +196,12 @@ impl Consumers {
         (0..self.groups.len()).map(|group| self.members_of(group)).max().unwrap_or(self.members)
     }
 
+    /// The number of the group's first consumer on this one of so many topics, among those of all groups.
+    pub fn number_of(&self, group: usize, topic: usize, topics: usize) -> usize {
+        let before: usize = (0..group).map(|before| self.members_of(before)).sum();
+        before * topics + self.members_of(group) * topic
+    }
+
     /// The group's name; without one, its number.
     pub fn name_of(&self, group: usize) -> String {
         self.groups.get(group).and_then(|group| group.name.clone()).unwrap_or_else(|| group.to_string())

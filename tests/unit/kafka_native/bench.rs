@@ -147,6 +147,7 @@ pub fn subscription(partitions: u32, progress: Progress) -> Subscription {
         from: StartFrom::Earliest,
         members: 1,
         member: 0,
+        consumer_number: 0,
         is_divided: false,
         properties: Vec::new(),
         progress,

@@ -18,6 +18,7 @@ fn subscription() -> Subscription {
         from: StartFrom::Latest,
         members: 1,
         member: 0,
+        consumer_number: 0,
         is_divided: false,
         properties: Vec::new(),
         progress: Progress::Uncommitted,

@@ -6,7 +6,7 @@ use super::*;
 const SUBSCRIBE: u8 = 0x82;
 
 /// The first byte of the next packet of a client; `None`: it has gone.
-async fn next_packet(client: &mut TcpStream) -> Option<u8> {
+pub async fn next_packet(client: &mut TcpStream) -> Option<u8> {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.ok()?;
     let mut body = vec![0; head[1].into()];

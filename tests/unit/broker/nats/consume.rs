@@ -7,7 +7,7 @@ use tokio::task::yield_now;
 use super::*;
 
 /// The next client of a server that only lets it connect.
-async fn accept(listener: &TcpListener) -> TcpStream {
+pub async fn accept(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     stream.write_all(b"INFO {\"max_payload\":1048576}\r\n").await.unwrap();
     let mut heard = Vec::new();

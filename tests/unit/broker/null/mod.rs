@@ -21,6 +21,7 @@ fn member(log: &Arc<TopicLog>, number: usize) -> Membership {
         from: StartFrom::Latest,
         members: 2,
         member: number,
+        consumer_number: number,
         is_divided: false,
         properties: Vec::new(),
         progress: Progress::OfTheTrial,

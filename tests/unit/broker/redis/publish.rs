@@ -1,4 +1,37 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::RedisBroker;
 use super::*;
+use crate::broker::{Broker, Topic, scripted};
+
+/// Accepts a client and answers its first commands, each of which it sends when the one before it is answered.
+async fn accept(listener: &TcpListener, commands: usize) -> TcpStream {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    for _ in 0..commands {
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        stream.write_all(b"+OK\r\n").await.unwrap();
+    }
+    stream
+}
+
+#[tokio::test]
+async fn a_topic_waits_for_no_connection_once_that_is_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let setup = scripted::setup("redis", listener.local_addr().unwrap(), options(""));
+    let conditions = setup.conditions.clone();
+    // Each client is named and asks for a sign of life; the second one also asks for information.
+    let accepted = async { (accept(&listener, 2).await, accept(&listener, 3).await) };
+    let (broker, (server, _admin)) = tokio::join!(RedisBroker::connect(setup), accepted);
+    let topic = Topic { name: "orders".to_owned(), partitions: 1, replication: 1 };
+    let mut producer = broker.unwrap().producer(0, &topic).await.unwrap();
+    assert!(producer.submit(&[scripted::message()]).await.is_ok_and(|taken| taken == 1));
+    // It is not acknowledged.
+    drop(server);
+    let mut server = accept(&listener, 2).await;
+    assert!(server.read(&mut [0; 64]).await.unwrap() > 0, "the connection is in use");
+    scripted::assert_topic_has_its_connection(&conditions);
+}
 
 fn sent(number: u32) -> Sent {
     Sent { send_tag: SendTag::new(0, u64::from(number), 0, 0, true), bytes: number, route: 0 }
@@ -28,6 +61,39 @@ fn outcomes(in_flight: &mut InFlight, options: &RedisOptions, replies: &[&[u8]])
 
 fn options(keys: &str) -> RedisOptions {
     toml::from_str(keys).unwrap()
+}
+
+/// Another process waits for a topic that can be found. A channel never can, and a list not before its first message.
+#[tokio::test]
+async fn only_streams_are_found_once_they_are_created() {
+    for (keys, finds) in [("", true), ("mode = 'list'", false), ("mode = 'pubsub'", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let setup = scripted::setup("redis", listener.local_addr().unwrap(), options(keys));
+        let accepted = async { (accept(&listener, 2).await, accept(&listener, 3).await) };
+        let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
+        assert_eq!(broker.unwrap().finds_created(), finds, "{keys}");
+    }
+}
+
+/// Also those that are the only members of their groups.
+#[tokio::test]
+async fn consumers_begin_at_the_servers_in_turn() {
+    let (first, second) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let mut setup = scripted::setup("redis", first.local_addr().unwrap(), options("mode = 'pubsub'"));
+    setup.config.addresses.push(second.local_addr().unwrap().to_string());
+    let accepted = async { (accept(&first, 2).await, accept(&first, 3).await) };
+    let (broker, _servers) = tokio::join!(RedisBroker::connect(setup), accepted);
+    let broker = broker.unwrap();
+    for (number, begins_at) in [(0, 0), (1, 1), (2, 0)] {
+        let subscription = scripted::subscription(number);
+        let asked = tokio::select! {
+            _ = first.accept() => 0,
+            _ = second.accept() => 1,
+            _ = broker.consumer(&subscription) => panic!("no server has answered"),
+        };
+        assert_eq!(asked, begins_at, "consumer {number}");
+    }
 }
 
 #[test]

@@ -129,4 +129,10 @@ fn members_of_each_group_are_divided_by_themselves() {
     assert_eq!(here(&parts[0], 1), [0; 0]);
     assert_eq!(here(&parts[1], 1)[0], 0);
     assert!(parts[0].is_divided(0, 0) && !parts[1].is_divided(1, 0));
+    // On two topics, both processes number them alike: six of the first group, and those of the second one behind them.
+    let numbers = |part: &Scenario| {
+        let consumers = part.consumers.as_ref().unwrap();
+        [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(group, topic)| consumers.number_of(group, topic, 2))
+    };
+    assert_eq!(parts.each_ref().map(numbers), [[0, 3, 6, 7]; 2]);
 }
