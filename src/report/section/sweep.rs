@@ -103,6 +103,10 @@ fn curve(
     measure: &Measure,
     sentence: String,
 ) -> Figure {
+    // A line and the names below it go from left to right, in whichever order the values were listed.
+    let mut placed: Vec<(f64, Spot)> = places.into_iter().zip(spots).collect();
+    placed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (places, spots) = placed.into_iter().unzip();
     let group = Group { name: measure.name.clone(), style: style(measure), spots };
     let dots = Dots {
         name: measure.name.clone(),
@@ -228,6 +232,8 @@ fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     let times = high.1 / low.1.max(f64::MIN_POSITIVE);
     let apart = if times < 1.05 {
         "hardly any difference".to_owned()
+    } else if low.1 <= 0.0 {
+        "nothing at all".to_owned()
     } else {
         format!("{} times as much", crate::report::svg::unit::plain(three_digits(times)))
     };
@@ -346,6 +352,34 @@ fn trials_table(points: &[Point<'_>], measure: &Measure) -> Table {
 mod tests {
     use super::*;
     use crate::record::sample;
+
+    /// A sweep of producers with these rates: its chart of throughput.
+    fn throughput(points: &[(u64, f64)]) -> Figure {
+        let of = |(point_index, (producers, rate)): (usize, &(u64, f64))| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("producers.count".to_owned(), (*producers).into());
+            record.throughput.messages_per_second = *rate;
+            record
+        };
+        let records: Vec<Record> = points.iter().enumerate().map(of).collect();
+        let records: Vec<&Record> = records.iter().collect();
+        let points = by_point(&records);
+        figure(&points, &points::axes(&points), &measures(&records)[0])
+    }
+
+    #[test]
+    fn values_that_are_listed_from_the_largest_down_have_names_and_a_line_from_left_to_right() {
+        let (down, up) = ([(100, 3e3), (10, 2e3), (1, 1e3)], [(1, 1e3), (10, 2e3), (100, 3e3)]);
+        let (down, up) = (throughput(&down), throughput(&up));
+        assert_eq!(down.wide.body.matches("tick m").count(), 3, "{}", down.wide.body);
+        assert_eq!(down.wide.body, up.wide.body);
+    }
+
+    #[test]
+    fn a_point_that_carried_nothing_is_not_compared_by_a_factor() {
+        let sentence = throughput(&[(1, 50_000.0), (2, 0.0)]).sentence;
+        assert_eq!(sentence, "Highest at 1 (50,000/s), lowest at 2 (0.00/s): nothing at all.");
+    }
 
     #[test]
     fn a_percentile_of_all_trials_is_told_where_it_can_be_stated() {
