@@ -2,7 +2,7 @@
 
 use super::{Block, Section, latency};
 use crate::present::points::{self, Axes, Point, Spot, by_point};
-use crate::present::sweep::points_table;
+use crate::present::sweep::{headlines, points_table};
 use crate::present::{Table, capital, or_dash, several};
 use crate::record::Record;
 use crate::record::readable::{duration, percent, plain};
@@ -34,7 +34,7 @@ struct Measure {
 
 /// Throughput, and the 99th percentile of the latency that leads.
 fn measures(records: &[&Record]) -> [Measure; 2] {
-    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
+    let headline = headlines(records);
     [
         Measure {
             id: "throughput",
