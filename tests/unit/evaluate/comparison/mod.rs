@@ -135,6 +135,11 @@ fn single_trials_cannot_tell_but_have_an_interval_of_their_own() {
     assert!(figure.a.low.is_some() && figure.a.effective_seconds.is_some(), "{figure:?}");
     let p99 = compared.points[0].figures.iter().find(|figure| figure.figure == FigureKind::ResponseP99).unwrap();
     assert!(p99.a.low.unwrap() <= p99.a.median && p99.a.median <= p99.a.high.unwrap(), "{p99:?}");
+    // Rows of earlier builds have no length.
+    let mut earlier = series(trials(&[1000.0], 0, 1));
+    earlier[0].series.iter_mut().for_each(|row| row.length_ns = 0);
+    let with_earlier = compare(&earlier, &series(trials(&[900.0], 60, 1)), TRIALS_ALONE).unwrap();
+    assert_eq!(rate_of(&with_earlier).a, figure.a);
 }
 
 #[test]
