@@ -201,12 +201,16 @@ fn end_to_end(timeline: &Timeline<'_>) -> Option<Figure> {
     let has_grown = timeline.record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew);
     let verdict =
         if has_grown { " It grew for as long as the load lasted, so there is no percentile of the trial." } else { "" };
-    let sentence = format!(
-        "The p99 of the slowest group was {} in the first measured second and {} in the last one, at most {}.{verdict}",
-        duration(worst.first().copied().unwrap_or(0.0)),
-        duration(worst.last().copied().unwrap_or(0.0)),
-        duration(worst.iter().copied().fold(0.0, f64::max))
-    );
+    let largest = duration(worst.iter().copied().fold(0.0, f64::max));
+    // A delay of the broker, or consumers that begin late, may leave the first seconds without arrivals, or all.
+    let sentence = match (worst.first(), worst.last()) {
+        (Some(first), Some(last)) => format!(
+            "The p99 of the slowest group was {} in the first measured second with arrivals and {} in the last one, at most {largest}.{verdict}",
+            duration(*first),
+            duration(*last)
+        ),
+        _ => format!("No measured message arrived in a measured second.{verdict}"),
+    };
     let title = "End-to-end latency (p99) of each second";
     Some(figure("end-to-end-over-time", title, sentence, timeline, "end-to-end latency", Unit::Nanoseconds, lines))
 }
@@ -316,4 +320,20 @@ fn memory_sentence(name: &str, first: f64, last: f64, most: f64) -> String {
         return format!("The {name} {verb} from {} to {} in the measured time.", bytes(first), bytes(last));
     }
     format!("The {name} stayed near {}, at most {}.", bytes(last), bytes(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn seconds_without_arrivals_have_no_end_to_end_latency_of_0() {
+        let (record, mut series) = (sample::record(), sample::series());
+        let sentence = |series: &[SeriesRow]| end_to_end(&Timeline::new(&record, series).unwrap()).unwrap().sentence;
+        assert!(sentence(&series).contains(" was 3.20 ms in the first measured second with arrivals"));
+        let measured = series.iter_mut().filter(|row| row.phase == Phase::Measure);
+        measured.for_each(|row| row.groups[0].end_to_end_p99_ns = None);
+        assert_eq!(sentence(&series), "No measured message arrived in a measured second.");
+    }
 }
