@@ -272,6 +272,17 @@ fn failures_count_if_many_or_in_many_trials() {
 }
 
 #[test]
+fn more_duplicates_than_messages_are_not_similar_to_none() {
+    let duplicated = |number: u64, minute: i64| {
+        changed(&sound(minute), |_, record| record.verification.as_mut().unwrap().duplicated = number)
+    };
+    let b = duplicated(1_500_000, 60);
+    assert_eq!(counted(CountKind::Duplicated, &b), (Outcome::Worse, Verdict::Regression), "2.5 for each message");
+    let both = compare(&duplicated(1_000_000, 0), &b, Bounds::default()).unwrap();
+    assert_eq!(both.verdict, Verdict::NoRegressionFound, "a similar share");
+}
+
+#[test]
 fn trials_that_fail_or_stall_count() {
     let ended = |status: Status, number: usize| {
         changed(&sound(60), |index, record| {
