@@ -46,7 +46,8 @@ impl<'a> Timeline<'a> {
             now += row.seconds();
         }
         let measured = || rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
-        let first = measured().next().map_or(0.0, |(begin, _)| *begin);
+        // A trial that ended during its warm-up has no measurement.
+        let first = rows.iter().find(|(_, row)| row.phase != Phase::WarmUp).map_or(now, |(begin, _)| *begin);
         let last = measured().next_back().map_or(first, |(begin, row)| begin + row.seconds());
         (rows.len() > 1).then_some(Timeline { record, rows, until: now, measured: (first, last.max(first)) })
     }
@@ -215,6 +216,14 @@ mod tests {
             events(&Timeline::new(&record, &series).unwrap()).into_iter().map(|event| event.text).collect();
         assert!(told.iter().any(|text| text.contains("denied")), "{told:?}");
         assert!(!told.iter().any(|text| text.contains("index")), "{told:?}");
+    }
+
+    #[test]
+    fn a_trial_that_ended_during_its_warm_up_has_no_drain() {
+        let (record, series) = (sample::record(), sample::series());
+        let warm_up: Vec<SeriesRow> = series.into_iter().filter(|row| row.phase == Phase::WarmUp).collect();
+        let timeline = Timeline::new(&record, &warm_up).unwrap();
+        assert_eq!(timeline.segments(), [Segment { begin: 0.0, end: 2.0, name: "warm-up" }]);
     }
 
     #[test]
