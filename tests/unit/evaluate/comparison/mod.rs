@@ -101,6 +101,19 @@ fn unequal_durability_is_refused_and_other_differences_are_said() {
 }
 
 #[test]
+fn runs_of_another_scenario_among_those_of_a_side_are_said() {
+    let mixed = changed(&trials(&RATES, 0, 1), |index, record| {
+        if index >= 3 {
+            record.run_id = "another".to_owned();
+            record.scenario["producers"]["batch"] = 17.into();
+        }
+    });
+    let compared = compare(&mixed, &trials(&RATES, 60, 1), TRIALS_ALONE).unwrap();
+    let batch = compared.differences.iter().find(|difference| difference.what == "producers.batch").unwrap();
+    assert!(batch.a.starts_with("17; ") && batch.a.ends_with(&batch.b), "{batch:?}");
+}
+
+#[test]
 fn points_match_by_values_and_p_is_adjusted() {
     let with = |rates: &[f64], minute: i64, producers: &[u64]| -> Vec<KeptTrial> {
         let of = |(index, producers): (usize, &u64)| {
