@@ -1,6 +1,6 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
-use super::timeline::{MAX_OUTAGES, Timeline, events, figure};
+use super::timeline::{Timeline, events, figure};
 use super::{Block, Section};
 use crate::present::several;
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -22,7 +22,7 @@ const MUCH_GROWTH: f64 = 0.25;
 /// All charts over time.
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
     let timeline = Timeline::new(record, series)?;
-    let events = events(&timeline);
+    let (events, all_events) = events(&timeline);
     let charts = [
         Some(rates(&timeline)),
         latencies(&timeline),
@@ -36,9 +36,9 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
     let mut blocks: Vec<Block> = charts.into_iter().flatten().map(Block::figure).collect();
     if let Some(Block::Figure(first)) = blocks.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
-        let outages = record.outages.len();
-        if outages > MAX_OUTAGES {
-            first.sentence += &format!(" Flagged are the {MAX_OUTAGES} longest of {outages} outages.");
+        if all_events > events.len() {
+            first.sentence +=
+                &format!(" Flagged are {} of {all_events} events; of many outages, the longest.", events.len());
         }
     }
     Section::new("course", "Over time", blocks)
@@ -325,7 +325,27 @@ fn memory_sentence(name: &str, first: f64, last: f64, most: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{Outage, sample};
+
+    #[test]
+    fn events_that_are_not_flagged_are_counted() {
+        let (mut record, series) = (sample::record(), sample::series());
+        let outage = |second: u64| Outage {
+            begin_ns: second * 1_000_000_000,
+            longest_gap_ns: 300_000_000,
+            in_window_ns: 300_000_000,
+            first_acknowledgement_ns: Some(300_000_000),
+            recovered_ns: Some(400_000_000),
+            expected_per_second: 50_000.0,
+            client_paused_ns: 0,
+            caused_by_client: false,
+        };
+        record.outages = (0..9).map(outage).collect();
+        record.errors = vec![record.errors[0].clone(); 8];
+        let section = section(&record, &series, None).unwrap();
+        let sentence = &section.blocks[0].figures()[0].sentence;
+        assert!(sentence.ends_with(" Flagged are 12 of 17 events; of many outages, the longest."), "{sentence}");
+    }
 
     #[test]
     fn seconds_without_arrivals_have_no_end_to_end_latency_of_0() {
