@@ -68,14 +68,17 @@ fn forest(comparison: &Comparison) -> Figure {
         .points
         .iter()
         .flat_map(|point| point.figures.iter().filter(|figure| is_shown(figure)).map(move |figure| (point, figure)));
-    let forest = Forest { rows: all.take(MAX_ROWS).map(|(point, figure)| row(point, figure)).collect() };
+    let mut rows: Vec<Ratio> = all.map(|(point, figure)| row(point, figure)).collect();
+    let ratios = rows.len();
+    rows.truncate(MAX_ROWS);
+    let forest = Forest { rows };
     let changed = comparison
         .points
         .iter()
         .flat_map(|point| &point.figures)
         .filter(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
     let far = changed.max_by(|one, other| one.ratio.ln().abs().total_cmp(&other.ratio.ln().abs()));
-    let sentence = match far {
+    let mut sentence = match far {
         Some(figure) => {
             format!("The largest change is that of {}: {}.", figure.figure, figure.conclusion(comparison.tolerance))
         }
@@ -84,6 +87,9 @@ fn forest(comparison: &Comparison) -> Figure {
                  less than 1 case of 20."
             .to_owned(),
     };
+    if ratios > MAX_ROWS {
+        sentence += &format!(" Shown are the first {MAX_ROWS} of {ratios} ratios; the figures below have them all.");
+    }
     let shapes = (forest.shape(WIDE.width), forest.shape(PHONE.width));
     Figure::draw("ratios-of-figures", "B / A, with 95 % intervals; grey: A's own spread", sentence, shapes, |shape| {
         forest.draw(shape)
@@ -149,6 +155,21 @@ mod tests {
         assert!(found.ratio_high.unwrap() < 1.0 && found.band < 1e-9, "{found:?}");
         assert_eq!(found.outcome, Outcome::CannotTell);
         assert!(forest(&comparison).sentence.starts_with("No figure changed for sure: "));
+    }
+
+    #[test]
+    fn ratios_that_are_not_drawn_are_counted() {
+        let trial = |point_index: usize| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("producers.count".to_owned(), point_index.into());
+            KeptTrial { record, series: Vec::new() }
+        };
+        let shown = |points: usize| {
+            let side: Vec<KeptTrial> = (0..points).map(trial).collect();
+            forest(&compare(&side, &side, Bounds::default()).unwrap()).sentence
+        };
+        assert!(shown(13).ends_with(" Shown are the first 24 of 26 ratios; the figures below have them all."));
+        assert!(!shown(12).contains("Shown"), "{}", shown(12));
     }
 
     #[test]
