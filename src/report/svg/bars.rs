@@ -49,7 +49,7 @@ impl Bars {
         let largest = self.bars.iter().flat_map(ends).fold(0.0f64, f64::max);
         // The interval of two trials may be far wider than all that was measured: the axis follows the trials, with some room.
         let intervals = self.bars.iter().filter_map(|bar| Some(bar.interval?.1));
-        let highest = intervals.fold(largest, f64::max).min(largest * 1.1);
+        let highest = intervals.fold(largest, f64::max).min(largest * 1.1).min(f64::MAX);
         let scale = Scale::Linear { low: 0.0, high: if highest > 0.0 { highest } else { 1.0 } };
         canvas.text("name", (0.0, 12.0), &self.name);
         for (index, bar) in self.bars.iter().enumerate() {
