@@ -86,10 +86,10 @@ fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
         Axes::One(keys) => match points::places(points, &keys[0]) {
             Some(places) => curve(places, spots.clone(), keys.join(", "), true, measure, sentence),
             None if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
-            None => ordered(&spots, measure, sentence),
+            None => ordered(points, &spots, measure, sentence),
         },
         Axes::Many(_) if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
-        Axes::Many(_) => ordered(&spots, measure, sentence),
+        Axes::Many(_) => ordered(points, &spots, measure, sentence),
     };
     figure.table = if *axes == Axes::None { trials_table(points, measure) } else { spots_table(&spots, measure) };
     figure
@@ -124,12 +124,12 @@ fn style(measure: &Measure) -> usize {
     if measure.unit == Unit::PerSecond { 1 } else { 2 }
 }
 
-/// Points that no number orders, in the order in which they ran.
-fn ordered(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
+/// Points that no number orders, by their numbers; some may be missing.
+fn ordered(points: &[Point<'_>], spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
     let places = evenly(spots.len());
-    let numbered =
-        spots.iter().enumerate().map(|(index, spot)| Spot { name: index.to_string(), ..spot.clone() }).collect();
-    curve(places, numbered, "point, as numbered in the table".to_owned(), false, measure, sentence)
+    let number = |point: &Point<'_>| point.records[0].point_index.to_string();
+    let numbered = points.iter().zip(spots).map(|(point, spot)| Spot { name: number(point), ..spot.clone() });
+    curve(places, numbered.collect(), "point, as numbered in the table".to_owned(), false, measure, sentence)
 }
 
 /// The repetitions of one point, each at its number.
@@ -373,6 +373,21 @@ mod tests {
         let (down, up) = (throughput(&down), throughput(&up));
         assert_eq!(down.wide.body.matches("tick m").count(), 3, "{}", down.wide.body);
         assert_eq!(down.wide.body, up.wide.body);
+    }
+
+    #[test]
+    fn points_that_no_number_orders_are_numbered_as_in_the_table() {
+        let of = |point_index: usize| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("topology.name".to_owned(), format!("topic-{point_index}").into());
+            record
+        };
+        // Those before were not run when the sweep was interrupted.
+        let records: Vec<Record> = (100..130).map(of).collect();
+        let records: Vec<&Record> = records.iter().collect();
+        let points = by_point(&records);
+        let figure = figure(&points, &points::axes(&points), &measures(&records)[0]);
+        assert!(figure.wide.body.contains(">100</text>"), "{}", figure.wide.body);
     }
 
     #[test]
