@@ -136,9 +136,15 @@ fn key_columns(records: &[&Record]) -> Vec<Column> {
     keys.into_iter().map(column).collect()
 }
 
+/// The latency that leads in these records; "response/service" where some are of an open loop and some of a closed one.
+pub fn headlines(records: &[&Record]) -> String {
+    let names: BTreeSet<String> = records.iter().map(|record| record.headline.to_string()).collect();
+    names.into_iter().collect::<Vec<_>>().join("/")
+}
+
 /// A row for each trial.
 pub fn trials_table(records: &[&Record]) -> Table {
-    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
+    let headline = headlines(records);
     let column = |title: &str, rank, figure: &dyn Fn(&Record) -> String| {
         Column::new(title, Align::Right, rank, records.iter().map(|record| figure(record)))
     };
@@ -184,7 +190,7 @@ pub fn points_table(records: &[&Record], most: usize) -> Table {
     let all = points.len();
     let points = &points[..all.min(most)];
     let firsts: Vec<&Record> = points.iter().filter_map(|point| point.records.first().copied()).collect();
-    let headline = firsts.first().map_or_else(String::new, |record| record.headline.to_string());
+    let headline = headlines(&firsts);
     let spreads = |figure: &dyn Fn(&Record) -> Option<f64>| -> Vec<Option<Spread>> {
         points.iter().map(|point| point.spread(figure)).collect()
     };
@@ -263,7 +269,7 @@ fn limited(point: &Point<'_>) -> String {
 mod tests {
     use super::*;
     use crate::measure::FailureClass;
-    use crate::record::sample;
+    use crate::record::{Headline, sample};
 
     #[test]
     fn messages_that_were_aborted_on_purpose_did_not_fail() {
@@ -282,6 +288,17 @@ mod tests {
             let table = points_table(&[&record], 1);
             let p50 = table.columns.iter().find(|column| column.title == "response p50").unwrap();
             assert_eq!(p50.cells[0].1, shown);
+        }
+    }
+
+    #[test]
+    fn latencies_of_an_open_and_a_closed_loop_are_not_called_the_same() {
+        let open = sample::record();
+        let closed = Record { point_index: 1, headline: Headline::Service, ..sample::record() };
+        for (records, title) in [(vec![&closed], "service p50"), (vec![&open, &closed], "response/service p50")] {
+            for table in [trials_table(&records), points_table(&records, 2)] {
+                assert!(table.columns.iter().any(|column| column.title == title), "{title}");
+            }
         }
     }
 }

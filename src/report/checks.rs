@@ -10,7 +10,7 @@ use crate::evaluate::comparison::{Comparison, CountComparison, FigureComparison,
 use crate::present::comparison::{amount, both_sides, point_name};
 use crate::present::verdict::cause;
 use crate::present::{point, several};
-use crate::record::{Record, Status};
+use crate::record::{ReasonKind, Record, Status};
 
 /// The name of all checks together.
 const SUITES: &str = "brokermark";
@@ -71,7 +71,7 @@ fn of_point(
     let otherwise = if is_required { CheckOutcome::Failed } else { CheckOutcome::NotKnown };
     let mut checks = vec![
         check(group, "completed", trials, CheckOutcome::Failed, |record| {
-            if has_ended(record) { failure(record) } else { Some(cause(record).to_owned()) }
+            if has_ended(record) { failure(record) } else { Some(end(record)) }
         }),
         check(group, "valid", trials, otherwise, |record| record.verdict.kinds_against()),
     ];
@@ -87,6 +87,13 @@ fn of_point(
         checks.push(found);
     }
     checks
+}
+
+/// Why a trial did not run to its end: only one that failed has an error.
+fn end(record: &Record) -> String {
+    let ends = [ReasonKind::Interrupted, ReasonKind::Stalled, ReasonKind::Unfinished];
+    let reason = record.verdict.reasons.iter().find(|reason| ends.contains(&reason.kind));
+    reason.map_or(cause(record), |reason| reason.evidence.trim_end_matches('.')).to_owned()
 }
 
 /// Passes if `problem` finds none in any trial.

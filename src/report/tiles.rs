@@ -191,7 +191,15 @@ fn losses(record: &Record) -> Tile {
     let counts = &record.counts;
     match &record.verification {
         Some(verified) => {
-            tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
+            // Losses are those of all groups, the warm-up's too.
+            let groups = verified.groups.len().max(1) as u64;
+            let acknowledged = counts.acknowledged.saturating_add(counts.warm_up.acknowledged);
+            let all = count(acknowledged.saturating_mul(groups));
+            let note = match groups {
+                1 => format!("of {all} acknowledged and verified"),
+                _ => format!("of {all} that {groups} groups were to receive"),
+            };
+            tile("lost", count(verified.lost), note)
         }
         None => {
             let missing = record.without_acknowledgement();
@@ -233,6 +241,15 @@ mod tests {
         record.verification = None;
         let tile = losses(&record);
         assert_eq!((tile.figure.as_str(), tile.note.as_str()), ("1", "0.0002 % of 499,997; arrival was not verified"));
+    }
+
+    #[test]
+    fn losses_are_of_what_all_groups_were_to_receive() {
+        let mut record = sample::record();
+        assert_eq!(losses(&record).note, "of 599,996 acknowledged and verified");
+        let groups = &mut record.verification.as_mut().unwrap().groups;
+        groups.extend_from_within(..);
+        assert_eq!(losses(&record).note, "of 1,199,992 that 2 groups were to receive");
     }
 
     #[test]

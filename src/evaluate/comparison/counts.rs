@@ -300,13 +300,15 @@ fn more(kind: CountKind, one: &Count, other: &Count, p: f64) -> More {
         CountKind::UnsteadyTrials | CountKind::TrialsWithGrowingLag => {
             (is_first && one.share > TRIALS_THAT_COUNT && one.number >= MIN_CHANCE_TRIALS) || p < LEVEL
         }
-        _ if odds(one.share) <= SIMILAR_ODDS * odds(other.share) => return More::No,
+        _ if is_similar(one.share, other.share) => return More::No,
         _ => one.share - other.share >= SHARE_THAT_COUNTS || p < LEVEL,
     };
     if is_sure { More::Surely } else { More::Perhaps }
 }
 
-/// Infinite of a share of 1.
-fn odds(share: f64) -> f64 {
-    share / (1.0 - share)
+/// Whether the larger share `one` is similar to `other`. With several duplicates for each message, it is above 1 and has no odds.
+fn is_similar(one: f64, other: f64) -> bool {
+    // Infinite of a share of 1.
+    let odds = |share: f64| share / (1.0 - share);
+    if one > 1.0 { one <= SIMILAR_ODDS * other } else { odds(one) <= SIMILAR_ODDS * odds(other) }
 }

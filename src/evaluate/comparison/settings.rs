@@ -168,15 +168,18 @@ fn machine(record: &Record) -> String {
     )
 }
 
-/// Keys of the scenarios with other values, each once.
+/// Keys of the scenarios with other values, each once. The runs of a side may be of several scenarios.
 fn scenario(pairs: &[Pair<'_>]) -> BTreeSet<Difference> {
+    let of_side = |side: &Side<'_>| side.ended().map(|record| keys(&record.scenario)).collect::<BTreeSet<_>>();
     let mut found = BTreeSet::new();
     for (a, b) in pairs {
-        let (a, b) = (keys(&a.first().scenario), keys(&b.first().scenario));
-        let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        let (a, b) = (of_side(a), of_side(b));
+        let names: BTreeSet<&String> = a.iter().chain(&b).flat_map(BTreeMap::keys).collect();
         for name in names {
-            let shown =
-                |keys: &BTreeMap<String, String>| keys.get(name).cloned().unwrap_or_else(|| "default".to_owned());
+            let shown = |scenarios: &BTreeSet<BTreeMap<String, String>>| {
+                let values = scenarios.iter().map(|keys| keys.get(name).map_or("default", String::as_str));
+                values.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; ")
+            };
             let (a, b) = (shown(&a), shown(&b));
             if a != b {
                 found.insert(Difference { what: name.clone(), a, b, refused: false });

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::KeptTrial;
 use crate::evaluate::threshold::measured;
 use crate::record::ReasonKind::{self, *};
-use crate::record::{Headline, Latency, Phase, Record, Status};
+use crate::record::{Headline, Latency, Phase, Record, SeriesRow, Status};
 use crate::scenario::{LatencyKind, LatencyStatistic, Metric};
 use crate::statistics::{Interval, Quartiles, centre, quantile_ranks, quartiles, series_mean};
 
@@ -245,7 +245,7 @@ struct Within {
 fn within(trial: &KeptTrial, kind: &FigureKind) -> Option<Within> {
     let rows = trial.series.iter().filter(|row| row.phase == Phase::Measure && row.full);
     let seconds: Vec<f64> = match kind.quantile() {
-        None => rows.map(|row| row.acknowledged as f64 * 1e9 / row.length_ns as f64).collect(),
+        None => rows.map(SeriesRow::acknowledged_per_second).collect(),
         Some(0.5) => rows.filter_map(|row| row.p50_ns).map(|value| value as f64).collect(),
         Some(_) => rows.filter_map(|row| row.p99_ns).map(|value| value as f64).collect(),
     };

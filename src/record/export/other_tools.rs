@@ -164,13 +164,18 @@ pub fn pulsar_sweep_lines(records: &[&Record]) -> Result<String, ExportError> {
     records.iter().map(|record| row(record).map(|row| line(&row))).collect()
 }
 
-/// One line per point.
+/// One line per point of each run.
 pub fn pulsar_sweep_summary(records: &[&Record]) -> Result<String, ExportError> {
-    let mut points: BTreeMap<usize, Vec<Row>> = BTreeMap::new();
-    for record in records {
-        points.entry(record.point_index).or_default().push(row(record)?);
+    let mut text = String::new();
+    // Points of several runs have the same numbers.
+    for run in records.chunk_by(|one, other| one.run_id == other.run_id) {
+        let mut points: BTreeMap<usize, Vec<Row>> = BTreeMap::new();
+        for record in run {
+            points.entry(record.point_index).or_default().push(row(record)?);
+        }
+        text.extend(points.values().filter_map(|rows| summarize(rows)).map(|summary| line(&summary)));
     }
-    Ok(points.values().filter_map(|rows| summarize(rows)).map(|summary| line(&summary)).collect())
+    Ok(text)
 }
 
 fn row(record: &Record) -> Result<Row, ExportError> {

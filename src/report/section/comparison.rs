@@ -3,8 +3,8 @@
 use super::{Block, Section, latency};
 use crate::evaluate::comparison::{Comparison, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison};
 use crate::present::comparison::{counts, differences, figures_table, legend, missing, point_heading, point_name};
-use crate::record::Record;
 use crate::record::readable::duration;
+use crate::record::{Record, Status};
 use crate::report::figure::{Figure, PHONE, WIDE};
 use crate::report::svg::bars::{Forest, Ratio};
 use crate::report::{Run, html};
@@ -68,14 +68,17 @@ fn forest(comparison: &Comparison) -> Figure {
         .points
         .iter()
         .flat_map(|point| point.figures.iter().filter(|figure| is_shown(figure)).map(move |figure| (point, figure)));
-    let forest = Forest { rows: all.take(MAX_ROWS).map(|(point, figure)| row(point, figure)).collect() };
+    let mut rows: Vec<Ratio> = all.map(|(point, figure)| row(point, figure)).collect();
+    let ratios = rows.len();
+    rows.truncate(MAX_ROWS);
+    let forest = Forest { rows };
     let changed = comparison
         .points
         .iter()
         .flat_map(|point| &point.figures)
         .filter(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
     let far = changed.max_by(|one, other| one.ratio.ln().abs().total_cmp(&other.ratio.ln().abs()));
-    let sentence = match far {
+    let mut sentence = match far {
         Some(figure) => {
             format!("The largest change is that of {}: {}.", figure.figure, figure.conclusion(comparison.tolerance))
         }
@@ -84,6 +87,9 @@ fn forest(comparison: &Comparison) -> Figure {
                  less than 1 case of 20."
             .to_owned(),
     };
+    if ratios > MAX_ROWS {
+        sentence += &format!(" Shown are the first {MAX_ROWS} of {ratios} ratios; the figures below have them all.");
+    }
     let shapes = (forest.shape(WIDE.width), forest.shape(PHONE.width));
     Figure::draw("ratios-of-figures", "B / A, with 95 % intervals; grey: A's own spread", sentence, shapes, |shape| {
         forest.draw(shape)
@@ -92,17 +98,9 @@ fn forest(comparison: &Comparison) -> Figure {
 
 /// The percentiles of both sides, where there is a single point.
 fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Figure> {
-    if comparison.points.len() != 1 {
-        return None;
-    }
-    let records = |trials: &'_ [KeptTrial]| -> Vec<Record> {
-        let valid: Vec<Record> =
-            trials.iter().filter(|trial| trial.record.verdict.valid).map(|trial| trial.record.clone()).collect();
-        if valid.is_empty() { trials.iter().map(|trial| trial.record.clone()).collect() } else { valid }
-    };
-    let curve = |name: &str, style, trials: &[KeptTrial]| {
-        latency::merged(name, style, &records(trials).iter().collect::<Vec<_>>())
-    };
+    let [point] = comparison.points.as_slice() else { return None };
+    let curve =
+        |name: &str, style, trials: &[KeptTrial]| latency::merged(name, style, &records_of_point(trials, point));
     let (a, b) = (curve("A", 6, a)?, curve("B", 1, b)?);
     let sentence = if a.supports(0.99) && b.supports(0.99) {
         format!(
@@ -118,11 +116,25 @@ fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Fi
     Some(latency::figure("latency-by-percentile", "Latency by percentile", sentence, vec![a, b]))
 }
 
+/// A side's trials of the point: the valid ones; without any, all completed ones. Its sweep may have points that the other side lacks.
+fn records_of_point<'a>(trials: &'a [KeptTrial], point: &PointComparison) -> Vec<&'a Record> {
+    let mut found: Vec<&Record> =
+        trials.iter().map(|trial| &trial.record).filter(|record| record.status == Status::Completed).collect();
+    // Of sides with one point each, the values may differ.
+    if found.iter().any(|record| record.point == point.point) {
+        found.retain(|record| record.point == point.point);
+    }
+    if found.iter().any(|record| record.verdict.valid) {
+        found.retain(|record| record.verdict.valid);
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::evaluate::comparison::{Bounds, compare};
-    use crate::record::sample;
+    use crate::record::{Latency, sample};
 
     #[test]
     fn an_interval_beyond_the_band_that_chance_explains_is_not_denied() {
@@ -143,6 +155,36 @@ mod tests {
         assert!(found.ratio_high.unwrap() < 1.0 && found.band < 1e-9, "{found:?}");
         assert_eq!(found.outcome, Outcome::CannotTell);
         assert!(forest(&comparison).sentence.starts_with("No figure changed for sure: "));
+    }
+
+    #[test]
+    fn ratios_that_are_not_drawn_are_counted() {
+        let trial = |point_index: usize| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("producers.count".to_owned(), point_index.into());
+            KeptTrial { record, series: Vec::new() }
+        };
+        let shown = |points: usize| {
+            let side: Vec<KeptTrial> = (0..points).map(trial).collect();
+            forest(&compare(&side, &side, Bounds::default()).unwrap()).sentence
+        };
+        assert!(shown(13).ends_with(" Shown are the first 24 of 26 ratios; the figures below have them all."));
+        assert!(!shown(12).contains("Shown"), "{}", shown(12));
+    }
+
+    #[test]
+    fn percentiles_are_of_the_point_that_both_sides_have() {
+        let trial = |producers: u64, slow: u64| {
+            let mut record = Record { point_index: usize::from(slow > 0), ..sample::record() };
+            record.point.insert("producers.count".to_owned(), producers.into());
+            let mut histogram = record.latency.response.as_ref().unwrap().decode_histogram().unwrap();
+            histogram.record_n(20_000_000, slow).unwrap();
+            record.latency.response = Latency::from_histogram(&histogram, 0, None);
+            KeptTrial { record, series: Vec::new() }
+        };
+        let (sweep, one) = ([trial(1, 0), trial(8, 10_000_000)], [trial(1, 0)]);
+        let told = |a: &[KeptTrial]| tails(a, &one, &compare(a, &one, Bounds::default()).unwrap()).unwrap().sentence;
+        assert_eq!(told(&sweep), told(&one));
     }
 
     #[test]

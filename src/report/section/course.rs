@@ -1,6 +1,6 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
-use super::timeline::{MAX_OUTAGES, Timeline, events, figure};
+use super::timeline::{Timeline, events, figure};
 use super::{Block, Section};
 use crate::present::several;
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -22,7 +22,7 @@ const MUCH_GROWTH: f64 = 0.25;
 /// All charts over time.
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
     let timeline = Timeline::new(record, series)?;
-    let events = events(&timeline);
+    let (events, all_events) = events(&timeline);
     let charts = [
         Some(rates(&timeline)),
         latencies(&timeline),
@@ -36,9 +36,9 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
     let mut blocks: Vec<Block> = charts.into_iter().flatten().map(Block::figure).collect();
     if let Some(Block::Figure(first)) = blocks.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
-        let outages = record.outages.len();
-        if outages > MAX_OUTAGES {
-            first.sentence += &format!(" Flagged are the {MAX_OUTAGES} longest of {outages} outages.");
+        if all_events > events.len() {
+            first.sentence +=
+                &format!(" Flagged are {} of {all_events} events; of many outages, the longest.", events.len());
         }
     }
     Section::new("course", "Over time", blocks)
@@ -201,12 +201,16 @@ fn end_to_end(timeline: &Timeline<'_>) -> Option<Figure> {
     let has_grown = timeline.record.latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew);
     let verdict =
         if has_grown { " It grew for as long as the load lasted, so there is no percentile of the trial." } else { "" };
-    let sentence = format!(
-        "The p99 of the slowest group was {} in the first measured second and {} in the last one, at most {}.{verdict}",
-        duration(worst.first().copied().unwrap_or(0.0)),
-        duration(worst.last().copied().unwrap_or(0.0)),
-        duration(worst.iter().copied().fold(0.0, f64::max))
-    );
+    let largest = duration(worst.iter().copied().fold(0.0, f64::max));
+    // A delay of the broker, or consumers that begin late, may leave the first seconds without arrivals, or all.
+    let sentence = match (worst.first(), worst.last()) {
+        (Some(first), Some(last)) => format!(
+            "The p99 of the slowest group was {} in the first measured second with arrivals and {} in the last one, at most {largest}.{verdict}",
+            duration(*first),
+            duration(*last)
+        ),
+        _ => format!("No measured message arrived in a measured second.{verdict}"),
+    };
     let title = "End-to-end latency (p99) of each second";
     Some(figure("end-to-end-over-time", title, sentence, timeline, "end-to-end latency", Unit::Nanoseconds, lines))
 }
@@ -316,4 +320,40 @@ fn memory_sentence(name: &str, first: f64, last: f64, most: f64) -> String {
         return format!("The {name} {verb} from {} to {} in the measured time.", bytes(first), bytes(last));
     }
     format!("The {name} stayed near {}, at most {}.", bytes(last), bytes(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Outage, sample};
+
+    #[test]
+    fn events_that_are_not_flagged_are_counted() {
+        let (mut record, series) = (sample::record(), sample::series());
+        let outage = |second: u64| Outage {
+            begin_ns: second * 1_000_000_000,
+            longest_gap_ns: 300_000_000,
+            in_window_ns: 300_000_000,
+            first_acknowledgement_ns: Some(300_000_000),
+            recovered_ns: Some(400_000_000),
+            expected_per_second: 50_000.0,
+            client_paused_ns: 0,
+            caused_by_client: false,
+        };
+        record.outages = (0..9).map(outage).collect();
+        record.errors = vec![record.errors[0].clone(); 8];
+        let section = section(&record, &series, None).unwrap();
+        let sentence = &section.blocks[0].figures()[0].sentence;
+        assert!(sentence.ends_with(" Flagged are 12 of 17 events; of many outages, the longest."), "{sentence}");
+    }
+
+    #[test]
+    fn seconds_without_arrivals_have_no_end_to_end_latency_of_0() {
+        let (record, mut series) = (sample::record(), sample::series());
+        let sentence = |series: &[SeriesRow]| end_to_end(&Timeline::new(&record, series).unwrap()).unwrap().sentence;
+        assert!(sentence(&series).contains(" was 3.20 ms in the first measured second with arrivals"));
+        let measured = series.iter_mut().filter(|row| row.phase == Phase::Measure);
+        measured.for_each(|row| row.groups[0].end_to_end_p99_ns = None);
+        assert_eq!(sentence(&series), "No measured message arrived in a measured second.");
+    }
 }

@@ -47,7 +47,7 @@ pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option
     let cells = read(record, &timeline, directory, empty)?;
     let used: Vec<usize> = (0..ROWS).filter(|row| (0..columns).any(|column| cells.at(column, *row) > 0)).collect();
     let (low, high) = (*used.first()?, *used.last()? + 1);
-    let marks: Vec<f64> = events(&timeline).iter().map(|event| event.at).collect();
+    let marks: Vec<f64> = events(&timeline).0.iter().map(|event| event.at).collect();
     let grid = |is_narrow: bool| Grid { marks: marks.clone(), ..cells.grid(low, high, timeline.until, is_narrow) };
     let (wide, narrow) = (grid(false), grid(true));
     let title = format!("{} of all messages", capital(&format!("{} times", record.headline)));

@@ -102,7 +102,8 @@ fn percentiles(curves: &[Curve]) -> Table {
 fn values(tail: &Tail) -> Values {
     let places = (tail.nines() * PER_NINE as f64) as usize;
     let at: Vec<f64> = (0..=places).map(|place| place as f64 / PER_NINE as f64).collect();
-    let of = |curve: &Curve| at.iter().map(|nines| Some(curve.at(quantile(*nines)))).collect();
+    let of =
+        |curve: &Curve| at.iter().map(|nines| (*nines <= curve.nines()).then(|| curve.at(quantile(*nines)))).collect();
     let series = tail.curves.iter().map(|curve| (curve.name.clone(), of(curve))).collect();
     Values { axis: "tail", until: tail.nines(), unit: "ns", at, series }
 }
@@ -180,6 +181,11 @@ impl Curve {
         self.histogram.value_at_quantile(quantile) as f64
     }
 
+    /// Where it ends: one value lies beyond so many nines.
+    fn nines(&self) -> f64 {
+        (self.histogram.len().max(1) as f64).log10()
+    }
+
     /// Whether it can be stated: ten independent values or more lie beyond it.
     pub fn supports(&self, quantile: f64) -> bool {
         self.independent >= independent_values_needed(quantile)
@@ -233,7 +239,7 @@ impl Tail {
 
 /// The part that ten values or more lie beyond, and the rest.
 fn path(curve: &Curve, frame: &Frame, scale: Scale, nines: f64) -> [String; 2] {
-    let own = (curve.histogram.len().max(1) as f64).log10().min(nines);
+    let own = curve.nines().min(nines);
     let sure = (curve.independent as f64 / 10.0).max(1.0).log10().min(own);
     let columns = (frame.width / 2.0) as usize;
     let mut paths = [String::new(), String::new()];
@@ -269,6 +275,18 @@ mod tests {
             |independent| Tail { curves: vec![curve(independent)] }.draw(Shape { width: 560.0, height: 320.0 }).body;
         assert!(drawn(10_000).contains(" unsure"));
         assert!(!drawn(1_000_000).contains(" unsure"));
+    }
+
+    #[test]
+    fn a_curve_of_few_messages_has_no_values_where_it_has_ended() {
+        let curve = |count: u64| {
+            let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+            histogram.record_n(1_000_000, count).unwrap();
+            Curve { name: count.to_string(), style: 1, histogram, independent: count }
+        };
+        let values = values(&Tail { curves: vec![curve(1_000), curve(1_000_000)] });
+        let last = |series: usize| values.series[series].1.iter().rposition(Option::is_some).unwrap();
+        assert_eq!((values.at[last(0)], values.at[last(1)]), (3.0, 6.0));
     }
 
     #[test]

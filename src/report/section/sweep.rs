@@ -2,7 +2,7 @@
 
 use super::{Block, Section, latency};
 use crate::present::points::{self, Axes, Point, Spot, by_point};
-use crate::present::sweep::points_table;
+use crate::present::sweep::{headlines, points_table};
 use crate::present::{Table, capital, or_dash, several};
 use crate::record::Record;
 use crate::record::readable::{duration, percent, plain};
@@ -34,7 +34,7 @@ struct Measure {
 
 /// Throughput, and the 99th percentile of the latency that leads.
 fn measures(records: &[&Record]) -> [Measure; 2] {
-    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
+    let headline = headlines(records);
     [
         Measure {
             id: "throughput",
@@ -86,10 +86,10 @@ fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
         Axes::One(keys) => match points::places(points, &keys[0]) {
             Some(places) => curve(places, spots.clone(), keys.join(", "), true, measure, sentence),
             None if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
-            None => ordered(&spots, measure, sentence),
+            None => ordered(points, &spots, measure, sentence),
         },
         Axes::Many(_) if points.len() <= MAX_BARS => bars(&spots, measure, sentence),
-        Axes::Many(_) => ordered(&spots, measure, sentence),
+        Axes::Many(_) => ordered(points, &spots, measure, sentence),
     };
     figure.table = if *axes == Axes::None { trials_table(points, measure) } else { spots_table(&spots, measure) };
     figure
@@ -103,6 +103,10 @@ fn curve(
     measure: &Measure,
     sentence: String,
 ) -> Figure {
+    // A line and the names below it go from left to right, in whichever order the values were listed.
+    let mut placed: Vec<(f64, Spot)> = places.into_iter().zip(spots).collect();
+    placed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (places, spots) = placed.into_iter().unzip();
     let group = Group { name: measure.name.clone(), style: style(measure), spots };
     let dots = Dots {
         name: measure.name.clone(),
@@ -120,12 +124,12 @@ fn style(measure: &Measure) -> usize {
     if measure.unit == Unit::PerSecond { 1 } else { 2 }
 }
 
-/// Points that no number orders, in the order in which they ran.
-fn ordered(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
+/// Points that no number orders, by their numbers; some may be missing.
+fn ordered(points: &[Point<'_>], spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
     let places = evenly(spots.len());
-    let numbered =
-        spots.iter().enumerate().map(|(index, spot)| Spot { name: index.to_string(), ..spot.clone() }).collect();
-    curve(places, numbered, "point, as numbered in the table".to_owned(), false, measure, sentence)
+    let number = |point: &Point<'_>| point.records[0].point_index.to_string();
+    let numbered = points.iter().zip(spots).map(|(point, spot)| Spot { name: number(point), ..spot.clone() });
+    curve(places, numbered.collect(), "point, as numbered in the table".to_owned(), false, measure, sentence)
 }
 
 /// The repetitions of one point, each at its number.
@@ -228,6 +232,8 @@ fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     let times = high.1 / low.1.max(f64::MIN_POSITIVE);
     let apart = if times < 1.05 {
         "hardly any difference".to_owned()
+    } else if low.1 <= 0.0 {
+        "nothing at all".to_owned()
     } else {
         format!("{} times as much", crate::report::svg::unit::plain(three_digits(times)))
     };
@@ -346,6 +352,49 @@ fn trials_table(points: &[Point<'_>], measure: &Measure) -> Table {
 mod tests {
     use super::*;
     use crate::record::sample;
+
+    /// A sweep of producers with these rates: its chart of throughput.
+    fn throughput(points: &[(u64, f64)]) -> Figure {
+        let of = |(point_index, (producers, rate)): (usize, &(u64, f64))| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("producers.count".to_owned(), (*producers).into());
+            record.throughput.messages_per_second = *rate;
+            record
+        };
+        let records: Vec<Record> = points.iter().enumerate().map(of).collect();
+        let records: Vec<&Record> = records.iter().collect();
+        let points = by_point(&records);
+        figure(&points, &points::axes(&points), &measures(&records)[0])
+    }
+
+    #[test]
+    fn values_that_are_listed_from_the_largest_down_have_names_and_a_line_from_left_to_right() {
+        let (down, up) = ([(100, 3e3), (10, 2e3), (1, 1e3)], [(1, 1e3), (10, 2e3), (100, 3e3)]);
+        let (down, up) = (throughput(&down), throughput(&up));
+        assert_eq!(down.wide.body.matches("tick m").count(), 3, "{}", down.wide.body);
+        assert_eq!(down.wide.body, up.wide.body);
+    }
+
+    #[test]
+    fn points_that_no_number_orders_are_numbered_as_in_the_table() {
+        let of = |point_index: usize| {
+            let mut record = Record { point_index, ..sample::record() };
+            record.point.insert("topology.name".to_owned(), format!("topic-{point_index}").into());
+            record
+        };
+        // Those before were not run when the sweep was interrupted.
+        let records: Vec<Record> = (100..130).map(of).collect();
+        let records: Vec<&Record> = records.iter().collect();
+        let points = by_point(&records);
+        let figure = figure(&points, &points::axes(&points), &measures(&records)[0]);
+        assert!(figure.wide.body.contains(">100</text>"), "{}", figure.wide.body);
+    }
+
+    #[test]
+    fn a_point_that_carried_nothing_is_not_compared_by_a_factor() {
+        let sentence = throughput(&[(1, 50_000.0), (2, 0.0)]).sentence;
+        assert_eq!(sentence, "Highest at 1 (50,000/s), lowest at 2 (0.00/s): nothing at all.");
+    }
 
     #[test]
     fn a_percentile_of_all_trials_is_told_where_it_can_be_stated() {

@@ -16,7 +16,7 @@ const VALUES: usize = 240;
 
 /// More events than this are not flagged one by one.
 const MAX_EVENTS: usize = 12;
-pub(super) const MAX_OUTAGES: usize = 8;
+const MAX_OUTAGES: usize = 8;
 
 /// The seconds of a trial, with when each began.
 pub struct Timeline<'a> {
@@ -46,7 +46,8 @@ impl<'a> Timeline<'a> {
             now += row.seconds();
         }
         let measured = || rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
-        let first = measured().next().map_or(0.0, |(begin, _)| *begin);
+        // A trial that ended during its warm-up has no measurement.
+        let first = rows.iter().find(|(_, row)| row.phase != Phase::WarmUp).map_or(now, |(begin, _)| *begin);
         let last = measured().next_back().map_or(first, |(begin, row)| begin + row.seconds());
         (rows.len() > 1).then_some(Timeline { record, rows, until: now, measured: (first, last.max(first)) })
     }
@@ -78,8 +79,8 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// What happened, in its order.
-pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
+/// What happened, in its order, as far as it is flagged; and how much happened.
+pub(super) fn events(timeline: &Timeline<'_>) -> (Vec<Event>, usize) {
     let begin = timeline.measured.0;
     let at = |ns: u64| begin + ns as f64 / 1e9;
     // Of many outages, the longest.
@@ -108,19 +109,20 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
     let faults = timeline.record.faults.iter().flat_map(Fault::commands);
     let faults = faults.filter_map(|(what, command)| Some((what, command, command.begin_ns?)));
-    let faults: Vec<Event> = faults
-        .take(MAX_EVENTS)
+    let mut faults: Vec<Event> = faults
         .map(|(what, command, begin_ns)| Event {
             at: at(begin_ns),
             until: None,
             text: format!("fault, {what}: {}", on_one_line(&command.command)),
         })
         .collect();
+    let all = events.len() + timeline.record.outages.len().saturating_sub(MAX_OUTAGES) + faults.len();
+    faults.truncate(MAX_EVENTS);
     // What was done is told before what came of it.
     events.truncate(MAX_EVENTS.saturating_sub(faults.len()));
     events.extend(faults);
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
-    events
+    (events, all)
 }
 
 fn outage_text(outage: &Outage) -> String {
@@ -154,7 +156,7 @@ pub fn figure(
         lines,
         until: timeline.until,
         segments: timeline.segments(),
-        events: events(timeline),
+        events: events(timeline).0,
     };
     let mut figure = Figure::draw(id, title, sentence, (WIDE, PHONE), |shape| chart.draw(shape));
     figure.table = table(&chart, unit);
@@ -212,9 +214,17 @@ mod tests {
             |class, message: &str| ErrorCount { class, count: 1, first_message: message.to_owned(), first_at_ns: 0 };
         record.receive_errors = vec![error(FailureClass::Crashed, "index"), error(FailureClass::Refused, "denied")];
         let told: Vec<String> =
-            events(&Timeline::new(&record, &series).unwrap()).into_iter().map(|event| event.text).collect();
+            events(&Timeline::new(&record, &series).unwrap()).0.into_iter().map(|event| event.text).collect();
         assert!(told.iter().any(|text| text.contains("denied")), "{told:?}");
         assert!(!told.iter().any(|text| text.contains("index")), "{told:?}");
+    }
+
+    #[test]
+    fn a_trial_that_ended_during_its_warm_up_has_no_drain() {
+        let (record, series) = (sample::record(), sample::series());
+        let warm_up: Vec<SeriesRow> = series.into_iter().filter(|row| row.phase == Phase::WarmUp).collect();
+        let timeline = Timeline::new(&record, &warm_up).unwrap();
+        assert_eq!(timeline.segments(), [Segment { begin: 0.0, end: 2.0, name: "warm-up" }]);
     }
 
     #[test]

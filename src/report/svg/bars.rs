@@ -47,7 +47,10 @@ impl Bars {
             bar.value.into_iter().chain(trials).collect::<Vec<_>>()
         };
         let largest = self.bars.iter().flat_map(ends).fold(0.0f64, f64::max);
-        let scale = Scale::Linear { low: 0.0, high: if largest > 0.0 { largest } else { 1.0 } };
+        // The interval of two trials may be far wider than all that was measured: the axis follows the trials, with some room.
+        let intervals = self.bars.iter().filter_map(|bar| Some(bar.interval?.1));
+        let highest = intervals.fold(largest, f64::max).min(largest * 1.1).min(f64::MAX);
+        let scale = Scale::Linear { low: 0.0, high: if highest > 0.0 { highest } else { 1.0 } };
         canvas.text("name", (0.0, 12.0), &self.name);
         for (index, bar) in self.bars.iter().enumerate() {
             let y = TOP + ROW * index as f64;
@@ -66,12 +69,14 @@ fn row(canvas: &mut Canvas, bar: &Bar, y: f64, width: f64, scale: Scale) {
     let mut end = x(bar.value.unwrap_or(0.0));
     canvas.rectangle(&format!("bar f{}", bar.style), [0.5, top, end, height]);
     if let Some((low, high)) = bar.interval {
-        let (low, high) = (x(low), x(high));
-        canvas.path(
-            "whisker ink",
-            &format!("M{0},{2}H{1}M{0},{2}m0,-5v10M{1},{2}m0,-5v10", number(low), number(high), number(middle)),
-        );
-        end = end.max(high);
+        // An end beyond the axis has no cap.
+        let cap = |value: f64| {
+            let is_inside = value <= scale.high();
+            if is_inside { format!("M{},{}m0,-5v10", number(x(value)), number(middle)) } else { String::new() }
+        };
+        let line = format!("M{},{}H{}", number(x(low)), number(middle), number(x(high)));
+        canvas.path("whisker ink", &(line + &cap(low) + &cap(high)));
+        end = end.max(x(high));
     }
     for (valid, class, kind) in [(true, "dots ink", Mark::Dot), (false, "cross ink", Mark::Cross)] {
         let marks = bar.trials.iter().filter(|trial| trial.1 == valid && bar.trials.len() > 1);
@@ -196,6 +201,18 @@ mod tests {
         for text in [">fetch<", ">90 %<", ">&lt;parse&gt;<", ">–<"] {
             assert!(body.contains(text), "{text} in {body}");
         }
+    }
+
+    #[test]
+    fn an_interval_that_goes_on_beyond_the_axis_does_not_end_there() {
+        let caps = |high: f64| {
+            let trials = vec![(90.0, true), (110.0, true)];
+            let (name, text) = ("lz4".to_owned(), "100".to_owned());
+            let bar = Bar { name, value: Some(100.0), text, interval: Some((50.0, high)), trials, style: 1 };
+            let bars = Bars { name: "messages/s".to_owned(), unit: Unit::PerSecond, bars: vec![bar] };
+            bars.draw(bars.shape(360.0)).body.matches("m0,-5v10").count()
+        };
+        assert_eq!([105.0, 115.0, 200.0].map(caps), [2, 2, 1]);
     }
 
     #[test]

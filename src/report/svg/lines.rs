@@ -44,12 +44,12 @@ pub struct TimeChart {
     pub events: Vec<Event>,
 }
 
-/// By what factor the warm-up may exceed what was measured before it is cut off.
+/// By what factor the warm-up or the drain may exceed what was measured before it is cut off.
 const MAX_APART: f64 = 2.0;
 
 impl TimeChart {
     /// Fits what was measured. What lies far above it, in the warm-up or the drain, is cut off.
-    pub fn scale(&self) -> (Scale, bool) {
+    fn scale(&self) -> Scale {
         let is_apart = |at: f64| self.segments.iter().any(|segment| at >= segment.begin && at < segment.end);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let all: Vec<f64> = points().filter_map(|point| point.1).collect();
@@ -58,14 +58,28 @@ impl TimeChart {
         let is_cut = !measured.is_empty() && largest(&all) > MAX_APART * largest(&measured);
         let shown = if is_cut { measured } else { all }.into_iter();
         // A number that falls to 0 has no place on a logarithmic axis.
-        (if self.unit == Unit::Nanoseconds { Scale::fitting(shown) } else { Scale::from_zero(shown) }, is_cut)
+        if self.unit == Unit::Nanoseconds { Scale::fitting(shown) } else { Scale::from_zero(shown) }
+    }
+
+    /// The segments that have values above the scale.
+    fn beyond(&self, scale: Scale) -> Vec<&'static str> {
+        let is_beyond = |segment: &&Segment| {
+            let points = self.lines.iter().flat_map(|line| &line.points);
+            let mut of_segment = points.filter(|point| point.0 >= segment.begin && point.0 < segment.end);
+            of_segment.any(|point| point.1.is_some_and(|value| value > scale.high()))
+        };
+        self.segments.iter().filter(is_beyond).map(|segment| segment.name).collect()
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
         let frame = Frame::for_time(shape);
-        let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
+        let (mut canvas, scale) = (Canvas::default(), self.scale());
         self.ground(&mut canvas, &frame);
-        let cut = if is_cut { "; the warm-up goes beyond" } else { "" };
+        let cut = match self.beyond(scale).as_slice() {
+            [] => String::new(),
+            [one] => format!("; the {one} goes beyond"),
+            several => format!("; the {} go beyond", several.join(" and the ")),
+        };
         frame.vertical(&mut canvas, scale, self.unit, &format!("{}{cut}", self.name));
         let most = (frame.width / 70.0) as usize;
         let ticks: Vec<(f64, String)> =
@@ -141,6 +155,31 @@ impl TimeChart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_beyond_the_axis_is_named() {
+        let named = |warm_up: f64, drain: f64| {
+            let values = [warm_up, 10.0, 10.0, drain].into_iter().enumerate();
+            let points = values.map(|(second, value)| (second as f64 + 0.5, Some(value))).collect();
+            let segment = |begin: f64, name| Segment { begin, end: begin + 1.0, name };
+            let chart = TimeChart {
+                name: "messages/s".to_owned(),
+                unit: Unit::PerSecond,
+                lines: vec![Line { name: "received".to_owned(), style: 1, points }],
+                until: 4.0,
+                segments: vec![segment(0.0, "warm-up"), segment(3.0, "drain")],
+                events: vec![],
+            };
+            let body = chart.draw(Shape { width: 900.0, height: 236.0 }).body;
+            let name = body.split_once(">messages/s").unwrap().1;
+            name.split_once('<').unwrap().0.to_owned()
+        };
+        assert_eq!([named(10.0, 11.0), named(50.0, 10.0)], ["", "; the warm-up goes beyond"]);
+        assert_eq!(
+            [named(10.0, 50.0), named(50.0, 40.0)],
+            ["; the drain goes beyond", "; the warm-up and the drain go beyond"]
+        );
+    }
 
     #[test]
     fn a_day_is_a_short_drawing_and_a_gap_is_not_bridged() {

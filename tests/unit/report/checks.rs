@@ -83,6 +83,14 @@ fn a_trial_that_went_to_its_end_and_failed_is_not_completed() {
 }
 
 #[test]
+fn a_trial_that_stalled_has_a_reason_and_no_error() {
+    let mut record = Record { status: Status::Stalled, ..sample::record() };
+    record.verdict.reasons = vec![Reason::new(ReasonKind::Stalled, "No outcome arrived.".to_owned(), "", &[])];
+    let checks = of_records("orders-1", &[&record], &|_| false, &|_| None);
+    assert_eq!(checks[0].text, "in 0 of 1 trial; trial 1: No outcome arrived");
+}
+
+#[test]
 fn figures_of_a_side_without_a_valid_trial_neither_pass_nor_fail() {
     let slow = trials(|record| {
         record.throughput.messages_per_second /= 1.5;

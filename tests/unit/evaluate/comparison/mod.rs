@@ -101,6 +101,19 @@ fn unequal_durability_is_refused_and_other_differences_are_said() {
 }
 
 #[test]
+fn runs_of_another_scenario_among_those_of_a_side_are_said() {
+    let mixed = changed(&trials(&RATES, 0, 1), |index, record| {
+        if index >= 3 {
+            record.run_id = "another".to_owned();
+            record.scenario["producers"]["batch"] = 17.into();
+        }
+    });
+    let compared = compare(&mixed, &trials(&RATES, 60, 1), TRIALS_ALONE).unwrap();
+    let batch = compared.differences.iter().find(|difference| difference.what == "producers.batch").unwrap();
+    assert!(batch.a.starts_with("17; ") && batch.a.ends_with(&batch.b), "{batch:?}");
+}
+
+#[test]
 fn points_match_by_values_and_p_is_adjusted() {
     let with = |rates: &[f64], minute: i64, producers: &[u64]| -> Vec<KeptTrial> {
         let of = |(index, producers): (usize, &u64)| {
@@ -135,6 +148,11 @@ fn single_trials_cannot_tell_but_have_an_interval_of_their_own() {
     assert!(figure.a.low.is_some() && figure.a.effective_seconds.is_some(), "{figure:?}");
     let p99 = compared.points[0].figures.iter().find(|figure| figure.figure == FigureKind::ResponseP99).unwrap();
     assert!(p99.a.low.unwrap() <= p99.a.median && p99.a.median <= p99.a.high.unwrap(), "{p99:?}");
+    // Rows of earlier builds have no length.
+    let mut earlier = series(trials(&[1000.0], 0, 1));
+    earlier[0].series.iter_mut().for_each(|row| row.length_ns = 0);
+    let with_earlier = compare(&earlier, &series(trials(&[900.0], 60, 1)), TRIALS_ALONE).unwrap();
+    assert_eq!(rate_of(&with_earlier).a, figure.a);
 }
 
 #[test]
@@ -264,6 +282,17 @@ fn failures_count_if_many_or_in_many_trials() {
     // What A has as well is no regression.
     let both = compare(&failed(1_000, 6), &failed(1_500, 6), Bounds::default()).unwrap();
     assert_eq!(both.verdict, Verdict::NoRegressionFound);
+}
+
+#[test]
+fn more_duplicates_than_messages_are_not_similar_to_none() {
+    let duplicated = |number: u64, minute: i64| {
+        changed(&sound(minute), |_, record| record.verification.as_mut().unwrap().duplicated = number)
+    };
+    let b = duplicated(1_500_000, 60);
+    assert_eq!(counted(CountKind::Duplicated, &b), (Outcome::Worse, Verdict::Regression), "2.5 for each message");
+    let both = compare(&duplicated(1_000_000, 0), &b, Bounds::default()).unwrap();
+    assert_eq!(both.verdict, Verdict::NoRegressionFound, "a similar share");
 }
 
 #[test]

@@ -102,6 +102,15 @@ fn repetitions_become_mean_highest_and_lowest() {
 }
 
 #[test]
+fn points_of_several_runs_are_not_repetitions_of_each_other() {
+    let other = Record { run_id: "other".to_owned(), ..record(0, 1, 20_000_000_000) };
+    let text = pulsar_sweep_summary(&[&record(0, 1, 10_000_000_000), &other]).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["Trials"], &line["Mean"]["DurationInMilliseconds"])).collect();
+    assert_eq!(told, [(&json!(1), &json!(10_000)), (&json!(1), &json!(20_000))]);
+}
+
+#[test]
 fn other_payloads_than_vectors_are_refused() {
     let mut record = record(3, 2, 1);
     record.scenario["payload"] = json!({ "kind": "zeros" });
