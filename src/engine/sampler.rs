@@ -309,7 +309,7 @@ mod tests {
         let load_start = std::time::Instant::now();
         let at = |milliseconds: u32| load_start + MILLISECOND * milliseconds;
         let due = |segments: &[u32]| {
-            let ends = segments.to_vec().into_iter().map(at);
+            let ends = segments.iter().copied().map(at);
             let mut times = SamplingTimes::new(load_start, load_start, Some(MILLISECOND * 1000), ends);
             let taken = (0..10).map(|_| {
                 let now = times.ends_of_segments.front().map_or(times.next, |end| times.next.min(*end));
