@@ -167,6 +167,37 @@ fn rabbitmq_access_that_is_taken_away_is_told() {
     assert!(missing.evidence.contains("access denied"), "{missing:?}");
 }
 
+/// The server removes the publisher of a stream, and refuses with `code` to let it be declared again.
+#[cfg(feature = "rabbitmq-stream")]
+fn not_declared_again(code: u16, kind: ConditionKind, words: &str) {
+    use crate::harness::scripted_rabbitmq::frames::{confirm, metadata_update};
+    use crate::harness::scripted_rabbitmq::{Reaction, Refusing, Scripted, Tuning};
+    const DECLARE_PUBLISHER: u16 = 1;
+    let refuses = Some(Refusing { key: DECLARE_PUBLISHER, code, after: 1 });
+    let sent = Mutex::new(0);
+    let server = Scripted::tuned(Tuning { refuses, ..Tuning::default() }, move |published| {
+        let mut sent = sent.lock().unwrap();
+        *sent += published.ids.len();
+        let mut frames = vec![confirm(&published.ids)];
+        if *sent > 20 {
+            frames.push(metadata_update(0x06, "removed"));
+        }
+        Reaction { frames, ..Reaction::default() }
+    });
+    let options = "rabbitmq-stream = { reconnect = \"1s\" }";
+    let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{}\", {options} }}\n", server.address());
+    let topology = "topology = { name = \"removed\", keep = true }\n";
+    let record = held_up(&format!("{broker}{topology}{LOAD}"), kind.phrase());
+    let found = of_kind(&record, kind);
+    assert!(found.lasted_ns > 1_500_000_000 && found.words.contains(words), "{found:?}");
+}
+
+#[test]
+#[cfg(feature = "rabbitmq-stream")]
+fn rabbitmq_stream_without_a_leader_is_told() {
+    not_declared_again(0x06, ConditionKind::WaitingForLeader, "stream not available");
+}
+
 /// What an nsqd does with those who come.
 enum Served {
     Well,

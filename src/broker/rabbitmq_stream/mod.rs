@@ -95,7 +95,10 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
             ..Capabilities::NONE
         },
-        tells: |kind| kind.is_told_by_all() || matches!(kind, ConditionKind::TopicGone | ConditionKind::Unanswered),
+        tells: |kind| {
+            let of_streams = [ConditionKind::TopicGone, ConditionKind::Unanswered, ConditionKind::WaitingForLeader];
+            kind.is_told_by_all() || of_streams.contains(&kind)
+        },
         ..Descriptor::NONE
     };
 

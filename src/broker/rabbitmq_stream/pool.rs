@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admin::{Admin, Nodes, StreamLocation, untried};
-use super::codec::{ConnectError, Refusal, is_final};
+use super::codec::{ConnectError, Refusal, code, is_final};
 use super::connect::Connector;
 use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher};
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, FailureClass};
 use crate::measure::{Acks, ConditionKind, PartitionIndex, Subject, SubjectKind};
 use crate::net::backoff::Backoff;
 
@@ -244,7 +244,7 @@ impl Pool {
             let restored = self.restore_over(&address, &route, limit).await;
             match &restored {
                 Ok(()) => route.held_up.end(),
-                Err(error) => route.held_up.begin(ConditionKind::from_failure(error.class()), &error.to_string()),
+                Err(error) => route.held_up.begin(condition(error, location), &error.to_string()),
             }
             match restored {
                 Ok(()) => {}
@@ -280,6 +280,17 @@ impl Pool {
         // Producers that wait there look for the new one.
         old.connection.session().notify_capacity();
         Ok(())
+    }
+}
+
+/// The condition that an error shows, of a stream at this location. A stream that exists and has no leader is not gone.
+fn condition(error: &ConnectError, location: Option<&StreamLocation>) -> ConditionKind {
+    let is_unavailable = matches!(error, ConnectError::Refused(Refusal { code: code::STREAM_NOT_AVAILABLE, .. }));
+    match error.class() {
+        FailureClass::UnknownTopic if is_unavailable || location.is_some_and(|found| found.leader.is_none()) => {
+            ConditionKind::WaitingForLeader
+        }
+        class => ConditionKind::from_failure(class),
     }
 }
 
