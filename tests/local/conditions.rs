@@ -192,6 +192,13 @@ fn not_declared_again(code: u16, kind: ConditionKind, words: &str) {
     assert!(found.lasted_ns > 1_500_000_000 && found.words.contains(words), "{found:?}");
 }
 
+/// The protocol has no code of its own for an alarm, nor for a publisher that was declared before.
+#[test]
+#[cfg(feature = "rabbitmq-stream")]
+fn rabbitmq_alarm_that_keeps_a_publisher_out_is_told() {
+    not_declared_again(0x11, ConditionKind::Refused, "alarm");
+}
+
 #[test]
 #[cfg(feature = "rabbitmq-stream")]
 fn rabbitmq_stream_without_a_leader_is_told() {

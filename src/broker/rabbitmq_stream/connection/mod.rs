@@ -110,6 +110,8 @@ struct Publisher {
     pending: Pending,
     /// Why nothing can be published; `None` while the server knows the publisher.
     lost: Option<PublisherLost>,
+    /// A declaration was sent that the server has not refused, and it has not removed the publisher since.
+    may_be_declared: bool,
 }
 
 /// The bytes to write, and the state that frames need.
@@ -186,24 +188,19 @@ impl Connection {
         limit: Duration,
     ) -> Result<Option<u8>, ConnectError> {
         let session = self.session();
-        let known = {
+        let number = {
             let publishers = &mut session.state().protocol.publishers;
             let known = publishers.iter().position(|publisher| publisher.stream == stream);
             if known.is_none() && publishers.len() == MAX_PUBLISHERS {
                 return Ok(None);
             }
-            known.ok_or_else(|| {
+            known.unwrap_or_else(|| {
                 publishers.push(Publisher::undeclared(stream, counted_in, session.protocol.resend));
                 publishers.len() - 1
             })
         };
-        let (Ok(number) | Err(number)) = known;
         let last = old.map_or(0, |old| old.connection.last_id(old.publisher));
-        let stored = match within(limit, session.declare(number as u8)).await {
-            // The response to an earlier request came too late.
-            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if known.is_ok() => last,
-            declared => declared?,
-        };
+        let stored = within(limit, session.declare(number as u8)).await?;
         let old = old.filter(|old| !Arc::ptr_eq(old.connection.session(), session));
         let kept = old.and_then(|old| old.connection.take_kept(old.publisher));
         session.declared(number as u8, stored.max(last), kept);
@@ -280,7 +277,7 @@ impl Publisher {
         let error = SubmitError { class: FailureClass::UnknownTopic, message };
         let lost = Lost { since: Instant::now(), error, is_final: false };
         let pending = if resend { Pending::keeping() } else { Pending::default() };
-        Publisher { stream: stream.to_owned(), counted_in, pending, lost: Some(lost) }
+        Publisher { stream: stream.to_owned(), counted_in, pending, lost: Some(lost), may_be_declared: false }
     }
 
     /// The server removed the publisher: its messages fail, unless they are kept. Returns its stream, if it was declared until now.
@@ -289,6 +286,7 @@ impl Publisher {
             true => self.pending.mark_lost(),
             false => self.pending.settle_all(code, settled),
         }
+        self.may_be_declared = false;
         if self.lost.is_some() {
             return None;
         }
@@ -330,9 +328,21 @@ impl Session<Publishing> {
 
     /// Declares a publisher. Returns the last id that the server has of it.
     async fn declare(&self, number: u8) -> Result<u64, ConnectError> {
-        let stream = self.state().protocol.publishers[usize::from(number)].stream.clone();
+        let (stream, may_be_declared) = {
+            let mut state = self.state();
+            let publisher = &mut state.protocol.publishers[usize::from(number)];
+            (publisher.stream.clone(), std::mem::replace(&mut publisher.may_be_declared, true))
+        };
         let reference = self.protocol.reference.as_deref().unwrap_or_default();
-        self.request(&Request::declare_publisher(number, reference, &stream), PUBLISHER).await?;
+        match self.request(&Request::declare_publisher(number, reference, &stream), PUBLISHER).await {
+            // The response to an earlier request came too late. Otherwise the server has an alarm.
+            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if may_be_declared => {}
+            Err(refused @ ConnectError::Refused(_)) => {
+                self.state().protocol.publishers[usize::from(number)].may_be_declared = false;
+                return Err(refused);
+            }
+            declared => drop(declared?),
+        }
         match reference {
             "" => Ok(0),
             reference => {
