@@ -98,10 +98,28 @@ impl TopicPublishers {
         targets.clear();
         let streams = self.publishers.len();
         if streams > 1 {
+            if batch.iter().any(|one| one.key.is_none()) {
+                self.pass_over_lost();
+            }
             let target = |one: &Outgoing<'_>| one.key.map_or(self.turn, |key| partition(key, streams));
             targets.extend(batch.iter().map(target));
             self.turn = (self.turn + 1) % streams;
         }
+    }
+
+    /// If the publisher of the stream whose turn it is was lost, it is the turn of the next stream that can be published to, if there is one.
+    fn pass_over_lost(&mut self) {
+        let is_open = |one: &StreamPublisher| one.connection.has_publisher(one.publisher);
+        if is_open(&self.publishers[self.turn]) {
+            return;
+        }
+        // It may have been declared again over another connection.
+        if self.is_redirected() {
+            self.redirect();
+        }
+        let (turn, streams) = (self.turn, self.publishers.len());
+        let mut from_turn = (turn..turn + streams).map(|stream| stream % streams);
+        self.turn = from_turn.find(|stream| is_open(&self.publishers[*stream])).unwrap_or(turn);
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use brokermark::broker::FailureClass;
 
 use super::{BATCHES, broker, confirmed, failed};
-use crate::harness::scripted_rabbitmq::frames::metadata_update;
+use crate::harness::scripted_rabbitmq::frames::{confirm_of, metadata_update};
 use crate::harness::scripted_rabbitmq::network::{BlackHole, load_balancer};
-use crate::harness::scripted_rabbitmq::{Cluster, Reaction, SUPER_STREAM, Scripted};
+use crate::harness::scripted_rabbitmq::{Cluster, Reaction, Refusing, SUPER_STREAM, Scripted, Tuning};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"moving\"\nkeep = true\n";
@@ -121,6 +121,22 @@ fn the_leader_is_reached_through_a_load_balancer() {
     assert_acknowledged(&record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}")), 1000);
     let work = |node: &Scripted| (node.publishing_connections(), node.subscriptions().len());
     assert_eq!(cluster.nodes.iter().map(work).collect::<Vec<_>>(), [(0, 0), (0, 0), (1, 1)]);
+}
+
+#[test]
+fn batches_without_keys_pass_over_a_stream_without_a_publisher() {
+    // Both streams are declared. After that, the server declares none.
+    let refuses = Some(Refusing { key: 1, code: 0x06, after: 2 });
+    let server = Scripted::tuned(Tuning { refuses, ..Tuning::default() }, |published| {
+        let mut frames = confirm_of(published.publisher, &published.ids);
+        if published.publisher == 0 {
+            frames.extend(metadata_update(0x06, &format!("{SUPER_STREAM}-0")));
+        }
+        Reaction { frames: vec![frames], ..Reaction::default() }
+    });
+    let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 2\nkeep = true\n");
+    let scenario = format!("{}{topology}{BATCHES}[run]\nmessages = 100\n", broker(server.address(), ""));
+    assert_acknowledged(&record_of(&scenario), 100);
 }
 
 #[test]
