@@ -115,7 +115,10 @@ async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeti
         if let Some((frame, size)) = first {
             let command = FromBroker::decode(frame.command).map_err(|error| ClientError::lost(error.to_string()))?;
             if let Some(error) = command.error {
-                return Err(refused(error.error, &error.message));
+                let failure = refused(error.error, &error.message);
+                // Before the login: there are `brokerMaxConnections` or `brokerMaxConnectionsPerIp`, until others end (`ServerCnx.channelActive`).
+                let is_full = error.error == i32::from(ServerError::NotAllowedError);
+                return Err(ClientError { lasting: failure.lasting && !is_full, ..failure });
             }
             if let Some(connected) = command.connected {
                 let max_message = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
@@ -134,6 +137,30 @@ async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeti
         }
         if reader.read_buf(&mut received).await.map_err(|error| ClientError::lost(error.to_string()))? == 0 {
             return Err(ClientError::lost("the broker closed the connection instead of greeting"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::FailureClass;
+    use crate::broker::pulsar::codec::proto::Refusal;
+
+    #[tokio::test]
+    async fn a_broker_with_too_many_connections_may_take_one_later() {
+        for (error, class, lasting) in [
+            (ServerError::NotAllowedError, FailureClass::Refused, false),
+            (ServerError::AuthenticationError, FailureClass::Authorisation, true),
+        ] {
+            let message = "Reached the maximum number of connections".to_owned();
+            let refusal = Some(Box::new(Refusal { request_id: u64::MAX, error: error.into(), message }));
+            let command = FromBroker { kind: Kind::Error.into(), error: refusal, ..FromBroker::default() };
+            let command = prost::Message::encode_to_vec(&command);
+            let size = command.len() as u32;
+            let frame = [(size + 4).to_be_bytes().as_slice(), size.to_be_bytes().as_slice(), &command].concat();
+            let failure = await_greeting(&mut &frame[..]).await.unwrap_err();
+            assert_eq!((failure.class, failure.lasting), (class, lasting), "{error:?}");
         }
     }
 }
