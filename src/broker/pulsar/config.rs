@@ -185,11 +185,13 @@ impl BrokerOptions for PulsarOptions {
                 self.namespace
             ));
         }
-        for (name, value) in [("batch_messages", self.batch_messages), ("receiver_queue", self.receiver_queue as usize)]
-        {
-            if value == 0 {
-                return Err(format!("`{name}` is at least 1"));
-            }
+        let counts = [
+            ("batch_messages", self.batch_messages),
+            ("batch_bytes", self.batch_bytes),
+            ("receiver_queue", self.receiver_queue as usize),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
+            return Err(format!("`{name}` is at least 1"));
         }
         if self.linger.is_some_and(|linger| linger.is_zero()) {
             return Err("`linger` is longer than 0s: leave it out, so that messages do not wait".to_owned());
@@ -209,6 +211,12 @@ impl BrokerOptions for PulsarOptions {
         }
         if self.exclusive_timeout.is_zero() {
             return Err("`exclusive_timeout` is longer than 0s".to_owned());
+        }
+        // Messages are looked at that often (`connection::MIN_TICK`). In Pulsar's client for Java, 0 would be no limit.
+        if self.send_timeout < Duration::from_millis(10) {
+            return Err("`send_timeout` is 10ms or more: with less, messages would fail that are answered in time, and 0s \
+                        is not \"no limit\""
+                .to_owned());
         }
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());

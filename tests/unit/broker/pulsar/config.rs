@@ -63,6 +63,9 @@ fn what_cannot_be_is_refused_without_repeating_a_token() {
     for wrong in [
         "namespace = 'public'",
         "batch_messages = 0",
+        "batch_bytes = 0",
+        "send_timeout = '0s'",
+        "send_timeout = '9ms'",
         "keep_alive = '0s'",
         "exclusive_timeout = '0s'",
         "linger = '0s'",
