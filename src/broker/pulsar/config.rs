@@ -214,9 +214,11 @@ impl BrokerOptions for PulsarOptions {
         }
         // Messages are looked at that often (`connection::MIN_TICK`). In Pulsar's client for Java, 0 would be no limit.
         if self.send_timeout < Duration::from_millis(10) {
-            return Err("`send_timeout` is 10ms or more: with less, messages would fail that are answered in time, and 0s \
+            return Err(
+                "`send_timeout` is 10ms or more: with less, messages would fail that are answered in time, and 0s \
                         is not \"no limit\""
-                .to_owned());
+                    .to_owned(),
+            );
         }
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());
