@@ -326,7 +326,7 @@ impl Session<Publishing> {
         }
     }
 
-    /// Declares a publisher. Returns the last id that the server has of it.
+    /// Declares a publisher. Returns the last id that the server has of it, or 0 where it has the publisher already.
     async fn declare(&self, number: u8) -> Result<u64, ConnectError> {
         let (stream, may_be_declared) = {
             let mut state = self.state();
@@ -336,7 +336,9 @@ impl Session<Publishing> {
         let reference = self.protocol.reference.as_deref().unwrap_or_default();
         match self.request(&Request::declare_publisher(number, reference, &stream), PUBLISHER).await {
             // The response to an earlier request came too late. Otherwise the server has an alarm.
-            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if may_be_declared => {}
+            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if may_be_declared => {
+                return Ok(0);
+            }
             Err(refused @ ConnectError::Refused(_)) => {
                 self.state().protocol.publishers[usize::from(number)].may_be_declared = false;
                 return Err(refused);
