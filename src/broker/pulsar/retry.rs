@@ -27,7 +27,10 @@ pub fn refused(number: i32, words: &str) -> ClientError {
         ProducerFenced, TopicNotFound, TopicTerminatedError, UnsupportedVersionError,
     };
     let error = ServerError::try_from(number).ok();
+    // The broker could not find out, as while its metadata store is away (`ServerCnx.handleLookup`).
+    let is_undecided = words.contains("while trying to authorize");
     let class = match error {
+        Some(AuthorizationError) if is_undecided => FailureClass::Refused,
         Some(AuthenticationError | AuthorizationError) => FailureClass::Authorisation,
         Some(TopicNotFound | InvalidTopicName) => FailureClass::UnknownTopic,
         Some(ProducerBusy | ProducerFenced) => FailureClass::Fenced,
@@ -46,7 +49,7 @@ pub fn refused(number: i32, words: &str) -> ClientError {
                 | IncompatibleSchema
                 | UnsupportedVersionError
         )
-    );
+    ) && !is_undecided;
     let name = error.map_or_else(|| format!("error {number}"), |error| format!("{error:?}"));
     // The description may be the stack trace of an exception; its first line is the message.
     let words = printable(words.lines().next().unwrap_or_default());
@@ -180,6 +183,10 @@ mod tests {
         assert_eq!(fenced.message, "ProducerFenced: Producer fenced");
         assert_eq!(refused(15, "").class, FailureClass::Refused);
         assert!(!refused(6, "not ready").lasting);
+        let undecided = refused(4, "Exception occurred while trying to authorize lookup");
+        assert_eq!((undecided.class, undecided.lasting), (FailureClass::Refused, false));
+        let denied = refused(4, "Client is not authorized to Lookup");
+        assert_eq!((denied.class, denied.lasting), (FailureClass::Authorisation, true));
         assert_eq!(refused(99, "news").message, "error 99: news");
     }
 
