@@ -40,6 +40,12 @@ impl Producer for PulsarProducer {
             PulsarProducer::Lingering(producer) => producer.fatal_error(),
         }
     }
+
+    fn finish(&mut self) {
+        if let PulsarProducer::Lingering(producer) = self {
+            producer.queue.finish();
+        }
+    }
 }
 
 /// A sender to one topic, whose messages wait for others.
@@ -65,6 +71,8 @@ struct Waiting {
     batch: Batch,
     /// The time at which the first message of the batch came.
     since: Option<Instant>,
+    /// No more messages will come: none waits for others.
+    is_finished: bool,
     /// The reason why no more messages can be sent.
     failure: Option<SubmitError>,
 }
@@ -195,6 +203,12 @@ impl Queue {
         Ok(added)
     }
 
+    /// Sends what waits.
+    fn finish(&self) {
+        self.waiting.lock().is_finished = true;
+        self.changed.notify_one();
+    }
+
     fn is_full(&self, batch: &Batch) -> bool {
         batch.messages.len() >= self.most_messages || batch.payload_bytes >= self.most_bytes
     }
@@ -205,7 +219,8 @@ impl Queue {
             let due = {
                 let mut waiting = self.waiting.lock();
                 let due = waiting.since.map(|since| since + self.linger);
-                if due.is_some_and(|due| due <= Instant::now()) || self.is_full(&waiting.batch) {
+                let is_due = due.is_some_and(|due| waiting.is_finished || due <= Instant::now());
+                if is_due || self.is_full(&waiting.batch) {
                     mem::swap(&mut waiting.batch, batch);
                     waiting.since = None;
                     self.taken.notify_one();
@@ -290,6 +305,16 @@ mod tests {
             batch.messages().iter().map(|message| (message.payload, message.key, message.trace_header)).collect();
         assert_eq!(parts, [(&b"one"[..], None, None), (b"", Some(&b"key"[..]), Some(&TRACE)), (b"three", None, None)]);
         assert_eq!(queue.add(&[message(&[0; 150], None), message(b"x", None)]).unwrap(), 1, "full by its bytes");
+    }
+
+    #[tokio::test]
+    async fn a_batch_goes_out_when_no_more_messages_will_come() {
+        let queue = queue(Duration::from_secs(3600));
+        assert_eq!(queue.add(&[message(b"one", None)]).unwrap(), 1);
+        queue.finish();
+        let mut batch = Batch::default();
+        queue.take(&mut batch).await;
+        assert_eq!(batch.messages.len(), 1);
     }
 
     #[tokio::test]
