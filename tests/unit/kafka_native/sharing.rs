@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::share_fetch_response::{AcquiredRecords, PartitionData, ShareFetchableTopicResponse};
 use kafka_protocol::messages::share_group_heartbeat_response::{Assignment, TopicPartitions};
 use kafka_protocol::messages::{
-    ApiKey, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse, ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
+    ApiKey, DeleteGroupsRequest, DeleteGroupsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse,
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
 
 use super::asked::Asked;
@@ -15,6 +16,7 @@ use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::plain;
 use super::scripted::{NOT_LEADER, Scripted, TOPIC_ID};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::kafka_native::share::consumer::ShareConsumer;
 use crate::broker::kafka_native::share::groups::ShareGroups;
 use crate::broker::kafka_native::share::options::ShareGroupOptions;
@@ -173,6 +175,24 @@ async fn each_of_several_errors_is_told() {
     assert!(told.contains("answers to messages of partition 0: GroupAuthorizationFailed"), "{told}");
     let told = taken(&mut consumer, async {}).await.1.unwrap().message;
     assert!(told.contains("wrong checksum: messages were given back"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn settings_are_removed_also_of_a_group_that_cannot_be() {
+    let mut broker = Scripted::start(1, 1).await;
+    broker.know_only(ApiKey::DeleteGroups, 0, 1);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (share_groups, _consumer) = joined(&mut broker, &bench).await;
+    let groups = Groups::new(bench.admin.clone(), KafkaNativeOptions::default());
+    let (removed, ()) = tokio::join!(share_groups.remove(&groups), async {
+        let asked = broker.await_of(ApiKey::DeleteGroups).await;
+        let refused = DeletableGroupResult::default().with_error_code(GROUP_AUTHORIZATION_FAILED);
+        asked.send(asked.frame::<DeleteGroupsRequest>(&DeleteGroupsResponse::default().with_results(vec![refused])));
+        let asked = broker.await_of(ApiKey::IncrementalAlterConfigs).await;
+        asked.send(asked.frame::<IncrementalAlterConfigsRequest>(&IncrementalAlterConfigsResponse::default()));
+    });
+    let error = removed.unwrap_err().to_string();
+    assert!(error.contains("group 'group' was not removed"), "{error}");
 }
 
 /// The next answer has no assignment, as nothing has changed.
