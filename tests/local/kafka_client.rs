@@ -54,6 +54,8 @@ fn what_would_have_no_effect_is_refused() {
         .complains_of(&["enable.auto.commit", "members that commit"]);
     refused("pipeline.group = \"kept\"\nconsumers.from = \"latest\"")
         .complains_of(&["`pipeline.group`", "`consumers.from`"]);
+    refused("consumers.from = \"latest\"\nbroker.kafka = { static_members = true, assignment = \"group\" }")
+        .complains_of(&["`static_members`", "`consumers.from`"]);
     let manual = "consumers = {}\nbroker.kafka.assignment = \"manual\"";
     refused(&format!("{manual}\nbroker.kafka.static_members = true")).complains_of(&["manual", "`static_members`"]);
     refused("broker.kafka.assignment = \"manual\"\nconsumers.properties = { \"group.protocol\" = \"consumer\" }")

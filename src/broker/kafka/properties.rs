@@ -137,11 +137,17 @@ impl Properties {
     /// The name under which a group knows the member, if its members are static.
     ///
     /// # Errors
-    /// For a member that commits: the group would keep its place after the trial, and could not be removed.
+    /// For a member that commits, or whose group is committed the latest message as its begin: the group would keep its place after the
+    /// trial, and could not be removed.
     pub fn instance_id(&self, subscription: &Subscription) -> Result<Option<String>, BrokerError> {
         if self.static_members && subscription.progress != Progress::Uncommitted {
             let reason = "a pipeline's members leave their group with the run: remove `static_members`".to_owned();
             return Err(BrokerError::Configuration(reason));
+        }
+        if self.static_members && subscription.from == StartFrom::Latest {
+            let reason = "with librdkafka, `static_members` cannot begin at the latest message, because their group could not be removed with the \
+                          run: remove `consumers.from` or `static_members`, or set `broker.client = \"native\"`";
+            return Err(BrokerError::Configuration(reason.to_owned()));
         }
         Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
     }

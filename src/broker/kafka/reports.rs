@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -83,7 +83,11 @@ struct KnownPartitions {
 
 /// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
 #[derive(Default)]
-pub struct UnsettledMessages(pub Mutex<Vec<(SendTag, usize)>>);
+pub struct UnsettledMessages {
+    pub written: Mutex<Vec<(SendTag, usize)>>,
+    /// Whether measured messages of the transaction have failed, which are not among them.
+    pub has_lost_measured: AtomicBool,
+}
 
 impl ProducerContext for Reports {
     /// The send tag's first word, which is not a pointer to anything.
@@ -107,9 +111,12 @@ impl ProducerContext for Reports {
         match (error, &self.written) {
             // Those that the end of a transaction has taken with it wait for that end as well.
             (None | Some(Code::PurgeQueue | Code::PurgeInflight), Some(written)) => {
-                written.0.lock().push((send_tag, payload_bytes));
+                written.written.lock().push((send_tag, payload_bytes));
             }
-            _ => {
+            (_, written) => {
+                if let Some(written) = written {
+                    written.has_lost_measured.fetch_or(send_tag.measured(), Ordering::Relaxed);
+                }
                 let partition = outcomes.partitions.index(message, &self.recorder);
                 outcomes.all.push(Outcome { send_tag, payload_bytes, partition, error });
             }

@@ -4,6 +4,7 @@
 //! Until then its delivery report waits here. If the transaction is aborted, the message has failed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -277,8 +278,9 @@ impl TransactionThread {
 
     /// The outcome of each message that was written.
     fn settle(&self, ended: Ended) {
-        let written = std::mem::take(&mut *self.written.0.lock());
-        let is_measured = written.iter().any(|(send_tag, _)| send_tag.measured());
+        let written = std::mem::take(&mut *self.written.written.lock());
+        let has_lost_measured = self.written.has_lost_measured.swap(false, Ordering::Relaxed);
+        let is_measured = has_lost_measured || written.iter().any(|(send_tag, _)| send_tag.measured());
         let mut acks = self.client.client().context().recorder.batch();
         let committed = match ended {
             Ended::Committed(took) => {

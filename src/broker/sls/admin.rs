@@ -94,11 +94,16 @@ impl Admin {
         self.send(request).await.map(drop)
     }
 
+    /// Deletes a store, if it is still there.
+    ///
     /// # Errors
     /// The service's.
     pub async fn delete(&mut self, store: &str) -> Result<(), ServiceError> {
         let path = format!("/logstores/{store}");
-        self.send(HttpRequest { method: "DELETE", path: &path, ..HttpRequest::default() }).await.map(drop)
+        match self.send(HttpRequest { method: "DELETE", path: &path, ..HttpRequest::default() }).await {
+            Err(fault) if fault.is_unknown_store() => Ok(()),
+            deleted => deleted.map(drop),
+        }
     }
 
     /// The cursor of a shard's `begin` or `end`.
@@ -189,6 +194,31 @@ pub fn is_store_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "sls-emulator")]
+    #[tokio::test]
+    async fn a_store_that_another_client_has_deleted_is_deleted() {
+        use std::sync::Arc;
+        use std::time::Duration;
+
+        use super::super::config::{Credentials, SignatureVersion};
+        use super::super::connect::Endpoint;
+        use super::super::sign::{CredentialSource, Signer};
+        use crate::emulator::sls::{Emulator, EmulatorOptions, ListenOptions};
+
+        let listen = ListenOptions { listen: "127.0.0.1:0".to_owned(), ..ListenOptions::default() };
+        let emulator = Emulator::start(&EmulatorOptions::default(), listen).unwrap();
+        let endpoint = Endpoint::new(&emulator.address().to_string(), None, "project", None).unwrap();
+        let key = || "key".to_owned();
+        let credentials = Credentials { key_id: key(), key_secret: key(), security_token: None };
+        let credentials = CredentialSource::new(credentials, Box::new(|| None));
+        let signer = Signer { credentials, version: SignatureVersion::V1, region: String::new() };
+        let mut admin = Admin::new(Client::new(Arc::new(endpoint), Arc::new(signer), Duration::from_secs(60)));
+        admin.create("orders", 1).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(admin.delete("orders").await, Ok(()));
+        }
+    }
 
     #[test]
     fn names_of_a_run_are_made_to_fit_and_given_ones_are_not() {

@@ -78,6 +78,9 @@ impl EmulatorOptions {
         if self.threads > MAX_THREADS {
             return Err(format!("the endpoint cannot have {} threads: write at most {MAX_THREADS}", self.threads));
         }
+        if self.faults.iter().any(|rule| rule.at.contains(&0)) {
+            return Err("a fault cannot be at request 0: write 1 for the first request".to_owned());
+        }
         let shares: f64 = self.faults.iter().map(|rule| rule.share).sum();
         // Written in decimals, they may not add up exactly.
         if shares > 1.0 + 1e-9 {
@@ -263,6 +266,7 @@ mod tests {
             ("stores = { orders = 257 }", "'orders' cannot have 257 shards: write 1 to 256"),
             ("stores = { orders = 0 }", "write 1 to 256"),
             ("threads = 100000", "write at most 1024"),
+            ("faults = [{ kind = 'busy', at = [3, 0] }]", "write 1 for the first request"),
             (of_shares(0.6).as_str(), "the faults have 1.1 of all requests together"),
         ] {
             let refusal = read(text).unwrap_err();

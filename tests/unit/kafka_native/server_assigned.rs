@@ -20,7 +20,7 @@ use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consume::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription, kafka_options};
-use crate::measure::ConditionKind;
+use crate::measure::{Condition, ConditionKind};
 
 /// Codes of Kafka's protocol.
 const UNKNOWN_SERVER_ERROR: i16 = -1;
@@ -313,9 +313,14 @@ async fn refused_member_reports_and_goes_on() {
     };
     assert_eq!(error.class, FailureClass::Authorisation);
     assert_eq!(consumer.assigned(), Some(vec![(0, Some(5))]));
-    let (_asked, request) = next_beat(&mut broker).await;
+    let is_denied = |lasting: &[Condition]| lasting.iter().any(|one| one.kind == ConditionKind::Denied);
+    bench.held_up(is_denied).await;
+    let (asked, request) = next_beat(&mut broker).await;
     assert_eq!(request.member_epoch, 1);
     assert_eq!(held(&request), Some(vec![0]));
+    // It has the right again, and the same partitions.
+    reply(&asked, &response(1));
+    bench.held_up(|lasting| !is_denied(lasting)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

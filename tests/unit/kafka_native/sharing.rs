@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::share_fetch_response::{AcquiredRecords, PartitionData, ShareFetchableTopicResponse};
 use kafka_protocol::messages::share_group_heartbeat_response::{Assignment, TopicPartitions};
 use kafka_protocol::messages::{
-    ApiKey, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse, ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
+    ApiKey, DeleteGroupsRequest, DeleteGroupsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse,
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
 
 use super::asked::Asked;
@@ -15,10 +16,12 @@ use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::plain;
 use super::scripted::{NOT_LEADER, Scripted, TOPIC_ID};
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_native::group::groups::Groups;
 use crate::broker::kafka_native::share::consumer::ShareConsumer;
 use crate::broker::kafka_native::share::groups::ShareGroups;
 use crate::broker::kafka_native::share::options::ShareGroupOptions;
 use crate::broker::{Consumer, Progress, ReceiveError};
+use crate::measure::{Condition, ConditionKind};
 
 const GROUP_AUTHORIZATION_FAILED: i16 = 30;
 const SESSION_NOT_FOUND: i16 = 122;
@@ -28,6 +31,11 @@ const LAST: i32 = -1;
 
 /// A member that has partition 0, and whose first fetch was answered with nothing.
 async fn joined(broker: &mut Scripted, bench: &Bench) -> (ShareGroups, ShareConsumer) {
+    joined_beating(broker, bench, TIMEOUT).await
+}
+
+/// The same, which gives a sign of life after each `pause`.
+async fn joined_beating(broker: &mut Scripted, bench: &Bench, pause: Duration) -> (ShareGroups, ShareConsumer) {
     let share_group = Some(ShareGroupOptions::default());
     let options = KafkaNativeOptions { share_group, ..KafkaNativeOptions::default() };
     let groups = ShareGroups::new(bench.admin.clone(), &options).unwrap();
@@ -38,7 +46,7 @@ async fn joined(broker: &mut Scripted, bench: &Bench) -> (ShareGroups, ShareCons
         let own = TopicPartitions::default().with_topic_id(TOPIC_ID).with_partitions(vec![0]);
         let response = ShareGroupHeartbeatResponse::default()
             .with_member_epoch(1)
-            .with_heartbeat_interval_ms(TIMEOUT.as_millis() as i32)
+            .with_heartbeat_interval_ms(pause.as_millis() as i32)
             .with_assignment(Some(Assignment::default().with_topic_partitions(vec![own])));
         asked.send(asked.frame::<ShareGroupHeartbeatRequest>(&response));
         fetched(&next_fetch(broker, 0).await, 0, PartitionData::default());
@@ -167,6 +175,41 @@ async fn each_of_several_errors_is_told() {
     assert!(told.contains("answers to messages of partition 0: GroupAuthorizationFailed"), "{told}");
     let told = taken(&mut consumer, async {}).await.1.unwrap().message;
     assert!(told.contains("wrong checksum: messages were given back"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn settings_are_removed_also_of_a_group_that_cannot_be() {
+    let mut broker = Scripted::start(1, 1).await;
+    broker.know_only(ApiKey::DeleteGroups, 0, 1);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (share_groups, _consumer) = joined(&mut broker, &bench).await;
+    let groups = Groups::new(bench.admin.clone(), KafkaNativeOptions::default());
+    let (removed, ()) = tokio::join!(share_groups.remove(&groups), async {
+        let asked = broker.await_of(ApiKey::DeleteGroups).await;
+        let refused = DeletableGroupResult::default().with_error_code(GROUP_AUTHORIZATION_FAILED);
+        asked.send(asked.frame::<DeleteGroupsRequest>(&DeleteGroupsResponse::default().with_results(vec![refused])));
+        let asked = broker.await_of(ApiKey::IncrementalAlterConfigs).await;
+        asked.send(asked.frame::<IncrementalAlterConfigsRequest>(&IncrementalAlterConfigsResponse::default()));
+    });
+    let error = removed.unwrap_err().to_string();
+    assert!(error.contains("group 'group' was not removed"), "{error}");
+}
+
+/// The next answer has no assignment, as nothing has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_refusal_of_the_coordinator_lasts_until_its_next_answer() {
+    let mut broker = Scripted::start(1, 1).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (_groups, _consumer) = joined_beating(&mut broker, &bench, Duration::from_millis(1)).await;
+    let is_denied = |lasting: &[Condition]| lasting.iter().any(|one| one.kind == ConditionKind::Denied);
+    let response = ShareGroupHeartbeatResponse::default().with_member_epoch(1);
+    let asked = broker.await_of(ApiKey::ShareGroupHeartbeat).await;
+    let refused = response.clone().with_error_code(GROUP_AUTHORIZATION_FAILED);
+    asked.send(asked.frame::<ShareGroupHeartbeatRequest>(&refused));
+    bench.held_up(is_denied).await;
+    let asked = broker.await_of(ApiKey::ShareGroupHeartbeat).await;
+    asked.send(asked.frame::<ShareGroupHeartbeatRequest>(&response));
+    bench.held_up(|lasting| !is_denied(lasting)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

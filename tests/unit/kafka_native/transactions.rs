@@ -193,6 +193,19 @@ async fn failed_message_aborts_and_the_next_epoch_is_new() {
     assert!(bench.client.fatal().is_none());
 }
 
+/// It counts as one of measured messages all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_transaction_of_which_nothing_is_written_counts_as_aborted() {
+    let (mut broker, mut bench) = in_twos(1).await;
+    for (code, is_committed) in [(TOO_LARGE, false), (0, true)] {
+        bench.send_to(2, |_| 0).await;
+        add(&mut broker, &[0], &[0]).await;
+        produced(&mut broker).await.0.answer(code);
+        end(&mut broker, is_committed).await;
+    }
+    assert_eq!(counts(&bench.outcomes().await), (1, 1, 2, 2));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn refused_partitions_fail_the_transaction_unwritten() {
     let (mut broker, mut bench) = in_twos(1).await;

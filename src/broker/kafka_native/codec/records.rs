@@ -22,6 +22,8 @@ pub struct ReadBatch<'a> {
     pub is_control: bool,
     pub producer_id: i64,
     pub base_timestamp_ms: i64,
+    /// When the broker stored it, which is then the time of all its records (`message.timestamp.type=LogAppendTime`).
+    pub append_time_ms: Option<i64>,
     pub record_count: i32,
     /// The records, as they are compressed.
     pub body: &'a [u8],
@@ -61,6 +63,7 @@ pub fn next_batch<'a>(bytes: &mut &'a [u8]) -> Result<Option<ReadBatch<'a>>, Mal
         is_control: attributes & 0x20 != 0,
         producer_id: i64::from_be_bytes(number(batch, at::PRODUCER_ID)),
         base_timestamp_ms: i64::from_be_bytes(number(batch, at::BASE_TIMESTAMP)),
+        append_time_ms: (attributes & 0x08 != 0).then(|| i64::from_be_bytes(number(batch, at::MAX_TIMESTAMP))),
         record_count: i32::from_be_bytes(number(batch, at::RECORD_COUNT)),
         body: &batch[HEADER_BYTES..],
     }))
@@ -116,6 +119,7 @@ pub struct OpenBatch {
     left: i32,
     base_offset: i64,
     base_timestamp_ms: i64,
+    append_time_ms: Option<i64>,
     next_offset: i64,
 }
 
@@ -128,7 +132,7 @@ impl OpenBatch {
         let mut rest = &self.records[..];
         let mut taken = 0;
         while taken < most && self.left > 0 {
-            let record = next_record(&mut rest, self.base_offset, self.base_timestamp_ms)?;
+            let record = next_record(&mut rest, self.base_offset, self.base_timestamp_ms, self.append_time_ms)?;
             self.left -= 1;
             if record.offset >= from {
                 taken += 1;
@@ -169,6 +173,7 @@ impl ReadBatch<'_> {
             left: self.record_count,
             base_offset: self.base_offset,
             base_timestamp_ms: self.base_timestamp_ms,
+            append_time_ms: self.append_time_ms,
             next_offset: self.next_offset(),
         })
     }
@@ -186,7 +191,7 @@ impl ReadBatch<'_> {
     pub fn for_each(&self, unpacked: &mut Vec<u8>, mut each: impl FnMut(ReadRecord<'_>)) -> Result<(), Malformed> {
         let mut hand_over = |mut records: &[u8]| -> Result<(), Malformed> {
             for _ in 0..self.record_count {
-                each(next_record(&mut records, self.base_offset, self.base_timestamp_ms)?);
+                each(next_record(&mut records, self.base_offset, self.base_timestamp_ms, self.append_time_ms)?);
             }
             Ok(())
         };
@@ -228,13 +233,15 @@ fn next_record<'a>(
     bytes: &mut &'a [u8],
     base_offset: i64,
     base_timestamp_ms: i64,
+    append_time_ms: Option<i64>,
 ) -> Result<ReadRecord<'a>, Malformed> {
     let length = length(bytes)?.ok_or(Malformed("a record has a negative length"))?;
     let mut record = take(bytes, length)?;
     let record = &mut record;
     // The record's attributes: none are defined.
     take(record, 1)?;
-    let timestamp_ms = base_timestamp_ms.wrapping_add(read_varint(record)?);
+    let created_ms = base_timestamp_ms.wrapping_add(read_varint(record)?);
+    let timestamp_ms = append_time_ms.unwrap_or(created_ms);
     let offset = base_offset.wrapping_add(read_varint(record)?);
     let key = field(record)?;
     let value = field(record)?;

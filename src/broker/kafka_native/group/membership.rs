@@ -134,9 +134,14 @@ impl AssignmentMailbox {
 
     /// From now on, these are the member's partitions.
     pub fn assign(&self, partitions: BTreeSet<u32>) {
-        self.group.as_ref().inspect(|group| group.end());
+        self.answered();
         self.state.lock().assigned = Some(partitions);
         self.changed.notify_one();
+    }
+
+    /// The coordinator has answered the member: what it had refused it for, or kept it waiting by, is over.
+    pub fn answered(&self) {
+        self.group.as_ref().inspect(|group| group.end());
     }
 
     /// Reports why the member is not in the group.

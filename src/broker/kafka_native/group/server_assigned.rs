@@ -105,6 +105,10 @@ impl ServerAssigned {
                 Ok(pause) => {
                     patience = (3 * pause).min(PATIENCE);
                     backoff.succeeded();
+                    // Without an assignment, where nothing has changed. What the consumer is asked for lasts until it has returned that.
+                    if state.kept.is_none() {
+                        self.mailbox.answered();
+                    }
                     Instant::now() + pause
                 }
                 Err(error) if self.is_fenced(&error) || is_final(&error) => return error,

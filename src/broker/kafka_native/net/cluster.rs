@@ -74,17 +74,17 @@ impl KnownTopic {
         KnownTopic { id, replaced: None, id_now: id, leaders: Vec::new() }
     }
 
-    /// Puts the leaders that are known in place of older ones: the node that answers may not have heard of an election (KIP-320).
+    /// Puts the leaders that are known, and their epochs, in place of older ones: the node that answers may not have heard of an election (KIP-320).
     fn keep_newer_leaders(&mut self, found: &mut TopicMetadata) {
         if std::mem::replace(&mut self.id_now, found.id) != found.id {
             self.leaders.clear();
         }
         self.leaders.resize(found.leaders.len(), (-1, None));
         for ((known_epoch, known), (epoch, leader)) in
-            self.leaders.iter_mut().zip(found.epochs.iter().zip(&mut found.leaders))
+            self.leaders.iter_mut().zip(found.epochs.iter_mut().zip(&mut found.leaders))
         {
-            if *epoch >= 0 && epoch < known_epoch {
-                *leader = *known;
+            if *epoch >= 0 && *epoch < *known_epoch {
+                (*epoch, *leader) = (*known_epoch, *known);
             } else {
                 (*known_epoch, *known) = (*epoch, *leader);
             }
@@ -418,5 +418,25 @@ impl Coordinator {
         let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
         connection.timeout = self.timeout;
         Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It refuses a fetch that names the epoch of the leader before it.
+    #[test]
+    fn a_newer_leader_has_its_own_epoch() {
+        let told = |epoch, leader| TopicMetadata {
+            leaders: vec![Some(leader)],
+            epochs: vec![epoch],
+            ..TopicMetadata::default()
+        };
+        let mut known = KnownTopic::new(Uuid::nil());
+        known.keep_newer_leaders(&mut told(8, 1));
+        let mut outdated = told(7, 0);
+        known.keep_newer_leaders(&mut outdated);
+        assert_eq!((outdated.leaders, outdated.epochs), (vec![Some(1)], vec![8]));
     }
 }

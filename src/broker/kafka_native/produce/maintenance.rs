@@ -388,7 +388,8 @@ impl TransactionTask {
     /// The outcome of each message that was written.
     fn settle(&self, ended: TransactionOutcome) {
         let written = std::mem::take(&mut *self.transactions.written.lock());
-        let is_measured = written.runs().iter().any(|run| run.first.measured());
+        let is_measured =
+            self.transactions.has_lost_measured() || written.runs().iter().any(|run| run.first.measured());
         let mut acks = self.recorder.batch();
         let committed = match ended {
             TransactionOutcome::Committed(took) => {

@@ -367,7 +367,7 @@ pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<ProducerBat
 
 fn fail(client: &Client, acks: &mut AckBatch<'_>, batch: ProducerBatch, failure: &SubmitError) {
     if let Some(transactions) = client.transactions() {
-        transactions.fail(failure.class, failure.message.clone());
+        transactions.lose(&batch.sent, failure);
     }
     for send_tag in batch.sent.send_tags() {
         acks.failed(send_tag, failure.class, || failure.message.clone());

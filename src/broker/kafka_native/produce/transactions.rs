@@ -58,6 +58,8 @@ struct TransactionState {
     due: Option<Instant>,
     /// Reason to abort the open transaction.
     failure: Option<SubmitError>,
+    /// Whether measured messages of the open transaction have failed, which [`Transactions::written`] does not have.
+    has_lost_measured: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,6 +170,18 @@ impl Transactions {
             state.stage = Stage::Ending;
         }
         self.changed.notify_one();
+    }
+
+    /// Messages of the open transaction have failed, for this reason.
+    pub fn lose(&self, messages: &SendRuns, failure: &SubmitError) {
+        let is_measured = messages.runs().iter().any(|run| run.first.measured());
+        self.state.lock().has_lost_measured |= is_measured;
+        self.fail(failure.class, failure.message.clone());
+    }
+
+    /// Whether measured messages of the open transaction have failed.
+    pub fn has_lost_measured(&self) -> bool {
+        self.state.lock().has_lost_measured
     }
 
     /// Why the open transaction has to be aborted, if that is so.

@@ -169,17 +169,18 @@ impl ShareGroups {
     /// Removes the groups, whose members have left, and their settings.
     ///
     /// # Errors
-    /// When the broker refuses or does not answer.
+    /// The first one, when the broker refuses or does not answer. It goes on after one.
     pub async fn remove(&self, groups: &Groups) -> Result<(), BrokerError> {
         let known = std::mem::take(&mut *self.known.lock());
+        let mut result = Ok(());
         for name in known.into_keys() {
-            groups.remove_named(&name).await?;
-            let removed = self.configure(&name, None).await;
-            removed.map_err(|error| {
-                BrokerError::Client(format!("settings of group '{name}' were not removed: {error}"))
-            })?;
+            let removed = groups.remove_named(&name).await;
+            let unset = self.configure(&name, None).await;
+            let left =
+                |error: CallError| BrokerError::Client(format!("settings of group '{name}' were not removed: {error}"));
+            result = result.and(removed).and(unset.map_err(left));
         }
-        Ok(())
+        result
     }
 }
 

@@ -67,6 +67,7 @@ impl ShareMember {
             match self.beat().await {
                 Ok(pause) => {
                     backoff.succeeded();
+                    self.mailbox.answered();
                     sleep(pause).await;
                     continue;
                 }

@@ -96,7 +96,7 @@ async fn transaction_with_a_failed_message_aborts_later_commits() {
     }
     let outcomes = bench.outcomes();
     let errors = &outcomes.errors;
-    assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (2, 4), "{errors:?}");
+    assert_eq!(counts(&outcomes), (1, 2, 2, 4), "{errors:?}");
     let classes: Vec<_> = errors.iter().map(|(class, tally)| (class, tally.count)).collect();
     assert_eq!(classes, [(FailureClass::TooLarge, 2), (FailureClass::Refused, 2)]);
     assert_eq!(bench.producer.fatal_error(), None);

@@ -168,6 +168,24 @@ fn large_records_and_distant_timestamps_round_trip() {
     }
 }
 
+/// With `message.timestamp.type=LogAppendTime`, the broker changes only the header.
+#[test]
+fn the_time_of_the_brokers_log_is_that_of_each_record() {
+    let records: [Written; 2] = [1000, 1007].map(|created_ms| (None, Some(b"x".to_vec()), false, created_ms));
+    let mut bytes = write(&records, &Headers::new(&[]), Compression::None);
+    bytes[at::ATTRIBUTES + 1] |= 0x08;
+    bytes[at::MAX_TIMESTAMP..at::PRODUCER_ID].copy_from_slice(&5000_i64.to_be_bytes());
+    let checksum = crc_fast::crc32_iscsi(&bytes[at::ATTRIBUTES..]);
+    bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
+    let bytes = Bytes::from(bytes);
+    let batch = next_batch(&mut &bytes[..]).unwrap().unwrap();
+    let mut times = Vec::new();
+    batch.for_each(&mut Vec::new(), |record| times.push(record.timestamp_ms)).unwrap();
+    let mut open = batch.open(&bytes, &mut Vec::new()).unwrap();
+    open.take(0, 2, |record| times.push(record.timestamp_ms)).unwrap();
+    assert_eq!(times, [5000; 4]);
+}
+
 #[test]
 fn an_old_version_and_a_senseless_length_are_refused() {
     let bytes = write(&[(None, Some(b"x".to_vec()), false, 0)], &Headers::new(&[]), Compression::None);
