@@ -182,13 +182,16 @@ pub fn amount(value: &Value) -> Option<f64> {
     let unit = text[end..].trim().trim_end_matches("/s");
     let factor = match unit {
         "" | "B" | "s" => 1.0,
-        "k" | "K" | "kB" => 1e3,
+        "k" | "K" | "kB" | "KB" => 1e3,
         "M" | "MB" => 1e6,
         "G" | "GB" => 1e9,
+        "TB" => 1e12,
         "KiB" | "Ki" => 1024.0,
         "MiB" | "Mi" => 1024.0 * 1024.0,
         "GiB" | "Gi" => 1024.0 * 1024.0 * 1024.0,
-        "us" | "µs" => 1e-6,
+        "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "ns" => 1e-9,
+        "us" | "µs" | "μs" => 1e-6,
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
@@ -255,6 +258,13 @@ mod tests {
         let amounts = [json!(3), json!("10 KiB"), json!("20k/s"), json!("500ms"), json!("lz4"), json!(true)]
             .map(|value| amount(&value));
         assert_eq!(amounts, [Some(3.0), Some(10_240.0), Some(20_000.0), Some(0.5), None, None]);
+        for unit in [
+            "B", "kB", "KB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", "ns", "us", "µs", "μs", "ms", "s", "m",
+            "min", "h",
+        ] {
+            assert!(amount(&json!(format!("2{unit}"))).is_some(), "a scenario may have {unit}");
+        }
+        assert_eq!(amount(&json!("2KB")), Some(2_000.0));
     }
 
     #[test]

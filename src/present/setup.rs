@@ -191,6 +191,8 @@ fn clients(record: &Record) -> Option<String> {
         0 => String::new(),
         window => format!(" ({} in flight each)", count(window as u64)),
     };
+    // Members are counted on each topic.
+    let place = if tables.topology.topics > 1 { " on each topic" } else { "" };
     let consumers = tables.consumers.map(|consumers| {
         let own = consumers.group.as_ref().map(Vec::len);
         let (groups, members) = (consumers.groups.or(own).unwrap_or(1), consumers.members.unwrap_or(1));
@@ -209,7 +211,8 @@ fn clients(record: &Record) -> Option<String> {
             (groups, None) => format!(", {groups} groups of {}", several(members, "consumer")),
         }
     });
-    Some(format!("{}{window}{}", several(tables.producers.count, "producer"), consumers.unwrap_or_default()))
+    let consumers = consumers.map(|consumers| consumers + place).unwrap_or_default();
+    Some(format!("{}{window}{consumers}", several(tables.producers.count, "producer")))
 }
 
 /// Its load model, and for how long it was measured.
@@ -276,7 +279,22 @@ fn host(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::sample;
     use serde_json::json;
+
+    #[test]
+    fn consumers_of_several_topics_are_told_by_topic() {
+        let mut record = Record { defaults: Default::default(), ..sample::record() };
+        for (topics, place) in [(1, ""), (4, " on each topic")] {
+            record.scenario = json!({
+                "producers": { "count": 4, "in_flight": 9 },
+                "topology": { "topics": topics },
+                "consumers": { "groups": 2, "members": 1 },
+            });
+            let told = format!("4 producers (9 in flight each), 2 groups of 1 consumer{place}");
+            assert_eq!(clients(&record), Some(told));
+        }
+    }
 
     #[test]
     fn broker_usage_is_told_in_sum_and_by_source() {

@@ -88,7 +88,8 @@ fn carried(record: &Record) -> String {
     let carried = rate(throughput.messages_per_second);
     let is_late = record.verdict.reasons.iter().any(|reason| reason.kind == ReasonKind::RateMissed);
     // Of a rate that changes, a mean says little.
-    let (wanted, course) = (throughput.target_per_second.unwrap_or_default(), course(record));
+    let (target, course) = (record.target_without_aborted(), course(record));
+    let wanted = target.unwrap_or_default();
     if let Some(course) = course {
         return if is_late || throughput.messages_per_second < wanted * 0.95 {
             format!("Did not follow {course} messages/s: {carried} of {} on average", rate(wanted))
@@ -96,7 +97,7 @@ fn carried(record: &Record) -> String {
             format!("Followed {course} messages/s")
         };
     }
-    match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
+    match target.filter(|_| record.load_model == LoadModel::Open) {
         Some(wanted) if is_late && throughput.messages_per_second >= wanted * 0.99 => {
             format!("Carried {carried} messages/s as wanted, but late")
         }
@@ -358,6 +359,18 @@ mod tests {
         says(&record, "; no loss found, though not every message was verified.");
         record.verification.as_mut().unwrap().undecided = 7;
         says(&record, "; 7 not known to have arrived.");
+    }
+
+    #[test]
+    fn a_rate_is_held_without_the_messages_that_the_scenario_aborts() {
+        let mut record = sample::record();
+        let aborted = record.counts.attempted / 5;
+        record.errors = vec![ErrorCount { class: FailureClass::Aborted, count: aborted, ..record.errors[0].clone() }];
+        record.throughput.messages_per_second = 40_000.0;
+        assert!(sentence(&record).starts_with("Held 40,000 messages/s; "), "{}", sentence(&record));
+        record.errors[0].class = FailureClass::Other;
+        let answered = "Answered 40,000 of the 50,000 messages/s that were wanted; ";
+        assert!(sentence(&record).starts_with(answered), "{}", sentence(&record));
     }
 
     #[test]

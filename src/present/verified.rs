@@ -76,6 +76,9 @@ fn numbers(group: &GroupVerification) -> [u64; 9] {
 fn verified_by(group: &GroupVerification, found: &Verification) -> String {
     let named: Vec<(u64, &str)> = numbers(group).into_iter().zip(FOUND.map(|(name, _)| name)).collect();
     let listed = above_zero(&named);
+    if group.received == 0 && listed.is_empty() {
+        return received(group);
+    }
     let mut text = match (listed.is_empty(), found.unordered) {
         // What was not verified may be wrong.
         (true, _) if found.saturated => "nothing wrong was found".to_owned(),
@@ -136,6 +139,7 @@ mod tests {
     fn what_was_not_verified_is_not_called_whole() {
         let of_one = |found: Verification| verified(&Verification { received: 5, ..found }).remove(0);
         assert_eq!(of_one(Verification::default()), "5 received: each exactly once, in order and whole");
+        assert_eq!(verified(&Verification::default()), ["0 received"]);
         let unchecked = Verification { order_unchecked: 2, ..Verification::default() };
         assert_eq!(of_one(unchecked), "5 received: each exactly once and whole; not all were checked for order");
         let saturated = Verification { saturated: true, ..Verification::default() };

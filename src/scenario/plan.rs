@@ -184,6 +184,12 @@ fn read_point(
         }
     }
     let (scenario, tables) = resolve::read(&table, context, problems)?;
+    if let Some(until) = &sweep.until
+        && let Some((reason, advice)) = resolve::unmeasured_figure(until.metric, &scenario)
+    {
+        let message = format!("\"{}\" cannot be judged: {reason}", until.text);
+        problems.value(KeyPath::from_keys(&["sweep", "until"]), message, advice);
+    }
     table.remove("sweep");
     table.insert("name".to_owned(), Value::String(scenario.name.clone()));
     let mut document = Value::Table(table);

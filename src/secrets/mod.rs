@@ -45,7 +45,7 @@ const SECRET_WORDS: [&str; 21] = [
 ];
 
 /// A name that ends with one of these has a secret value: within other names they are parts of ordinary words.
-const SECRET_ENDINGS: [&str; 2] = ["pass", "auth"];
+const SECRET_ENDINGS: [&str; 3] = ["pass", "auth", "nkey"];
 
 /// Words that are recognised with this many typing errors, because a misspelt key is repeated in an error message.
 const MISSPELT_WORDS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), ("secret", 1)];
@@ -136,6 +136,8 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -151,6 +153,29 @@ mod tests {
         {
             assert!(!is_secret_name(name), "{name}");
         }
+    }
+
+    /// The keys of these tables, and of those below them, whose values are of the type [`Secret`].
+    fn keys_of_secrets(schema: &Value, found: &mut Vec<String>) {
+        let union = |schema: &Value| schema.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();
+        let is_secret = |schema: &Value| schema["x-wanted"] == "a secret";
+        for (key, value) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            if is_secret(value) || union(value).iter().any(is_secret) {
+                found.push(key.clone());
+            }
+            keys_of_secrets(value, found);
+        }
+        union(schema).iter().chain(schema.get("items")).for_each(|one| keys_of_secrets(one, found));
+    }
+
+    #[test]
+    fn every_key_of_a_secret_has_the_name_of_one() {
+        let mut found = Vec::new();
+        keys_of_secrets(&crate::scenario::scenario_schema(crate::engine::kinds()), &mut found);
+        assert!(found.iter().any(|key| key == "password"), "{found:?}");
+        let shown: Vec<&String> = found.iter().filter(|key| !is_secret_name(key)).collect();
+        assert!(shown.is_empty(), "a record would show {shown:?}");
+        assert!(is_secret_name("broker.nats.nkey") && !is_secret_name("monkey"));
     }
 
     #[test]

@@ -69,12 +69,18 @@ impl Shape {
     pub(super) fn words(&self) -> String {
         match &self.schedule {
             Schedule::Poisson { .. } => "Poisson arrivals".to_owned(),
-            Schedule::Bursts { base, burst, every, length } => format!(
-                "bursts of {} every {} at {} times the base rate, by their mean rate",
-                duration(length.as_nanos() as f64),
-                duration(every.as_nanos() as f64),
-                rate(burst / base)
-            ),
+            Schedule::Bursts { base, burst, every, length } => {
+                let height = if *base > 0.0 {
+                    format!("at {} times the base rate", rate(burst / base))
+                } else {
+                    "with nothing between them".to_owned()
+                };
+                format!(
+                    "bursts of {} every {} {height}, by their mean rate",
+                    duration(length.as_nanos() as f64),
+                    duration(every.as_nanos() as f64)
+                )
+            }
             _ => "a constant rate".to_owned(),
         }
     }
@@ -125,6 +131,10 @@ mod tests {
         let bursts = Shape::new(&Load::Open(bursts)).unwrap();
         assert_eq!((bursts.own_rate(), bursts.period()), (Some(200.0), Some(every * 2)));
         assert_eq!(bursts.schedule(400.0, 0), Schedule::Bursts { base: 200.0, burst: 2_200.0, every, length });
+        assert!(bursts.words().ends_with(" every 10.0 s at 11.0 times the base rate, by their mean rate"));
+        let alone = Schedule::Bursts { base: 0.0, burst: 1_100.0, every, length };
+        let words = Shape::new(&Load::Open(alone)).unwrap().words();
+        assert_eq!(words, "bursts of 1.00 s every 10.0 s with nothing between them, by their mean rate");
         let closed = Shape::new(&Load::Closed).unwrap();
         assert_eq!((closed.own_rate(), closed.schedule(5.0, 1)), (None, Schedule::Constant { rate: 5.0 }));
     }

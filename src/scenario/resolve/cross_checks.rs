@@ -279,7 +279,6 @@ fn untold(threshold: &Threshold, descriptor: &Descriptor) -> Option<(String, Str
 /// Why a threshold could never be judged, and what would help.
 fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'static str)> {
     let consumers = scenario.consumers.as_ref();
-    let closed = scenario.load == Load::Closed;
     if let Some(group) = &threshold.group {
         let names: Vec<String> = consumers
             .into_iter()
@@ -299,7 +298,18 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
             return Some((format!("\"{}\" cannot be judged: {reason}", threshold.text), advice));
         }
     }
-    let (reason, advice) = match threshold.metric {
+    let (reason, advice) = unmeasured_figure(threshold.metric, scenario)?;
+    Some((format!("\"{}\" cannot be judged: {reason}", threshold.text), advice))
+}
+
+/// Why no record of the scenario has a figure, and what would help.
+pub(in crate::scenario) fn unmeasured_figure(
+    metric: Metric,
+    scenario: &Scenario,
+) -> Option<(&'static str, &'static str)> {
+    let consumers = scenario.consumers.as_ref();
+    let closed = scenario.load == Load::Closed;
+    Some(match metric {
         metric if metric.needs_verification() && !consumers.is_some_and(|consumers| consumers.verify) => {
             ("verification is off", "add `[consumers]` with `verify = true`")
         }
@@ -322,6 +332,5 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
             "ask for `service`, or give the load a rate",
         ),
         _ => return None,
-    };
-    Some((format!("\"{}\" cannot be judged: {reason}", threshold.text), advice))
+    })
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use serde_json::Value as Schema;
 use toml::{Table, Value};
 
+pub(super) use self::cross_checks::unmeasured_figure;
 use super::Kinds;
 use super::advice::list;
 use super::check::{Check, Files, is_name, is_secret_source, language_schema, tables_of};

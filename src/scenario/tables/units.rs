@@ -202,7 +202,11 @@ pub fn parse_rate_or_rest(text: &str) -> Result<Rate, Refusal> {
 /// The error, with the rate in our words where `text` has it in others': `10k`, `10k msg/s`, `10MB/sec`.
 fn near_rate(text: &str, error: Refusal) -> Refusal {
     let lower = text.to_ascii_lowercase();
-    let (amount, _) = lower.split_once('/').unwrap_or((&lower, ""));
+    let (amount, time) = lower.split_once('/').unwrap_or((&lower, "s"));
+    // Of another time, the same number is another rate.
+    if !["", "s", "sec", "second"].contains(&time.trim()) {
+        return error;
+    }
     let amount = ["messages", "message", "msgs", "msg", "records", "rps", "mps", "qps"]
         .iter()
         .find_map(|word| amount.trim_end().strip_suffix(word))

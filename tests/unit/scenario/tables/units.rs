@@ -53,6 +53,17 @@ fn what_is_refused_and_why() {
         "#);
 }
 
+#[test]
+fn a_rate_is_only_proposed_that_is_the_one_meant() {
+    let advice = |text: &str| parse_rate(text).unwrap_err().advice;
+    for (text, meant) in [("10k", "10k/s"), ("500 msgs/sec", "500/s"), ("10MB/second", "10MB/s"), ("7 rps", "7/s")] {
+        assert_eq!(advice(text), format!("did you mean \"{meant}\"?"));
+    }
+    for text in ["600/min", "10k/ms", "5 messages/minute", "1/h"] {
+        assert!(advice(text).starts_with("write messages per second"), "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn sizes_come_back(value: u64) {
