@@ -45,12 +45,17 @@ halt TERM
     assert!(said(&output).contains("process group 17 is still there"), "{}", said(&output));
 }
 
+/// What a program that uses the modules of `compare-peers` says.
+fn said_by(program: &str) -> String {
+    let begin = "import sys\nsys.dont_write_bytecode = True\nsys.path[:0] = sys.argv[1:]";
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("{begin}{program}")]).arg(scripts().join("peers.d"));
+    said(&python.output().expect("python3 cannot be run: the scripts need it"))
+}
+
 #[test]
 fn a_peer_that_measured_no_second_has_no_rate() {
     let program = r#"
-import sys
-sys.dont_write_bytecode = True
-sys.path[:0] = sys.argv[1:]
 import json, measure, mqtt
 for results in ({"received": 9, "samples": []}, {"received": 0, "samples": [0.0]}):
     printed = json.dumps({"results": results}, indent=1)
@@ -61,9 +66,30 @@ for results in ({"received": 9, "samples": []}, {"received": 0, "samples": [0.0]
     except measure.PeerError as error:
         print(str(error).splitlines()[0])
 "#;
-    let output = Command::new("python3").args(["-c", program]).arg(scripts().join("peers.d")).output().unwrap();
     let line = "mqttv5 bench has no rate after 3 s: give it more messages (--messages). It printed:\n";
-    assert_eq!(said(&output), line.repeat(2));
+    assert_eq!(said_by(program), line.repeat(2));
+}
+
+/// Its rate would be of the messages that did arrive.
+#[test]
+fn a_run_of_brokermark_that_lost_messages_is_not_compared() {
+    let program = r#"
+import measure
+from brokermark import BrokermarkBoth
+from comparison import Workload
+rate = {"messages_per_second": 7.0}
+for lost, unread in ((0, 0), (1, 0), (0, 1)):
+    record = {"counts": {"acknowledged": 9}, "throughput": {"until_last_acknowledgement": rate, "until_last_arrival": rate}}
+    record["verification"] = {"lost": lost, "unread": unread, "corrupt": 0}
+    ours = BrokermarkBoth("scenario.toml", {})
+    ours.record = lambda scenario, settings: (record, measure.Process("", 1.0, 1.0, 1))
+    try:
+        print(ours.run(Workload(9, 100, 1, "1", 0, 1, 1))[0])
+    except measure.PeerError as error:
+        print(str(error).partition(":")[0])
+"#;
+    let line = "brokermark did not receive all of 9 messages\n";
+    assert_eq!(said_by(program), format!("7.0\n{line}{line}"));
 }
 
 /// A copy of `scripts/brokers` that knows one server, `small`: a process that sleeps. `definition` replaces parts of its file.
