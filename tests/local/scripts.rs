@@ -92,6 +92,26 @@ for lost, unread in ((0, 0), (1, 0), (0, 1)):
     assert_eq!(said_by(program), format!("7.0\n{line}{line}"));
 }
 
+/// bench_writer writes more than bench_reader reads: 3 s for 3,000,000 messages, and 2 s for 1,000,000.
+#[test]
+fn each_program_of_nsq_costs_the_messages_that_it_had_itself() {
+    let program = r#"
+import contextlib, measure, nsq
+def run(command):
+    assert command[:2] == ["env", f"GOMAXPROCS={nsq.CONNECTIONS}"], command
+    name = command[2].removeprefix("programs/")
+    rate, cpu_seconds = {"bench_writer": (300000, 3.0), "bench_reader": (100000, 2.0)}[name]
+    return measure.Process(f"[{name}] 2026/11/28 00:00:58 duration: 10s - 9.5mb/s - {rate}.000ops/s - 1.0us/op\n", 10.0, cpu_seconds, 1)
+measure.run = run
+for side in ("writer", "both"):
+    peer = nsq.Bench(side, "host:1", "host:2", "programs")
+    peer.topic = lambda: contextlib.nullcontext("topic")
+    rate, printed, process = peer.run(nsq.Workload(1000000, 100, 1, "1", 0, 1, 1))
+    print(rate, process.cpu_seconds, len(printed.splitlines()))
+"#;
+    assert_eq!(said_by(program), "300000.0 1.0 1\n100000.0 3.0 2\n");
+}
+
 /// A copy of `scripts/brokers` that knows one server, `small`: a process that sleeps. `definition` replaces parts of its file.
 struct Brokers {
     folder: tempfile::TempDir,
