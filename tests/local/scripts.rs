@@ -112,6 +112,34 @@ for side in ("writer", "both"):
     assert_eq!(said_by(program), "300000.0 1.0 1\n100000.0 3.0 2\n");
 }
 
+/// The server counts the messages; who looks again only at the end sees them all come with the end of the JVM.
+#[test]
+fn a_peer_on_pulsar_whose_messages_could_not_be_watched_has_no_rate() {
+    let program = r#"
+import contextlib, json, measure, pulsar, threading
+failed = threading.Event()
+class Topics:
+    looks = 0
+    def new(self):
+        return contextlib.nullcontext("topic")
+    def call(self, method, path):
+        self.looks += 1
+        if self.looks == 2:
+            failed.set()
+            raise OSError("timed out")
+        return json.dumps({"msgInCounter": min(9, self.looks ** 2)})
+def run(command):
+    failed.wait()
+    return measure.Process("", 1.0, 1.0, 1)
+measure.run = run
+try:
+    print(pulsar.PulsarPerf("host:1", Topics(), "home").run(pulsar.Workload(9, 100, 1, "all", 1, 1, 1)))
+except measure.PeerError as error:
+    print(error)
+"#;
+    assert_eq!(said_by(program), "the arrival of pulsar-perf produce's messages could not be watched: timed out\n");
+}
+
 /// A copy of `scripts/brokers` that knows one server, `small`: a process that sleeps. `definition` replaces parts of its file.
 struct Brokers {
     folder: tempfile::TempDir,
