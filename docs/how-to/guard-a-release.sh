@@ -8,6 +8,8 @@ old=$1 new=$2
 shift 2
 common=(--strict --set sweep.trials=10 --tolerance 10% --output runs --junit brokermark.xml --markdown brokermark.md)
 code=0
+# Where brokermark does not begin, it writes neither: those of an earlier call would be taken for its own.
+rm -f brokermark.xml brokermark.md
 if [[ -d $old ]]; then
     brokermark run "$new" --baseline "$old" "${common[@]}" "$@" || code=$?
 else

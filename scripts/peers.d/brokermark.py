@@ -64,6 +64,20 @@ class Brokermark:
         return records[0], process
 
 
+class BrokermarkBoth(Brokermark):
+    """Publishes and reads at the same time."""
+
+    rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        _, printed, process = super().run(workload)
+        record = json.loads(printed)
+        found = record["verification"]
+        if found["lost"] + found["unread"] + found["corrupt"]:
+            raise PeerError(f"brokermark did not receive all of {workload.messages} messages: {found}")
+        return record["throughput"]["until_last_arrival"]["messages_per_second"], printed, process
+
+
 class BrokermarkConsumer(Brokermark):
     """Reads what the same run has sent before. The CPU time is of reading only."""
 

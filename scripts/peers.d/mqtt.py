@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import measure
-from brokermark import Brokermark
+from brokermark import Brokermark, BrokermarkBoth
 from comparison import Comparison, Peer, Workload
 from measure import CACHE, PeerError, Process
 
@@ -46,7 +46,21 @@ def comparison(messages: int, server: dict[str, str], side: str = "qos-1") -> Co
         batch_bytes=window * size,
         queue_messages=window,
     )
-    ours = Ours(side, address, size, connections, window)
+    settings = {
+        "broker.address": address,
+        "broker.connections": connections,
+        "broker.mqtt.qos": 0 if side == "qos-0" else 1,
+        "producers.count": connections,
+        "producers.batch": min(window, 100),
+        "producers.in_flight": window,
+        "payload.size": size,
+        "topology.name": TOPIC,
+    }
+    scenario = "configs/examples/mqtt-throughput.toml"
+    if side == "both":
+        ours = BrokermarkBoth(scenario, settings | {"consumers.members": 1, "broker.mqtt.shared": False})
+    else:
+        ours = Brokermark(scenario, settings)
     peers: list[Peer] = [ours, Mqttv5(side, address, connections, window)]
     if side == "connections":
         peers.append(Tsung(address))
@@ -57,31 +71,6 @@ def comparison(messages: int, server: dict[str, str], side: str = "qos-1") -> Co
         peers=peers,
         warm_up=lambda: ours.run(workload) and None,
     )
-
-
-class Ours(Brokermark):
-    def __init__(self, side: str, address: str, size: int, connections: int, window: int):
-        settings = {
-            "broker.address": address,
-            "broker.connections": connections,
-            "broker.mqtt.qos": 0 if side == "qos-0" else 1,
-            "producers.count": connections,
-            "producers.batch": min(window, 100),
-            "producers.in_flight": window,
-            "payload.size": size,
-            "topology.name": TOPIC,
-        }
-        self.has_reader = side == "both"
-        if self.has_reader:
-            settings |= {"consumers.members": 1, "broker.mqtt.shared": False}
-            self.rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
-        super().__init__("configs/examples/mqtt-throughput.toml", settings)
-
-    def run(self, workload: Workload) -> tuple[float, str, Process]:
-        rate, printed, process = super().run(workload)
-        if self.has_reader:
-            rate = json.loads(printed)["throughput"]["until_last_arrival"]["messages_per_second"]
-        return rate, printed, process
 
 
 class Mqttv5:

@@ -1,26 +1,26 @@
-"""NSQ: brokermark beside bench_writer and bench_reader, on one nsqd with one topic and two connections of each kind.
+"""NSQ: brokermark beside bench_writer and bench_reader, on one nsqd with one topic and as many connections of each kind as there are cores: these
+programs have one for each.
 
 The workload `writer` (the default) publishes only; `both` publishes and reads at the same time, which is how brokermark
 reads, and verifies what it reads. BROKERMARK_NSQ_SIZE is the message size in bytes, 100 by default.
 
 bench_writer and bench_reader run for a time, not for a number of messages: each run's time is chosen by the rate of the one
 before, so that the queue, and with it nsqd's own work, grows as much as in brokermark's runs. Their CPU time is scaled to the
-number of messages.
+number of messages: that of bench_writer by the messages that it wrote, that of bench_reader by those that it read.
 """
 
-import dataclasses
-import json
 import os
 import re
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import measure
-from brokermark import Brokermark
+from brokermark import Brokermark, BrokermarkBoth
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
-CONNECTIONS = 2
+CONNECTIONS = os.cpu_count() or 1
 BATCH = 200
 WORKLOADS = {"writer": 1_500_000, "both": 500_000}  # messages/s that are expected, to choose the first time
 
@@ -47,29 +47,20 @@ def comparison(messages: int, server: dict[str, str], side: str = "writer") -> C
         "topology.topics": 1,
         "producers.count": CONNECTIONS,
         "payload.size": size,
+        "run.duration": "10min",
     }
     if side == "both":
         settings |= {"consumers.members": CONNECTIONS, "broker.nsq.rdy": 2500}
+        ours = BrokermarkBoth("configs/published/nsq-pubsub.toml", settings)
+    else:
+        ours = Brokermark("configs/published/nsq-pub.toml", settings)
     return Comparison(
         broker="nsq",
         setting=f"{side}: {size} B, one nsqd, {CONNECTIONS} connections, batches of {BATCH}, one outstanding",
         workload=workload,
-        peers=[Ours(side, settings), bench],
+        peers=[ours, bench],
         warm_up=lambda: bench.run(workload) and None,
     )
-
-
-class Ours(Brokermark):
-    def __init__(self, side: str, settings: dict[str, object]):
-        scenario = {"writer": "configs/published/nsq-pub.toml", "both": "configs/published/nsq-pubsub.toml"}[side]
-        super().__init__(scenario, settings | {"run.duration": "10min"})
-        self.side = side
-        if side == "both":
-            self.rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
-
-    def run(self, workload: Workload) -> tuple[float, str, Process]:
-        rate, printed, process = super().run(workload)
-        return (json.loads(printed)["throughput"]["until_last_arrival"]["messages_per_second"] if self.side == "both" else rate), printed, process
 
 
 class Bench:
@@ -77,7 +68,7 @@ class Bench:
         self.name = {"writer": "bench_writer", "both": "bench_reader + bench_writer"}[side]
         self.rate = "its own line: messages / duration"
         if side == "both":
-            self.rate = "bench_reader's own line; CPU is of both programs"
+            self.rate = "bench_reader's own line; CPU is of both programs, of each for a message that it wrote or read"
         self.side, self.address, self.http, self.programs = side, address, http, programs
         self.expected_rate = float(WORKLOADS[side])
         self.made = 0
@@ -88,30 +79,24 @@ class Bench:
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         seconds = workload.messages / self.expected_rate
         with self.topic() as topic:
-            common = [f"-nsqd-tcp-address={self.address}", f"-topic={topic}", f"-size={workload.payload_bytes}"]
-            common.append(f"-runfor={seconds:.3f}s")
-            writer = [f"{self.programs}/bench_writer", *common, f"-batch-size={BATCH}"]
-            if self.side == "writer":
-                process = measure.run(writer)
-            else:
-                # Both at once, under a shell that waits for them: wait4 counts the children a process has waited for.
-                reader = [f"{self.programs}/bench_reader", *common]
-                process = measure.run(["bash", "-c", f"{' '.join(writer)} & {' '.join(reader)}; wait"])
-        # The last one's line is the result. A writer that ended without its own leaves a reader with little to read, and the shell says nothing of it.
-        for program in ["bench_writer"] if self.side == "writer" else ["bench_writer", "bench_reader"]:
-            # Go writes durations as 336.8ms, 9.8s or 1m2.5s.
-            line = re.search(
-                rf"^\[{program}\] .* duration: (?:(\d+)m)?([\d.]+)(m?)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$",
-                process.output,
-                re.MULTILINE,
-            )
-            if line is None:
-                raise PeerError(f"{program} printed no result:\n{process.output[-2000:]}")
-        minutes, number, milli, rate = line.groups()
-        duration = int(minutes or 0) * 60 + float(number) / (1000 if milli else 1)
-        self.expected_rate = float(rate)
-        scale = workload.messages / (duration * self.expected_rate)
-        return self.expected_rate, line.group(0), dataclasses.replace(process, cpu_seconds=process.cpu_seconds * scale)
+            options = [f"-nsqd-tcp-address={self.address}", f"-topic={topic}", f"-size={workload.payload_bytes}", f"-runfor={seconds:.3f}s"]
+            # Go's default follows a container's share of the cores as well.
+            programs = {"bench_writer": [*options, f"-batch-size={BATCH}"]} | ({"bench_reader": options} if self.side == "both" else {})
+            commands = [["env", f"GOMAXPROCS={CONNECTIONS}", f"{self.programs}/{name}", *given] for name, given in programs.items()]
+            # Both at once.
+            with ThreadPoolExecutor() as pool:
+                processes = list(pool.map(measure.run, commands))
+        found = [result(name, process) for name, process in zip(programs, processes)]
+        # The last one's rate is the result.
+        self.expected_rate = found[-1][1]
+        cpu_seconds = sum(process.cpu_seconds * workload.messages / messages for process, (messages, _, _) in zip(processes, found))
+        process = Process(
+            output="".join(process.output for process in processes),
+            wall_seconds=max(process.wall_seconds for process in processes),
+            cpu_seconds=cpu_seconds,
+            peak_memory_bytes=max(process.peak_memory_bytes for process in processes),
+        )
+        return self.expected_rate, "\n".join(line for _, _, line in found), process
 
     @contextmanager
     def topic(self):
@@ -130,3 +115,17 @@ class Bench:
         request = urllib.request.Request(f"http://{self.http}{path}", method="POST")
         with opener.open(request, timeout=20) as answer:
             answer.read()
+
+
+def result(program: str, process: Process) -> tuple[float, float, str]:
+    """How many messages a program wrote or read, how many a second, and the line that says so."""
+    # Go writes durations as 336.8ms, 9.8s or 1m2.5s.
+    line = re.search(
+        rf"^\[{program}\] .* duration: (?:(\d+)m)?([\d.]+)(m?)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$",
+        process.output,
+        re.MULTILINE,
+    )
+    if line is None or not float(line[4]):
+        raise PeerError(f"{program} printed no result:\n{process.output[-2000:]}")
+    duration = int(line[1] or 0) * 60 + float(line[2]) / (1000 if line[3] else 1)
+    return duration * float(line[4]), float(line[4]), line[0]

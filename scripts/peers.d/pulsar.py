@@ -94,12 +94,16 @@ class Arrival(threading.Thread):
         self.topics, self.name_of_topic, self.messages = topics, name, messages
         self.first = self.last = None
         self.ended = threading.Event()
+        self.error: Exception | None = None
         self.count = 0
 
     def run(self) -> None:
-        while self.last is None and not self.ended.is_set():
-            self.look()
-            time.sleep(POLL_SECONDS)
+        try:
+            while self.last is None and not self.ended.is_set():
+                self.look()
+                time.sleep(POLL_SECONDS)
+        except Exception as error:  # of this thread: it would only be printed
+            self.error = error
 
     def look(self) -> None:
         stats = json.loads(self.topics.call("GET", f"{self.name_of_topic}/stats"))
@@ -143,9 +147,14 @@ class PulsarPerf:
             process = measure.run([*command, topic])
             arrival.ended.set()
             arrival.join()
+            # Looked at only now, the messages would seem to have come when the JVM had ended.
+            if arrival.error:
+                raise PeerError(f"the arrival of {self.name}'s messages could not be watched: {arrival.error}")
             if arrival.last is None:
                 arrival.look()
         if arrival.last is None:
             raise PeerError(f"of {workload.messages} messages {arrival.count} arrived:\n{process.output[-2000:]}")
+        if arrival.first == arrival.last:
+            raise PeerError(f"{self.name} has no rate: all messages came between two looks. Give it more (--messages)")
         seconds = arrival.last - arrival.first
         return arrival.count / seconds, f"{arrival.count} messages in {seconds:.2f} s", process

@@ -175,18 +175,21 @@ fn the_script_that_guards_a_release_fails_for_what_is_worse() {
     let base = version("base", "service_time = \"20ms\"");
     let slow = version("slow", "service_time = \"60ms\"");
     let lossy = version("lossy", "service_time = \"20ms\", lose = 0.01");
-    let guard = |old: &str, new: &str| {
+    let summary = bench.path().join("summary.md");
+    let ended = |old: &str, new: &str| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/how-to/guard-a-release.sh");
         let programs = Path::new(env!("CARGO_BIN_EXE_brokermark")).parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-        let summary = bench.path().join("summary.md");
         let mut command = Command::new(script);
         command.args([old, new, "--quiet"]).current_dir(bench.path());
         command.env("PATH", path).env("GITHUB_STEP_SUMMARY", &summary);
-        let ended = Running::start(&mut command).finish(PATIENCE);
+        Running::start(&mut command).finish(PATIENCE)
+    };
+    let guard = |old: &str, new: &str| {
+        let ended = ended(old, new);
         let written = |name: &str| std::fs::read_to_string(bench.path().join(name)).unwrap();
         assert_eq!(written("brokermark.md"), written("summary.md"));
-        std::fs::remove_file(summary).unwrap();
+        std::fs::remove_file(&summary).unwrap();
         (ended, written("brokermark.xml"))
     };
     let has_failed = |xml: &str, name: &str| {
@@ -210,6 +213,10 @@ fn the_script_that_guards_a_release_fails_for_what_is_worse() {
     fails(earlier.to_str().unwrap(), &lossy, "lost");
     assert_eq!(kept(), 1);
     execute(&["run", &base, "--baseline", "none"]).expect(2).complains_of(&["--baseline", "none"]);
+    // One that does not begin has no files, as those of the call before it would be.
+    assert_ne!(ended(&base, "none.toml").code, Some(0));
+    let left = ["brokermark.xml", "brokermark.md", "summary.md"].map(|name| bench.path().join(name).exists());
+    assert_eq!(left, [false; 3]);
 }
 
 /// Runs are kept in `results` by default, so a run lies beside those that it is compared with.

@@ -45,12 +45,17 @@ halt TERM
     assert!(said(&output).contains("process group 17 is still there"), "{}", said(&output));
 }
 
+/// What a program that uses the modules of `compare-peers` says.
+fn said_by(program: &str) -> String {
+    let begin = "import sys\nsys.dont_write_bytecode = True\nsys.path[:0] = sys.argv[1:]";
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("{begin}{program}")]).arg(scripts().join("peers.d"));
+    said(&python.output().expect("python3 cannot be run: the scripts need it"))
+}
+
 #[test]
 fn a_peer_that_measured_no_second_has_no_rate() {
     let program = r#"
-import sys
-sys.dont_write_bytecode = True
-sys.path[:0] = sys.argv[1:]
 import json, measure, mqtt
 for results in ({"received": 9, "samples": []}, {"received": 0, "samples": [0.0]}):
     printed = json.dumps({"results": results}, indent=1)
@@ -61,9 +66,78 @@ for results in ({"received": 9, "samples": []}, {"received": 0, "samples": [0.0]
     except measure.PeerError as error:
         print(str(error).splitlines()[0])
 "#;
-    let output = Command::new("python3").args(["-c", program]).arg(scripts().join("peers.d")).output().unwrap();
     let line = "mqttv5 bench has no rate after 3 s: give it more messages (--messages). It printed:\n";
-    assert_eq!(said(&output), line.repeat(2));
+    assert_eq!(said_by(program), line.repeat(2));
+}
+
+/// Its rate would be of the messages that did arrive.
+#[test]
+fn a_run_of_brokermark_that_lost_messages_is_not_compared() {
+    let program = r#"
+import measure
+from brokermark import BrokermarkBoth
+from comparison import Workload
+rate = {"messages_per_second": 7.0}
+for lost, unread in ((0, 0), (1, 0), (0, 1)):
+    record = {"counts": {"acknowledged": 9}, "throughput": {"until_last_acknowledgement": rate, "until_last_arrival": rate}}
+    record["verification"] = {"lost": lost, "unread": unread, "corrupt": 0}
+    ours = BrokermarkBoth("scenario.toml", {})
+    ours.record = lambda scenario, settings: (record, measure.Process("", 1.0, 1.0, 1))
+    try:
+        print(ours.run(Workload(9, 100, 1, "1", 0, 1, 1))[0])
+    except measure.PeerError as error:
+        print(str(error).partition(":")[0])
+"#;
+    let line = "brokermark did not receive all of 9 messages\n";
+    assert_eq!(said_by(program), format!("7.0\n{line}{line}"));
+}
+
+/// bench_writer writes more than bench_reader reads: 3 s for 3,000,000 messages, and 2 s for 1,000,000.
+#[test]
+fn each_program_of_nsq_costs_the_messages_that_it_had_itself() {
+    let program = r#"
+import contextlib, measure, nsq
+def run(command):
+    assert command[:2] == ["env", f"GOMAXPROCS={nsq.CONNECTIONS}"], command
+    name = command[2].removeprefix("programs/")
+    rate, cpu_seconds = {"bench_writer": (300000, 3.0), "bench_reader": (100000, 2.0)}[name]
+    return measure.Process(f"[{name}] 2026/11/28 00:00:58 duration: 10s - 9.5mb/s - {rate}.000ops/s - 1.0us/op\n", 10.0, cpu_seconds, 1)
+measure.run = run
+for side in ("writer", "both"):
+    peer = nsq.Bench(side, "host:1", "host:2", "programs")
+    peer.topic = lambda: contextlib.nullcontext("topic")
+    rate, printed, process = peer.run(nsq.Workload(1000000, 100, 1, "1", 0, 1, 1))
+    print(rate, process.cpu_seconds, len(printed.splitlines()))
+"#;
+    assert_eq!(said_by(program), "300000.0 1.0 1\n100000.0 3.0 2\n");
+}
+
+/// The server counts the messages; who looks again only at the end sees them all come with the end of the JVM.
+#[test]
+fn a_peer_on_pulsar_whose_messages_could_not_be_watched_has_no_rate() {
+    let program = r#"
+import contextlib, json, measure, pulsar, threading
+failed = threading.Event()
+class Topics:
+    looks = 0
+    def new(self):
+        return contextlib.nullcontext("topic")
+    def call(self, method, path):
+        self.looks += 1
+        if self.looks == 2:
+            failed.set()
+            raise OSError("timed out")
+        return json.dumps({"msgInCounter": min(9, self.looks ** 2)})
+def run(command):
+    failed.wait()
+    return measure.Process("", 1.0, 1.0, 1)
+measure.run = run
+try:
+    print(pulsar.PulsarPerf("host:1", Topics(), "home").run(pulsar.Workload(9, 100, 1, "all", 1, 1, 1)))
+except measure.PeerError as error:
+    print(error)
+"#;
+    assert_eq!(said_by(program), "the arrival of pulsar-perf produce's messages could not be watched: timed out\n");
 }
 
 /// A copy of `scripts/brokers` that knows one server, `small`: a process that sleeps. `definition` replaces parts of its file.
