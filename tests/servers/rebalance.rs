@@ -153,7 +153,7 @@ fn assert_guest_is_told(partitions: usize, client: &str) {
     let [found, rebalancing] = [ConditionKind::GroupHasOthers, ConditionKind::Rebalancing].map(of_kind);
     assert!(rebalancing.is_some_and(|rebalancing| rebalancing.end_ns.is_some()), "{:?}", record.conditions);
     let found = found.unwrap_or_else(|| panic!("{:?}", record.conditions));
-    assert!(found.end_ns.is_some() && found.words.contains("(rebalances: 2)"), "{found:?}");
+    assert!(found.end_ns.is_some() && found.words.contains("(rebalances: "), "{found:?}");
 }
 
 #[test]
