@@ -239,8 +239,8 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
     Ok(Some(sum))
 }
 
-/// `are_all`: whether no share is missing. What one that is missing has sent and received is not known. `is_decided`: whether what is missing
-/// was neither received by such a share nor removed by the broker.
+/// `are_all`: whether all shares are there. It is not known which messages a missing share has received. `is_decided`: whether a message that is
+/// missing is certainly lost or unread, because no share is missing and the broker removed nothing.
 fn group(found: &[&GroupVerification], merged: &MergedGroup, are_all: bool, is_decided: bool) -> GroupVerification {
     let MergedGroup { mut account, repeated } = *merged;
     if !is_decided {

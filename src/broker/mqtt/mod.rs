@@ -181,7 +181,7 @@ impl Broker for MqttBroker {
         Ok(Created::New)
     }
 
-    /// A server tells of no topic, but for its retained message.
+    /// A server does not list topics. It only sends the retained message of one.
     async fn find_topic(&self, topic: &Topic) -> Result<Option<Topic>, BrokerError> {
         if !self.setup.options.retain {
             return Ok(None);

@@ -232,7 +232,7 @@ impl Protocol for Publishing {
         let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
         let opened = publishing.connector.connect(first, &publishing.client, None).await.ok()?;
         publishing.node.end();
-        // What else a message has failed with lasts until one is acknowledged.
+        // The condition of another failure lasts until a message is acknowledged.
         publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         session.state().protocol.restart(opened.allowed);
         let served = publishing.serve(opened);

@@ -203,7 +203,7 @@ impl Queue {
         Ok(added)
     }
 
-    /// Sends what waits.
+    /// Sends the messages that wait.
     fn finish(&self) {
         self.waiting.lock().is_finished = true;
         self.changed.notify_one();

@@ -373,7 +373,7 @@ impl Protocol for Publishing {
         let first = publishing.number + 1 + publishing.reconnects.fetch_add(1, Ordering::Relaxed);
         let opened = publishing.connector.connect(first).await.ok()?;
         publishing.node.end();
-        // What else a message has failed with lasts until one is acknowledged.
+        // The condition of another failure lasts until a message is acknowledged.
         publishing.routes.read().iter().for_each(|route| route.held_up.end_only(ConditionKind::Connecting));
         let served = publishing.serve(opened);
         session.install(served.transport.clone(), WriteBuffer::default());

@@ -227,7 +227,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.context.verification().is_some_and(misses)
     }
 
-    /// When the consumers have ended: asks what the broker has removed, if something is missing, which only all shares together show.
+    /// When the consumers have ended: asks which messages the broker has removed, if some are missing. A share always asks: it does not know.
     pub async fn ask_what_is_removed(&mut self) {
         let is_share = self.context.scenario.part.is_some() && self.context.verification().is_some();
         if is_share || self.is_missing_something() {

@@ -1,7 +1,7 @@
 //! Which of the missing messages the broker has removed by its own rules, as retention and a time to live do. They are not lost.
 //!
 //! The broker is asked once, when consumers have ended and something is missing. What it does not show to be removed stays lost or unread.
-//! Only all shares of a scenario together show what is missing, so each share asks, and tells which rules may have removed messages.
+//! One share of a scenario does not know whether messages are missing. Each share asks, and records which rules may have removed messages.
 
 use futures_util::future::{FutureExt, join_all};
 
@@ -193,7 +193,7 @@ mod tests {
         let undelivered = |messages| RemovalExtent::Undelivered(vec![Undelivered { messages, some_are_left: true }]);
         assert_eq!([vec![3, 3], vec![3, 4]].map(|firsts| rules(RemovalExtent::FirstOffsets(firsts))), [0, 1]);
         assert_eq!([0, 1].map(|messages| rules(undelivered(messages))), [0, 1]);
-        // Compaction leaves the first offset, and what is left does not tell what is gone.
+        // Compaction keeps the first offset, and the number of messages left does not show how many were removed.
         let kept = [RemovalExtent::FirstOffsetsWithGaps(vec![3, 3]), RemovalExtent::Left(vec![0])];
         assert_eq!(kept.map(rules), [1, 1]);
     }

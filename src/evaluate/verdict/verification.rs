@@ -67,18 +67,26 @@ fn losses(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_
     ))
 }
 
+/// A sentence on the groups that lack messages, of which `became` tells the outcome.
+fn describe_missing(
+    verification: &Verification,
+    acknowledged: u64,
+    missing: fn(&GroupVerification) -> u64,
+    became: &str,
+) -> Option<String> {
+    let describe = |group: &GroupVerification| {
+        let (title, missing) = (group.title(), count(missing(group)));
+        format!("in group {title}, {missing} of {} acknowledged messages {became}", count(acknowledged))
+    };
+    describe_groups(verification, |group| missing(group) > 0, describe)
+}
+
 fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
-    let described = describe_groups(
+    let described = describe_missing(
         verification,
-        |group| group.unread > 0,
-        |group| {
-            format!(
-                "in group {}, {} of {} acknowledged messages were not read when the wait for consumers ended",
-                group.title(),
-                count(group.unread),
-                count(acknowledged)
-            )
-        },
+        acknowledged,
+        |group| group.unread,
+        "were not read when the wait for consumers ended",
     )?;
     Some(against(
         Unread,
@@ -89,18 +97,8 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
 }
 
 fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
-    let described = describe_groups(
-        verification,
-        |group| group.removed > 0,
-        |group| {
-            format!(
-                "in group {}, {} of {} acknowledged messages were gone before the group read them",
-                group.title(),
-                count(group.removed),
-                count(acknowledged)
-            )
-        },
-    )?;
+    let described =
+        describe_missing(verification, acknowledged, |group| group.removed, "were gone before the group read them")?;
     let rules = match verification.removal_rules.is_empty() {
         true => "a rule that it does not tell".to_owned(),
         false => removal_rules(verification),
@@ -113,30 +111,20 @@ fn removed(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     ))
 }
 
-/// Of shares that were merged: which of the missing messages the broker removed is not known.
+/// In a merged record, it is not known which of the missing messages the broker removed.
 fn perhaps_removed(verification: &Verification, acknowledged: u64, evidence: &Evidence<'_>) -> Option<Finding> {
     if verification.removal_rules.is_empty() || evidence.record.shares.is_empty() {
         return None;
     }
-    let described = describe_groups(
-        verification,
-        |group| group.undecided > 0,
-        |group| {
-            format!(
-                "in group {}, {} of {} acknowledged messages were not received by these shares",
-                group.title(),
-                count(group.undecided),
-                count(acknowledged)
-            )
-        },
-    )?;
+    let described =
+        describe_missing(verification, acknowledged, |group| group.undecided, "were not received by these shares")?;
     Some(against(
         Removed,
         format!(
             "{described} The broker removed messages by its own rules ({}), and shares do not tell which.",
             removal_rules(verification)
         ),
-        "Relax these rules, or let the group read faster: then what is missing is lost or unread. One process alone tells what was removed.",
+        "Relax these rules, or let the group read faster: then missing messages are lost or unread. A run in one process counts the removed messages.",
         &[("undecided", verification.undecided as f64), ("acknowledged", acknowledged as f64)],
     ))
 }

@@ -139,7 +139,7 @@ impl AssignmentMailbox {
         self.changed.notify_one();
     }
 
-    /// The coordinator has answered the member: what it had refused it for, or kept it waiting by, is over.
+    /// The coordinator has answered the member: the condition of a refusal or of a wait ends.
     pub fn answered(&self) {
         self.group.as_ref().inspect(|group| group.end());
     }

@@ -105,7 +105,7 @@ impl ServerAssigned {
                 Ok(pause) => {
                     patience = (3 * pause).min(PATIENCE);
                     backoff.succeeded();
-                    // Without an assignment, where nothing has changed. What the consumer is asked for lasts until it has returned that.
+                    // Without an assignment, where nothing has changed. A request to return partitions lasts until the consumer has returned them.
                     if state.kept.is_none() {
                         self.mailbox.answered();
                     }
